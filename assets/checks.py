@@ -51,7 +51,7 @@ def check_specs(suite: Path) -> list[dg.AssetCheckSpec]:
 
 
 def check_keys(profile: Profile) -> list[dg.AssetCheckKey]:
-    """The blocking checks of targets/train."""
+    """Return the blocking checks of targets/train."""
     names = (*(check.name for check in load_checks(profile.checks)), ACCOUNT)
     return [dg.AssetCheckKey(profile.names.key(TRAIN), name) for name in names]
 
@@ -76,7 +76,7 @@ class Verdicts:
 
 
 def verdicts(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], version: str) -> Verdicts:
-    """The newest evaluations of blocking ``checks`` on the data ``version`` of their asset.
+    """Return the newest evaluations of blocking ``checks`` on the data ``version`` of their asset.
 
     Dagster blocks only what follows a failed check in the same run. An asset that reads the data in a later run has to
     look at the checks itself.
@@ -91,7 +91,7 @@ def verdicts(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], v
 
 
 def _newest_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey, version: str) -> Any:
-    """The newest evaluation of the check that read ``version``, or None."""
+    """Return the newest evaluation of the check that read ``version``, or None."""
     cursor = None
     while records := instance.event_log_storage.get_asset_check_execution_history(key, limit=PAGE, cursor=cursor):
         for record in records:

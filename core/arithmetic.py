@@ -80,7 +80,7 @@ SPLITS: dict[str, Split] = {
 
 
 def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Problem]:
-    """The first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
+    """Return the first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
 
     Args:
         split: a key of `SPLITS`.
@@ -107,7 +107,7 @@ def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Prob
 
 
 def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Problem:
-    """The problem that asks for the value of ``expression``; the expression alone decides its id.
+    """Return the problem that asks for the value of ``expression``; the expression alone decides its id.
 
     The id also decides whether the trace belongs to the share ``terse`` of terse ones.
     """
@@ -120,7 +120,7 @@ def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Proble
 
 
 def teacher_trace(steps: Sequence[Step], answer: str, *, terse: bool = False) -> str:
-    """The response that writes ``steps`` into the think block and then boxes ``answer``.
+    """Return the response that writes ``steps`` into the think block and then boxes ``answer``.
 
     Each line has one operation. In a ``terse`` trace each line but the first has two, if the second one continues the
     first. Without steps the block is empty.
@@ -138,7 +138,7 @@ def teacher_trace(steps: Sequence[Step], answer: str, *, terse: bool = False) ->
 
 
 def write(expression: Expression) -> str:
-    """The text of an expression.
+    """Return the text of an expression.
 
     >>> write((7, "+", 5))
     '7+5'
@@ -147,7 +147,7 @@ def write(expression: Expression) -> str:
 
 
 def work_out(expression: Expression) -> list[Step]:
-    """One step per operation of ``expression``: products first, then from left to right."""
+    """Return one step per operation of ``expression``: products first, then from left to right."""
     rest, steps = list(expression), []
     while len(rest) > 1:
         at = rest.index("*") if "*" in rest else 1
@@ -159,7 +159,7 @@ def work_out(expression: Expression) -> list[Step]:
 
 
 def random_expression(rng: random.Random, terms: int, products: int = 0) -> Expression:
-    """A random expression of ``terms`` numbers from 1 to 9 with all intermediate results in 0..LARGEST_TOTAL."""
+    """Return a random expression of ``terms`` numbers from 1 to 9 with all intermediate results in 0..LARGEST_TOTAL."""
     while True:
         operators = rng.sample(["*"] * products + rng.choices("+-", k=terms - 1 - products), k=terms - 1)
         expression: list[int | str] = [rng.randint(1, 9)]
@@ -170,12 +170,12 @@ def random_expression(rng: random.Random, terms: int, products: int = 0) -> Expr
 
 
 def is_held_out(expression: Expression) -> bool:
-    """Whether ``expression`` belongs to evaluation. Its hash decides, so that no seed can move it."""
+    """Return whether ``expression`` belongs to evaluation. Its hash decides, so that no seed can move it."""
     return hashlib.sha256(write(expression).encode()).digest()[0] < 256 * HELD_OUT_SHARE
 
 
 def _distinct(split: Split, rng: random.Random) -> Iterator[Expression]:
-    """The distinct expressions of ``split`` in the order in which ``rng`` draws them, until new ones are rare."""
+    """Yield the distinct expressions of ``split`` in the order in which ``rng`` draws them, until new ones are rare."""
     seen: set[Expression] = set()
     fruitless = 0
     while fruitless < FRUITLESS_DRAWS:

@@ -51,7 +51,7 @@ def exit_status(work: Callable[[], int | None]) -> int:
 
 
 def new_app(help_text: str, *, add_completion: bool = False, epilog: str | None = None) -> "typer.Typer":
-    """A typer application with the conventions of this project."""
+    """Return a typer application with the conventions of this project."""
     import typer
 
     return typer.Typer(
@@ -89,7 +89,7 @@ def run_command(command: Callable[..., None], arguments: Sequence[str] | None, p
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """The ``parser`` of an option that takes a whole number from ``least`` up to ``most``."""
+    """Return the ``parser`` of an option that takes a whole number from ``least`` up to ``most``."""
 
     def parse(text: str) -> int:
         import typer
@@ -107,5 +107,5 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def examples(*lines: str) -> str:
-    """The end of a help text: commands that work as they stand."""
+    """Return the end of a help text: commands that work as they stand."""
     return "\n\n".join(["[bold]Examples[/bold]", *lines])

@@ -186,7 +186,7 @@ def check_imports(path: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether the Python at ``path`` is that of an environment that ``make setup`` built from a lock."""
+    """Return whether the Python at ``path`` is that of an environment that ``make setup`` built from a lock."""
     return (path.parents[1] / HARDWARE).is_file()
 
 
@@ -257,7 +257,7 @@ def _add(python: Path, requirements: list[str], fixed: dict[str, str]) -> None:
 
 
 def _requirements(extras: dict[str, list[str]], extra: str) -> Iterator[str]:
-    """The requirements of an extra, and of the extras that it names."""
+    """Yield the requirements of an extra, and of the extras that it names."""
     for requirement in extras[extra]:
         if requirement.startswith("luffy-dagster["):
             for name in requirement.removeprefix("luffy-dagster[").removesuffix("]").split(","):
@@ -278,7 +278,7 @@ def _against(name: str, version: str, tested: str) -> str:
 
 
 def _other_folders() -> list[str]:
-    """The folders of PYTHONPATH but the project itself, which our own programs put there."""
+    """Return the folders of PYTHONPATH but the project itself, which our own programs put there."""
     folders = os.environ.get("PYTHONPATH", "").split(":")
     return [folder for folder in folders if folder and Path(folder).resolve() != PROJECT]
 

@@ -110,7 +110,7 @@ def set_aside(path: Path) -> Path:
 
 
 def temporary_name(folder: Path) -> Path:
-    """A free name in ``folder`` that tells which process uses it, so that others know when it is a leftover."""
+    """Return a free name in ``folder`` that tells which process uses it, so that others know when it is a leftover."""
     pid = os.getpid()
     return Path(folder) / f".{_machine()}-{pid}-{start_ticks(pid)}-{next(_numbers)}.tmp"
 
@@ -219,17 +219,17 @@ def _machine() -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file; InputError if it is missing or not UTF-8 JSON."""
+    """Return the value of a JSON file; InputError if it is missing or not UTF-8 JSON."""
     return parse_json(_read_text(path), str(path))
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; InputError if it is missing or holds something else."""
+    """Return the object in a JSON file; InputError if it is missing or holds something else."""
     return parse_object(_read_text(path), str(path))
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The values of a file with one JSON value per line; blank lines are skipped."""
+    """Return the values of a file with one JSON value per line; blank lines are skipped."""
     # Split at \n only: texts hold U+2028, at which str.splitlines would cut.
     lines = enumerate(_read_text(path).split("\n"), start=1)
     return [parse_json(line, f"{path}, line {number}") for number, line in lines if line.strip()]
@@ -247,7 +247,7 @@ def _read_text(path: Path) -> str:
 
 
 def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
-    """The table of a parquet file, its texts checked to be UTF-8; ``options`` are those of ``pq.read_table``.
+    """Return the table of a parquet file, its texts checked to be UTF-8; ``options`` are those of ``pq.read_table``.
 
     Raises InputError, which ends in ``advice``, if the file is missing or damaged.
     """
@@ -276,7 +276,7 @@ def write_text(text: str, path: Path) -> None:
 
 
 def read_yaml(path: Path, what: str) -> dict[str, Any]:
-    """The mapping in a YAML file; InputError that starts with ``what`` and the path if there is none."""
+    """Return the mapping in a YAML file; InputError that starts with ``what`` and the path if there is none."""
     try:
         values = parse_yaml(Path(path).read_bytes(), f"{what} {path}")
     except OSError as error:

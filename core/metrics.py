@@ -63,11 +63,11 @@ class Metric:
     short: str = ""
 
     def covers(self, name: str) -> bool:
-        """Whether this row describes the metric ``name``, alone or as a member of its family."""
+        """Return whether this row describes the metric ``name``, alone or as a member of its family."""
         return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
 
     def title(self, name: str) -> str:
-        """The label with its unit, for the metric ``name`` that it covers."""
+        """Return the label with its unit, for the metric ``name`` that it covers."""
         label = self.label.format(name.removeprefix(self.name.removesuffix("*")))
         return f"{label}, {self.unit}" if self.unit else label
 
@@ -186,7 +186,7 @@ WATCHED = {metric.alert: metric.name for metric in METRICS if metric.alert}
 
 
 def metric_of(name: str) -> Metric | None:
-    """The row of the metric ``name``; None if the table has none.
+    """Return the row of the metric ``name``; None if the table has none.
 
     >>> metric_of("drift/age_4").name
     'drift/age_*'
@@ -195,19 +195,19 @@ def metric_of(name: str) -> Metric | None:
 
 
 def title_of(name: str) -> str:
-    """The title of a chart of the metric ``name``, which has a row."""
+    """Return the title of a chart of the metric ``name``, which has a row."""
     if (metric := metric_of(name)) is None:
         raise ValueError(f"core/metrics.py has no row for the metric {name!r}")
     return metric.title(name)
 
 
 def is_live(name: str) -> bool:
-    """Whether the metric ``name`` is recorded as an observation while the training runs."""
+    """Return whether the metric ``name`` is recorded as an observation while the training runs."""
     return (metric := metric_of(name)) is not None and metric.live
 
 
 def measures_machine(name: str) -> bool:
-    """Whether the metric ``name`` measures the machine, so that it differs each time when a run is made again.
+    """Return whether the metric ``name`` measures the machine, so that it differs each time when a run is made again.
 
     >>> measures_machine("timing_s/gen"), measures_machine("actor/grad_norm")
     (True, False)

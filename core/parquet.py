@@ -35,13 +35,13 @@ def _numbered(path: Path, number: int, count: int) -> Path:
 
 
 def shard_files(path: Path) -> list[Path]:
-    """The files beside ``path`` whose names say that they are a part of this table, in order."""
+    """Return the files beside ``path`` whose names say that they are a part of this table, in order."""
     found = path.parent.glob(f"{glob.escape(path.stem)}-?????-of-?????{glob.escape(path.suffix)}")
     return sorted(file for file in found if SHARD(file.stem))
 
 
 def table_of_shard(path: Path) -> Path | None:
-    """The table that ``path`` is one of several files of, by its name; None for any other name.
+    """Return the table that ``path`` is one of several files of, by its name; None for any other name.
 
     >>> table_of_shard(Path("out/train-00001-of-00012.parquet")).as_posix()
     'out/train.parquet'
@@ -51,7 +51,7 @@ def table_of_shard(path: Path) -> Path | None:
 
 
 def shards(path: Path) -> list[Path]:
-    """The files of the table ``path``, in order: itself, or the ``NAME-00000-of-000NN.parquet`` beside it.
+    """Return the files of the table ``path``, in order: itself, or the ``NAME-00000-of-000NN.parquet`` beside it.
 
     If there is neither, it is ``path``, so that reading it fails with its name.
 
@@ -74,7 +74,7 @@ def shards(path: Path) -> list[Path]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a table ``path``, in one or several files; InputError like `shards`."""
+    """Return whether there is a table ``path``, in one or several files; InputError like `shards`."""
     return shards(path)[0].is_file()
 
 
@@ -93,14 +93,14 @@ def digest_shards(path: Path) -> str:
 
 
 def count_rows(path: Path) -> int:
-    """The rows of the table ``path``."""
+    """Return the rows of the table ``path``."""
     import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(file).num_rows for file in shards(path))
 
 
 def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
-    """The rows of the table ``path``, at most ``rows`` at a time."""
+    """Yield the rows of the table ``path``, at most ``rows`` at a time."""
     import pyarrow.parquet as pq
 
     for file in shards(path):
@@ -120,7 +120,7 @@ def open_parquet(stream: Any, where: str) -> Any:
 
 
 def within_memory(values: Iterator[Any], where: str) -> Iterator[Any]:
-    """``values``; InputError, which begins with ``where``, if making one of them takes more than `READ_BYTES`."""
+    """Yield ``values``; InputError, which begins with ``where``, if making one of them takes more than `READ_BYTES`."""
     while True:
         try:
             with memory_limit(READ_BYTES):
@@ -136,7 +136,7 @@ def within_memory(values: Iterator[Any], where: str) -> Iterator[Any]:
 
 
 def read_limited(path: Path, advice: str, largest: int, columns: Collection[str] | None = None) -> "pa.Table":
-    """The table of a parquet file with those of ``columns`` (None: all) that it has.
+    """Return the table of a parquet file with those of ``columns`` (None: all) that it has.
 
     Raises InputError, which ends in ``advice``, if the file is missing or damaged, or if its values take more than
     ``largest`` bytes.
@@ -164,7 +164,7 @@ def read_limited(path: Path, advice: str, largest: int, columns: Collection[str]
 
 
 def _plain_bytes(column: "pa.Array") -> int:
-    """Bytes of the values of ``column`` when each row of a dictionary counts with its own text."""
+    """Return the size in bytes of the values of ``column`` when each row of a dictionary counts with its own text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -178,7 +178,7 @@ def _plain_bytes(column: "pa.Array") -> int:
 def read_table(
     path: Path, schema: "pa.Schema", advice: str, *, optional: Collection[str] = (), largest: int | None = None
 ) -> "pa.Table":
-    """The columns of ``schema`` from a parquet file, with the file's own metadata.
+    """Return the columns of ``schema`` from a parquet file, with the file's own metadata.
 
     ``optional``: columns that may be missing, or have empty places.
     ``largest``: bytes that its columns may take; None, for files that the project wrote: any.

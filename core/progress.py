@@ -171,7 +171,7 @@ class BatchProgress:
 
 
 def progress_line(message: Mapping[str, Any]) -> str:
-    """An event of `BatchProgress` over samples as one line."""
+    """Return an event of `BatchProgress` over samples as one line."""
     count = f"{message['done']} of {message['total']} samples"
     return f"{message['benchmark']}: {count}{after(message['left_s'])}"
 
@@ -182,7 +182,7 @@ def after(left_s: float | None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """``75`` as ``1:15``, ``4000`` as ``1:06:40``."""
+    """Return ``75`` as ``1:15``, ``4000`` as ``1:06:40``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -22,7 +22,7 @@ class Request(BaseModel):
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """The request in a JSON file.
+        """Return the request in a JSON file.
 
         Raises:
             InputError: the file is missing, is no JSON object, or has a value that does not fit.

@@ -56,7 +56,7 @@ def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[
 
 
 def _task(job: str, module: tuple[str, ...], attempt: Attempt) -> Task:
-    """The process of an attempt."""
+    """Return the process of an attempt."""
     return Task(
         name=f"luffy-evaluation-{job}-{attempt.number}",
         module=module,

@@ -46,7 +46,7 @@ class Check(NamedTuple):
     of: int
 
     def __str__(self) -> str:
-        """How many differ, and the first of them."""
+        """Say how many differ, and show the first of them."""
         first = [f"  {difference}" for difference in self.differences[:SHOWN]]
         return "\n".join([f"{self.kind}: {len(self.differences):,} of {self.of:,} differ", *first])
 
@@ -92,7 +92,7 @@ def compare_runs(run: RecordedRun, remade: RecordedRun) -> list[Check]:
 
 
 def steps_that_agree(run: RecordedRun, remade: RecordedRun) -> int:
-    """The number of first steps in which every curve that `compare_runs` looks at is equal within `TOLERANCE`.
+    """Return the number of first steps in which every curve that `compare_runs` looks at is equal within `TOLERANCE`.
 
     Two kinds of processor round differently, and the differences grow with the steps until a sample differs.
     """
@@ -105,7 +105,7 @@ def steps_that_agree(run: RecordedRun, remade: RecordedRun) -> int:
 
 
 def score_table(run: RecordedRun, remade: RecordedRun) -> Table:
-    """The scores of both recordings with their intervals, by benchmark."""
+    """Return the scores of both recordings with their intervals, by benchmark."""
     table = Table(["", "recorded", "made again"])
     for name, graded in run.tables.items():
         summaries = [summarize(graded), summarize(remade.tables[name])]
@@ -114,7 +114,7 @@ def score_table(run: RecordedRun, remade: RecordedRun) -> Table:
 
 
 def _shared_curves(run: RecordedRun, remade: RecordedRun) -> set[str]:
-    """The metrics that both recordings have, and that do not measure the machine."""
+    """Return the metrics that both recordings have, and that do not measure the machine."""
     first, second = ({name for record in one.metrics for name in record["data"]} for one in (run, remade))
     return {name for name in first & second if not measures_machine(name)}
 
@@ -143,7 +143,7 @@ def _around(recorded: str, found: str) -> Iterator[str]:
 
 
 def _rows(tables: "Mapping[str, pa.Table]", columns: tuple[str, ...]) -> dict[tuple[Any, ...], str]:
-    """The values of ``columns`` in each sample, as a text by benchmark, problem and sample."""
+    """Return the values of ``columns`` in each sample, as a text by benchmark, problem and sample."""
     return {
         (row["benchmark"], row["id"], "sample", row["sample"]): " | ".join(repr(row[name]) for name in columns)
         for table in tables.values()
@@ -152,7 +152,7 @@ def _rows(tables: "Mapping[str, pa.Table]", columns: tuple[str, ...]) -> dict[tu
 
 
 def _points(run: RecordedRun, names: set[str]) -> dict[tuple[Any, ...], str]:
-    """The values of the metrics ``names``, as texts by metric and step."""
+    """Return the values of the metrics ``names``, as texts by metric and step."""
     return {
         (name, "step", record["step"]): repr(value)
         for record in run.metrics
@@ -162,6 +162,6 @@ def _points(run: RecordedRun, names: set[str]) -> dict[tuple[Any, ...], str]:
 
 
 def _rules(table: "pa.Table") -> dict[str, Any]:
-    """How the samples were graded, as the table says."""
+    """Return how the samples were graded, as the table says."""
     recorded = json.loads((table.schema.metadata or {}).get(b"grading", b"{}"))
     return {name: recorded[name] for name in ("thinking", "truncated") if name in recorded}

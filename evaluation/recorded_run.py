@@ -69,7 +69,7 @@ def record_run(
 
 
 def read_run(path: Path) -> RecordedRun:
-    """The run that `record_run` wrote; InputError if the file is missing or damaged."""
+    """Return the run that `record_run` wrote; InputError if the file is missing or damaged."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:

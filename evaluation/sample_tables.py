@@ -19,7 +19,7 @@ NAME_IN_DIGEST = {"verifier": "grader"}  # by which the digests of recorded runs
 
 
 def read_suite_file(path: Path) -> "pa.Table":
-    """A BENCHMARK table with its metadata."""
+    """Return a BENCHMARK table with its metadata."""
     from core.schemas import BENCHMARK
 
     return _read(path, BENCHMARK, "python -m evaluation suite")
@@ -43,7 +43,7 @@ def problem_digests(suite: "pa.Table") -> dict[str, str]:
 
 
 def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":
-    """The GRADED tables in ``files``, by benchmark."""
+    """Return the GRADED tables in ``files``, by benchmark."""
     from core.schemas import GRADED
 
     return {name: _read(Path(file), GRADED, "python -m evaluation grade") for name, file in files.items()}

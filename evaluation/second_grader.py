@@ -35,7 +35,7 @@ GRADERS: dict[str, Compare] = {"whole-text": whole_text.compare, "prime": prime}
 
 
 def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: float = 5.0) -> "pa.Table":
-    """The rows of GRADED tables with which the grader ``second`` disagrees, with its verdict and reason.
+    """Return the rows of GRADED tables with which the grader ``second`` disagrees, with its verdict and reason.
 
     A verdict counts as right or not right: truncated, unanswered and wrong are the same here. The metadata holds the
     number of rows that were compared.
@@ -69,7 +69,7 @@ def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: flo
 
 
 def disagreements_text(table: "pa.Table") -> str:
-    """How many verdicts differ, by kind, with examples."""
+    """Describe how many verdicts differ, by kind, with examples."""
     total, second = int(table.schema.metadata[b"compared"]), table.schema.metadata[b"second"].decode()
     rows = table.to_pylist()
     lines = [f"{len(rows)} of {total} verdicts differ from the grader {second} ({len(rows) / total:.2%})"]

@@ -30,7 +30,7 @@ def _template(name: str) -> str:
 
 
 def _absolute(verifier: str) -> str:
-    """The spec with absolute paths: the command may run elsewhere."""
+    """Return the spec with absolute paths: the command may run elsewhere."""
     return spec_text(read_spec(verifier, "--verifier"))
 
 
@@ -138,11 +138,11 @@ class SamplingArguments(SeedArgument):
     )
 
     def sampling(self) -> Sampling:
-        """How samples are drawn."""
+        """Return how samples are drawn."""
         return Sampling(self.samples, self.temperature, self.top_p, self.max_tokens, self.seed)
 
     def engines(self, *models: str) -> dict[str, Any]:
-        """The arguments of `evaluation.generation.model_source.open_model` for ``models``.
+        """Return the arguments of `evaluation.generation.model_source.open_model` for ``models``.
 
         Raises:
             InputError: there are options of an endpoint, and none of the models is one.

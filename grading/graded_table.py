@@ -47,7 +47,7 @@ def grade_table(
     thinking: bool | None = None,
     truncated: str = "zero",
 ) -> "pa.Table":
-    """The GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
+    """Return the GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
 
     With ``thinking`` an answer counts only after ``</think>``; None leaves that to the prompt template of the samples.
     Of several right answers any one counts; ``gold`` is the one that the response gives, or else the first. A sample
@@ -96,7 +96,7 @@ def grade_table(
 
 
 def _golds(problem: dict[str, Any]) -> list[str]:
-    """The right answers to a problem, of which any counts."""
+    """Return the right answers to a problem, of which any counts."""
     return [problem["gold"], *(problem["alternatives"] or ())]
 
 
@@ -117,7 +117,7 @@ def _items(
 
 
 def verifier_digests(suite: "pa.Table", benchmark: str) -> list[str]:
-    """The digests of the verifiers of a benchmark, which its verdicts depend on."""
+    """Return the digests of the verifiers of a benchmark, which its verdicts depend on."""
     import pyarrow.compute as pc
 
     texts = suite.filter(pc.field("benchmark") == benchmark)["verifier"].unique().to_pylist()

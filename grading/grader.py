@@ -98,11 +98,11 @@ class Grader:
         return [by_key[key] for key in keys]
 
     def verify(self, answer: str, gold: str) -> Verdict:
-        """Whether two bare answers (contents of boxes) are the same."""
+        """Return whether two bare answers (contents of boxes) are the same."""
         return self.compare(answer, gold)[0]
 
     def parses(self, gold: str) -> bool:
-        """Whether a gold answer can be read completely, so that answers can be compared with it."""
+        """Return whether a gold answer can be read completely, so that answers can be compared with it."""
         text = normalize(gold)
         if compare_numbers(text, text):
             return True

@@ -16,12 +16,12 @@ ENTRY = "entry"  # the field of a row that holds its entry
 
 
 def task_of(name: str) -> str | None:
-    """The task that the path of a source, or the generator of a benchmark, names; None if it names none."""
+    """Return the task that the path of a source, or the generator of a benchmark, names; None if it names none."""
     return name.removeprefix(GYM) if name.startswith(GYM) else None
 
 
 def package_version() -> str:
-    """The version of Reasoning Gym; InputError if it is not installed."""
+    """Return the version of Reasoning Gym; InputError if it is not installed."""
     try:
         return metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
@@ -31,7 +31,7 @@ def package_version() -> str:
 
 
 def read_entries(task: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The entries of a task as JSON values, each with question, answer and metadata.
+    """Return the entries of a task as JSON values, each with question, answer and metadata.
 
     Args:
         task: its name.

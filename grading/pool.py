@@ -77,7 +77,7 @@ class Worker:
             ) from error
 
     def ask(self, *arguments: Any) -> tuple[Any, ...]:
-        """What the program replies to JSON values; raises NoReply if there is nothing within the limit."""
+        """Return what the program replies to JSON values; raises NoReply if there is nothing within the limit."""
         while self._readable(time.monotonic()):
             self._next(time.monotonic() + START_S)  # a fork that ended while idle was replaced
         self._asked += 1
@@ -153,7 +153,7 @@ class Worker:
         return message
 
     def _readable(self, deadline: float) -> bool:
-        """Whether data arrives before ``deadline``."""
+        """Return whether data arrives before ``deadline``."""
         left = max(0.0, deadline - time.monotonic())
         return b"\n" in self._buffer or bool(select.select([self._replies.fileno()], [], [], left)[0])
 

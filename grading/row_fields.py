@@ -10,7 +10,7 @@ OPTIONS = "options"  # of a question
 
 
 def row_fields(data_source: str, problem: str | None, more: str | None) -> dict[str, Any]:
-    """The fields of a row: its source or benchmark, what is asked, and those in ``more``, a JSON object.
+    """Return the fields of a row: its source or benchmark, what is asked, and those in ``more``, a JSON object.
 
     >>> row_fields("law", "Who?", '{"court": "civil"}')
     {'data_source': 'law', 'problem': 'Who?', 'court': 'civil'}
@@ -19,7 +19,7 @@ def row_fields(data_source: str, problem: str | None, more: str | None) -> dict[
 
 
 def name_columns(value: Any) -> Any:
-    """A list of columns as the mapping of each to itself; anything else as it is."""
+    """Return a list of columns as the mapping of each to itself; anything else as it is."""
     return {name: name for name in value} if isinstance(value, list) else value
 
 

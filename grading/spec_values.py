@@ -30,18 +30,18 @@ MATHEMATICS = ("math", "math_whole_text")  # types of verifiers
 
 
 def domain_of(spec: VerifierSpec) -> str:
-    """The domain of answers that ``spec`` verifies, where nothing else is said."""
+    """Return the domain of answers that ``spec`` verifies, where nothing else is said."""
     return "math" if spec.type in MATHEMATICS else spec.type
 
 
 def spec_text(spec: VerifierSpec) -> str:
-    """A spec as a text: the name of its type, or JSON."""
+    """Return a spec as a text: the name of its type, or JSON."""
     value = spec.to_json()
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def read_spec(text: str, where: str) -> VerifierSpec:
-    """The spec in a text, which is YAML; InputError, whose message starts with ``where``, if there is none."""
+    """Return the spec in a text, which is YAML; InputError, whose message starts with ``where``, if there is none."""
     return parse_spec(parse_yaml(text, where) if text.startswith("{") else text, where)
 
 

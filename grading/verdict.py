@@ -33,7 +33,7 @@ class Grade:
 
     @classmethod
     def of_score(cls, score: float, extracted: str | None, reason: str, *, threshold: float = 1.0) -> "Grade":
-        """The grade of a score in [0, 1], of which ``threshold`` and more is solved.
+        """Return the grade of a score in [0, 1], of which ``threshold`` and more is solved.
 
         >>> [str(Grade.of_score(score, None, "", threshold=0.8).verdict) for score in (0.0, 0.5, 0.9)]
         ['wrong', 'partial', 'correct']

@@ -67,7 +67,7 @@ def _open(page: Path) -> None:
 
 
 def _filtered(opened: Any, times: int) -> float:
-    """Seconds of the filter that was applied as the ``times``-th one."""
+    """Return the seconds of the filter that was applied as the ``times``-th one."""
     end = time.monotonic() + SECONDS
     while len(took := opened.evaluate("performance.getEntriesByName('filter').map(entry => entry.duration)")) < times:
         assert time.monotonic() < end, f"no result after {SECONDS} s"

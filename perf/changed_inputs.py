@@ -77,7 +77,7 @@ def _prepare(
 
 
 def _other_tokenizer(folder: Path) -> Path:
-    """A tokenizer that splits some texts in another way."""
+    """Return a tokenizer that splits some texts in another way."""
     shutil.copytree(TOKENIZER, folder)
     file = folder / "tokenizer.json"
     settings = json.loads(file.read_text(encoding="utf-8"))

@@ -78,7 +78,7 @@ def _run() -> float:
 
 
 def _last_run() -> float:
-    """Seconds from the launch of the last run to its end, as Dagster recorded them."""
+    """Return the seconds from the launch of the last run to its end, as Dagster recorded them."""
     import dagster as dg
 
     with dg.DagsterInstance.get() as instance:
@@ -94,7 +94,7 @@ def _processor_seconds() -> float:
 
 
 def _ticks() -> dict[str, tuple[float, float]]:
-    """Seconds of the first tick, which imports and reads, and the median of the others, by sensor."""
+    """Return the seconds of the first tick, which imports and reads, and the median of the others, by sensor."""
     import dagster as dg
 
     from pipelines.definitions.code_location import defs

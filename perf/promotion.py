@@ -43,7 +43,7 @@ class Line:
 
     @classmethod
     def begin(cls, suite: Suite, years: int, rng: np.random.Generator) -> "Line":
-        """The lines before the first decision."""
+        """Return the lines before the first decision."""
         rates, group = suite.rates(), len(suite.in_domain)
         entries, most = suite.entries(), suite.most("evals")
         answers = first_round(entries)[entries[0].name]
@@ -112,7 +112,7 @@ def power(suite: Suite, gain: float, week: int, years: int, rng: np.random.Gener
 
 
 def per_decision(suite: Suite, gain: float, years: int, rng: np.random.Generator) -> tuple[float, np.ndarray]:
-    """The rule per decision: (power in the first week, share of years with a false promotion by each week)."""
+    """Return the rule per decision: (power in the first week, share of years with a false promotion by each week)."""
     variance = 0.0
     for problems, k, name in suite.in_domain.values():
         levels, shares = recorded(name).T
@@ -142,7 +142,7 @@ class Decline:
 
 
 def decline(benchmark: str, loss: float, guard: Guard, years: int, rng: np.random.Generator) -> Decline:
-    """A year of candidates that lose ``loss`` on a benchmark of the paper against the champion of their week.
+    """Return a year of candidates that lose ``loss`` on a benchmark of the paper against the champion of their week.
 
     All gain enough in domain to be promoted for it.
     """

@@ -25,11 +25,11 @@ class Suite:
     ood: Mapping[str, tuple[int, int, str]]
 
     def fixed(self) -> int:
-        """The answers of one model with the numbers that the suite names."""
+        """Return the answers of one model with the numbers that the suite names."""
         return sum(problems * k for problems, k, _ in (*self.in_domain.values(), *self.ood.values()))
 
     def entries(self) -> list[Benchmark]:
-        """The suite as the rule reads it; where its problems come from is of no meaning."""
+        """Return the suite as the rule reads it; where its problems come from is of no meaning."""
         groups: dict[Literal["evals", "ood"], Mapping[str, tuple[int, int, str]]]
         groups = {"evals": self.in_domain, "ood": self.ood}
         return [
@@ -39,7 +39,7 @@ class Suite:
         ]
 
     def most(self, group: str) -> int:
-        """The most answers to a benchmark of a group."""
+        """Return the most answers to a benchmark of a group."""
         sizes = {name: problems for name, (problems, _, _) in (*self.in_domain.items(), *self.ood.items())}
         return most_answers(self.entries(), sizes)[group]
 
@@ -74,7 +74,7 @@ SUITES = {"paper": PAPER, "embedded": EMBEDDED}
 
 @cache
 def recorded(benchmark: str) -> Rates:
-    """How often the problems of a recorded benchmark are solved, over the seeds that learned the task."""
+    """Return how often the problems of a recorded benchmark are solved, over the seeds that learned the task."""
     shares = []
     for recipe in RECIPES:
         tables = [read_run(file).tables for file in sorted(RUNS.glob(f"{recipe}-*.zip"))]
@@ -86,7 +86,7 @@ def recorded(benchmark: str) -> Rates:
 
 
 def better(rates: Rates, gain: float) -> np.ndarray:
-    """The rates of a model that solves ``gain`` more, by one step in log-odds for all problems."""
+    """Return the rates of a model that solves ``gain`` more, by one step in log-odds for all problems."""
     levels, shares = rates.T
     if gain == 0:
         return levels

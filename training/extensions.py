@@ -25,5 +25,5 @@ EXTENSIONS: Mapping[str, str] = {
 
 
 def extension(name: str) -> Callable[..., Any]:
-    """The function of a row of `EXTENSIONS`."""
+    """Return the function of a row of `EXTENSIONS`."""
     return load_function(EXTENSIONS[name])

@@ -173,7 +173,7 @@ def _request(
     counts: Counts | None,
     placement: Mapping[str, Any],
 ) -> "GenerateRequest":
-    """The request for samples of the benchmarks ``names`` in ``out``, where their counts are written, too."""
+    """Return the request for samples of the benchmarks ``names`` in ``out``, where their counts are written, too."""
     from core.files import write_json
     from evaluation.command_requests import GenerateRequest
 

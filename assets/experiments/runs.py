@@ -85,7 +85,7 @@ class Inputs:
     def read(
         self, storage: Storage, options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey
     ) -> Any:
-        """The `Run` of a partition, which is in the storage or recorded.
+        """Return the `Run` of a partition, which is in the storage or recorded.
 
         "" if it was never scored, otherwise the reason why it is not comparable.
         """
@@ -147,7 +147,7 @@ class Inputs:
 
 
 def base_run(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:
-    """The `Run` of the base model, or None unless all of its present scores are there."""
+    """Return the `Run` of the base model, or None unless all of its present scores are there."""
     from evaluation.report.recipe_comparison import Run
     from evaluation.sample_tables import read_scores
 

@@ -142,7 +142,7 @@ class ExperimentOptions(Options):
         return self.seeds.get(name, self.seeds["default"])
 
     def most_seeds(self) -> int:
-        """The largest number of seeds of any recipe."""
+        """Return the largest number of seeds of any recipe."""
         return max(self.seeds.values())
 
     def names(self) -> list[str]:

@@ -45,7 +45,7 @@ class Placement(Request):
 
 
 def build_backend(settings: Mapping[str, Any], lock: int | None = None) -> Backend:
-    """The backend that ``settings`` describe.
+    """Return the backend that ``settings`` describe.
 
     Args:
         settings: the keys backend, ray_address and slurm.

@@ -52,11 +52,11 @@ class Attempt:
         self.record = folder / f"{number:04}.json"
 
     def read_record(self) -> AttemptRecord:
-        """The content of the file `record`."""
+        """Return the content of the file `record`."""
         return AttemptRecord(**read_json(self.record))
 
     def seconds(self) -> float:
-        """How long it ran; if its command was killed, until its last output."""
+        """Return how long it ran; if its command was killed, until its last output."""
         record = self.read_record()
         if record.ended:
             last = datetime.fromisoformat(record.ended).timestamp()
@@ -66,7 +66,7 @@ class Attempt:
 
 
 def attempts(folder: Path) -> list[Attempt]:
-    """The attempts in ``folder``, first to last."""
+    """Return the attempts in ``folder``, first to last."""
     return [Attempt(folder, int(file.stem)) for file in sorted(folder.glob("[0-9]*.json"))]
 
 
@@ -154,7 +154,7 @@ def _watch(
 
 
 def log_lines(log: Path) -> list[str]:
-    """The last lines of a log without colour codes; [] if it was never written."""
+    """Return the last lines of a log without colour codes; [] if it was never written."""
     if not log.exists():
         return []
     with log.open("rb") as file:
@@ -164,7 +164,7 @@ def log_lines(log: Path) -> list[str]:
 
 
 def reason_of(log: Path, status: int, what: str) -> str:
-    """Why a ``what`` ended with ``status``: the signal, or the last error in its log, or its last lines."""
+    """Return why a ``what`` ended with ``status``: the signal, or the last error in its log, or its last lines."""
     if how := stopped(status):
         return f"{what} {how}"
     lines = log_lines(log)

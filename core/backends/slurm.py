@@ -116,5 +116,5 @@ class SlurmBackend:
 
 
 def _folder(task: Task) -> Path:
-    """Where submitit keeps the files of an attempt."""
+    """Return where submitit keeps the files of an attempt."""
     return task.log.resolve().with_suffix(".slurm")

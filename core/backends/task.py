@@ -16,7 +16,7 @@ GRACE_SECONDS = 10.0  # from TERM to KILL
 
 
 def base_environment() -> dict[str, str]:
-    """The variables of every process that a backend runs."""
+    """Return the variables of every process that a backend runs."""
     return {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 

@@ -28,6 +28,6 @@ def memory_limit(more: int) -> Iterator[None]:
 
 
 def address_space() -> int:
-    """Bytes of this process's address space."""
+    """Return the size of this process's address space in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

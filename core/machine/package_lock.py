@@ -32,11 +32,11 @@ def differences(lock: Path, site: list[str] | None = None) -> list[str]:
 
 
 def summary(phrases: list[str]) -> str:
-    """The first few of ``phrases``, and how many there are."""
+    """Join the first few of ``phrases``, and say how many there are."""
     more = f" and {len(phrases) - SHOWN} more" if len(phrases) > SHOWN else ""
     return ", ".join(phrases[:SHOWN]) + more
 
 
 def normalized(name: str) -> str:
-    """The name by which packages are compared (PEP 503)."""
+    """Return the name by which packages are compared (PEP 503)."""
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))

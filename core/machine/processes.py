@@ -38,7 +38,7 @@ class Process:
     since: int  # clock ticks from boot to its start; psutil's start times move when the clock is set
 
     def is_alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
+        """Return whether it still runs; a zombie does not."""
         stat = _stat(self.pid)
         return stat is not None and stat.since == self.since and stat.state not in "ZX"
 
@@ -66,7 +66,7 @@ def running() -> list[Process]:
 
 
 def descendants(pid: int | None = None) -> list[Process]:
-    """All living descendants of process ``pid`` (default: of this one), parents first; [] if it is gone."""
+    """Return all living descendants of process ``pid`` (default: of this one), parents first; [] if it is gone."""
     stats = _stats()
     children: dict[int, list[int]] = defaultdict(list)
     for child, stat in stats.items():
@@ -107,7 +107,7 @@ class _Stat:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """What the kernel says of process ``pid`` at one moment; None if there is none."""
+    """Return what the kernel says of process ``pid`` at one moment; None if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -10,7 +10,7 @@ LARGE = 16e6
 
 
 def computes_on_cpu() -> bool:
-    """Whether this interpreter is for the CPU: whether its vLLM is built for it.
+    """Return whether this interpreter is for the CPU: whether its vLLM is built for it.
 
     Its torch can be a CUDA build, which runs on a CPU, too: PyPI has no other.
     """
@@ -21,7 +21,7 @@ def computes_on_cpu() -> bool:
 
 
 def multiplies_bfloat16(cpuinfo: Path = CPUINFO) -> bool:
-    """Whether the processor multiplies matrices of bfloat16 itself, and so faster than those of float32."""
+    """Return whether the processor multiplies matrices of bfloat16 itself, and so faster than those of float32."""
     if not cpuinfo.is_file():
         return False  # not Linux
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()

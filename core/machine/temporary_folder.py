@@ -13,7 +13,7 @@ LONGEST = 38  # bytes: Ray puts up to 69 behind it (/ray/session_DATE_TIME_PID/s
 
 @contextmanager
 def short_temporary_folder() -> Iterator[dict[str, str]]:
-    """The variable TMPDIR for a process that makes sockets: a link to our temporary folder if that is too long.
+    """Yield the variable TMPDIR for a process that makes sockets: a link to our temporary folder if that is too long.
 
     The data still go where TMPDIR says, as on a cluster whose jobs have a folder each. Nothing is set for a short one.
     """

@@ -61,7 +61,7 @@ class ChatTemplate:
     def apply_chat_template(
         self, conversation: Messages, *, tokenize: bool = False, add_generation_prompt: bool = True, **kwargs: Any
     ) -> str:
-        """The text of ``conversation``; it has the signature of a transformers tokenizer and cannot tokenize.
+        """Return the text of ``conversation``; it has the signature of a transformers tokenizer and cannot tokenize.
 
         Raises:
             ValueError: the text is longer than any prompt.
@@ -72,7 +72,7 @@ class ChatTemplate:
         return _joined(text, ADDED_CHARACTERS + REPEATS * len(str(conversation)))
 
     def variables(self) -> set[str]:
-        """The names that the template reads and does not set itself."""
+        """Return the names that the template reads and does not set itself."""
         return meta.find_undeclared_variables(_environment().parse(self.chat_template or ""))
 
 
@@ -109,7 +109,7 @@ def _check_kwargs(chat: ChatTemplate, kwargs: Mapping[str, Any]) -> None:
 
 
 def _joined(parts: Iterable[str], most: int) -> str:
-    """``parts`` as one text; ValueError once it has more than ``most`` characters."""
+    """Return ``parts`` as one text; ValueError once it has more than ``most`` characters."""
     read: list[str] = []
     for part in parts:
         read.append(part)
@@ -120,7 +120,7 @@ def _joined(parts: Iterable[str], most: int) -> str:
 
 
 def _template_text(folder: Path) -> str | None:
-    """The chat template beside ``tokenizer_config.json`` or in it."""
+    """Return the chat template beside ``tokenizer_config.json`` or in it."""
     beside = folder / "chat_template.jinja"
     if beside.is_file():
         try:

@@ -29,7 +29,7 @@ class ContextExtension:
         return self != ContextExtension()
 
     def applied_to(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The content of the config.json ``config`` with these settings; ``where`` is its name in messages.
+        """Return the content of the config.json ``config`` with these settings; ``where`` is its name in messages.
 
         >>> published = {"max_position_embeddings": 4096, "rope_theta": 10000}  # Qwen2.5-Math-7B
         >>> ContextExtension(rope_theta=40000, max_position_embeddings=16384).applied_to(published, "config.json")
@@ -67,7 +67,7 @@ class ContextExtension:
         return settings
 
     def _scaling(self, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The scaling, which counts from the context of the pretraining."""
+        """Return the scaling, which counts from the context of the pretraining."""
         kind, factor = self.rope_scaling.get("rope_type"), self.rope_scaling.get("factor")
         if kind not in SCALINGS:
             raise InputError(

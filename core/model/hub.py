@@ -20,7 +20,7 @@ def hub_errors(where: str, advice: str) -> Iterator[None]:
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """The exceptions that the hub's client raises if the hub, the network or the client itself refuses."""
+    """Return the exceptions that the hub's client raises if the hub, the network or the client itself refuses."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     # Its bases are OSError and the error of the HTTP client, whose package differs between versions of the hub's.

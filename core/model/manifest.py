@@ -95,7 +95,7 @@ class Manifest(StageRecord):
     first_stage: StageRecord | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that ``lineage.json`` holds."""
+        """Return the JSON object that ``lineage.json`` holds."""
         absent = {name for name in ("ledger", "first_stage") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=absent)
 
@@ -107,7 +107,7 @@ def write_manifest(checkpoint: Path, manifest: Manifest) -> None:
 
 
 def parse_manifest(checkpoint: Path) -> Manifest:
-    """The manifest of a checkpoint as it stands in its file; InputError if there is none or it is damaged."""
+    """Return the manifest of a checkpoint as it stands in its file; InputError if there is none or it is damaged."""
     path = Path(checkpoint) / MANIFEST
     try:
         return Manifest.model_validate_json(path.read_bytes())

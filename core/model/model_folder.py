@@ -34,7 +34,7 @@ HUB_ID = compile_full_match(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>
 
 
 def model_files(folder: Path) -> list[Path]:
-    """The files of a Hugging Face folder that make the model what it is."""
+    """Return the files of a Hugging Face folder that make the model what it is."""
     return sorted({file for pattern in MODEL_FILES for file in Path(folder).glob(pattern) if file.is_file()})
 
 
@@ -105,7 +105,7 @@ def bfloat16_bytes(folder: Path) -> int:
 
 
 def download_model(repository: str, revision: str | None) -> tuple[Path, str]:
-    """The folder of a hub model in the local cache, after downloading what it lacks, and its commit.
+    """Return the folder of a hub model in the local cache, after downloading what it lacks, and its commit.
 
     Raises:
         InputError: the hub does not have the model or the revision, does not give it to you, or cannot be reached.

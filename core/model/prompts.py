@@ -70,7 +70,7 @@ CHAT = Template("tokenizer", thinking=True)
 
 @cache
 def templates() -> dict[str, Template]:
-    """`CHAT` and the templates of ``prompts.yaml`` by name."""
+    """Return `CHAT` and the templates of ``prompts.yaml`` by name."""
     entries = read_yaml(TEMPLATES, "templates")
     return {name: Template(name=name, **fields) for name, fields in entries.items()} | {CHAT.name: CHAT}
 
@@ -108,7 +108,7 @@ def _strftime(date: str) -> Callable[[str], str]:
 def render_prompt(
     conversation: Messages, tokenizer: ChatTokenizer | None, template: Template = CHAT, *, bare: bool = False
 ) -> str:
-    """The text that the model continues.
+    """Return the text that the model continues.
 
     Args:
         conversation: ends with the user's message.
@@ -177,7 +177,7 @@ def render_target(prompt: str, target: str, eos: str | None) -> str:
 
 
 def encode_prompt(conversation: Messages, tokenizer: Any, template: Template = CHAT) -> list[int]:
-    """The tokens of a prompt in the chat template, which writes the special ones itself."""
+    """Return the tokens of a prompt in the chat template, which writes the special ones itself."""
     return tokenizer.encode(render_prompt(conversation, tokenizer, template), add_special_tokens=False)
 
 
@@ -214,9 +214,9 @@ class PromptRecord:
 
     @classmethod
     def of(cls, samples: "pa.Table") -> "PromptRecord":
-        """The record of a SAMPLE or GRADED table."""
+        """Return the record of a SAMPLE or GRADED table."""
         return cls(**json.loads((samples.schema.metadata or {}).get(METADATA_KEY, b"{}")))
 
     def metadata(self) -> dict[str, str]:
-        """The entry for the metadata of a table."""
+        """Return the entry for the metadata of a table."""
         return {METADATA_KEY.decode(): json.dumps(asdict(self))}

@@ -12,12 +12,12 @@ GENERIC = (None, "PreTrainedTokenizerFast", "PreTrainedTokenizer", "TokenizersBa
 
 
 def tokenizer_settings(folder: Path) -> dict[str, Any]:
-    """``tokenizer_config.json``; empty if there is none."""
+    """Return ``tokenizer_config.json``; empty if there is none."""
     return _read_object(folder / SETTINGS)
 
 
 def special_tokens(folder: Path) -> dict[str, str]:
-    """The text of each special token that the files name, by its key (``eos_token``, …)."""
+    """Return the text of each special token that the files name, by its key (``eos_token``, …)."""
     named = _read_object(folder / OLDER_SETTINGS) | tokenizer_settings(folder)
     return {key: text for key, value in named.items() if key.endswith("_token") and (text := _text(value))}
 

@@ -30,7 +30,7 @@ class Lengths:
         return render_prompt(messages, self.chat, self.template, bare=True)
 
     def count_examples(self, examples: Sequence[tuple[Messages, str]]) -> list[tuple[int, int]]:
-        """Tokens of each prompt and of its target, as they are trained on: the target has its end token."""
+        """Count the tokens of each prompt and of its target as they are trained on: the target has its end token."""
         prompts = [self.prompt_text(conversation) for conversation, _ in examples]
         targets = [
             render_target(prompt, target, self.chat.eos_token)
@@ -47,7 +47,7 @@ class Lengths:
         return [*self.tokenizer.encode(text, add_special_tokens=False).ids, *end]
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, without special tokens added."""
+        """Count the tokens of each text, without special tokens."""
         counts: list[int] = []
         for batch in _batches(texts):
             encodings = self.tokenizer.encode_batch_fast(batch, add_special_tokens=False)

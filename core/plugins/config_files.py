@@ -25,12 +25,12 @@ SELF = "_self_"  # in the parents of a recipe: its own place among them
 
 
 def entries(group: str) -> list[str]:
-    """The names that packages declare in ``group``; `entry` looks one up."""
+    """Return the names that packages declare in ``group``; `entry` looks one up."""
     return list(dict(_entries(group, tuple(sys.path))))
 
 
 def entry(group: str, name: str) -> str | None:
-    """What packages declare as ``name`` in ``group``: ``module`` or ``module:function``; None if none does.
+    """Return what packages declare as ``name`` in ``group``: ``module`` or ``module:function``; None if none does.
 
     Raises:
         InputError: two packages declare the name.
@@ -44,7 +44,7 @@ def entry(group: str, name: str) -> str | None:
 
 @cache
 def _entries(group: str, folders: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The names and values of the entry points of ``group``, each pair once."""
+    """Return the names and values of the entry points of ``group``, each pair once."""
     return sorted({(point.name, point.value) for point in _installed(folders).select(group=group)})
 
 
@@ -62,7 +62,7 @@ def check_not_declared(name: str, group: str) -> None:
 
 
 def config_names(folder: str) -> list[str]:
-    """The names of the files of a folder of the project, and of those that packages add to it."""
+    """Return the names of the files of a folder of the project, and of those that packages add to it."""
     return sorted({file.stem for place in (PROJECT / folder, *_packages(folder)) for file in place.glob("*.yaml")})
 
 
@@ -134,17 +134,17 @@ def config_files(
 
 
 def is_shipped(file: Path) -> bool:
-    """Whether ``file`` is one of the project's recipes or hardware profiles, and none of the user's."""
+    """Return whether ``file`` is one of the project's recipes or hardware profiles, and none of the user's."""
     return file.parent in (PROJECT / RECIPES, PROJECT / HARDWARE)
 
 
 def is_path(name: str) -> bool:
-    """Whether ``name`` is the path of a YAML file, and no name."""
+    """Return whether ``name`` is the path of a YAML file, and no name."""
     return Path(name).suffix in YAML
 
 
 def recipe_name(recipe: str) -> str:
-    """What a recipe is called: a file of the user's by its name without folder and ending.
+    """Return what a recipe is called: a file of the user's by its name without folder and ending.
 
     >>> recipe_name("methods/mine.yaml"), recipe_name("luffy")
     ('mine', 'luffy')
@@ -153,7 +153,7 @@ def recipe_name(recipe: str) -> str:
 
 
 def first_stage(recipe: str) -> str | None:
-    """The recipe of the first stage of ``recipe``, as `config_file` finds it; None if it has one stage."""
+    """Return the recipe of the first stage of ``recipe``, as `config_file` finds it; None if it has one stage."""
     for file in config_files(RECIPES, recipe):
         config = read_yaml(file, "recipe")
         if "first_stage" in config:  # the nearest counts
@@ -168,12 +168,12 @@ def located_recipe(name: str, beside: Path) -> str:
 
 
 def below_project(name: str) -> str:
-    """A path as an absolute one, whose start is the project where it is relative; a name as it is."""
+    """Return a path as an absolute one, whose start is the project where it is relative; a name as it is."""
     return str(PROJECT / Path(name).expanduser()) if is_path(name) else name
 
 
 def _kind(folder: str) -> str:
-    """What messages call a file of ``folder``."""
+    """Return what messages call a file of ``folder``."""
     return Path(folder).name.removesuffix("s")
 
 
@@ -184,7 +184,7 @@ def _shipped(folder: str) -> frozenset[str]:
 
 @cache
 def _packages(folder: str) -> tuple[Path, ...]:
-    """The folders of the packages that add files to ``folder``."""
+    """Return the folders of the packages that add files to ``folder``."""
     folders: list[Path] = []
     for name, module in _entries(GROUPS[folder], tuple(sys.path)) if folder in GROUPS else ():
         if (file := module_file(module)) is None:

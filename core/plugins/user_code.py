@@ -22,7 +22,7 @@ INSTALLED = ("site-packages", "dist-packages")  # folders whose other packages a
 
 
 def function_path(value: str, folder: Path) -> str:
-    """``value``, ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``, with its file as an absolute path.
+    """Return ``value``, ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``, with its file as an absolute path.
 
     Args:
         folder: what a relative path is relative to.
@@ -42,12 +42,12 @@ def function_path(value: str, folder: Path) -> str:
 
 
 def function_name(path: str) -> str:
-    """The function's own name in a `function_path`."""
+    """Return the function's own name in a `function_path`."""
     return path.rpartition(":")[2]
 
 
 def function_file(path: str) -> Path:
-    """The file in which the function of a `function_path` is, found without importing it.
+    """Return the file in which the function of a `function_path` is, found without importing it.
 
     Raises:
         InputError: no such module.
@@ -63,7 +63,7 @@ def function_file(path: str) -> Path:
 
 @cache
 def load_function(path: str) -> Callable[..., Any]:
-    """The function of a `function_path`; what its module imports from beside it is found."""
+    """Return the function of a `function_path`; what its module imports from beside it is found."""
     module, _, name = path.rpartition(":")
     if module.endswith(".py") and (folder := str(Path(module).parent)) not in sys.path:
         sys.path.append(folder)
@@ -71,7 +71,7 @@ def load_function(path: str) -> Callable[..., Any]:
 
 
 def python_path() -> str:
-    """``PYTHONPATH`` for processes that the project starts: the project, and the folders of the user's own."""
+    """Return ``PYTHONPATH`` for processes that the project starts: the project, and the folders of the user's own."""
     given = (folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder)
     return os.pathsep.join(dict.fromkeys([str(PROJECT), *(str(Path(folder).absolute()) for folder in given)]))
 
@@ -82,7 +82,7 @@ class UserFunctionError(RuntimeError):
 
 @cache
 def named_in_errors(path: str) -> Callable[..., Any]:
-    """`load_function`, whose exceptions become a `UserFunctionError` that names it."""
+    """Load a function as `load_function` does; its exceptions become a `UserFunctionError` that names it."""
     function = load_function(path)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -213,7 +213,7 @@ def module_file(name: str) -> Path | None:
 
 
 def _root(file: Path) -> Path:
-    """The folder of ``file``, or that of the package that it belongs to."""
+    """Return the folder of ``file``, or that of the package that it belongs to."""
     root = file.parent
     while (root / "__init__.py").is_file():
         root = root.parent
@@ -221,7 +221,7 @@ def _root(file: Path) -> Path:
 
 
 def _imports(path: Path, root: Path) -> Iterator[tuple[str, ...]]:
-    """The modules, as parts of their names from ``root`` on, that ``path`` may import."""
+    """Yield the modules, as parts of their names from ``root`` on, that ``path`` may import."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
@@ -238,7 +238,7 @@ def _imports(path: Path, root: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _candidates(module: tuple[str, ...], root: Path) -> Iterator[Path]:
-    """The files of a module and of the packages that it stands in."""
+    """Yield the files of a module and of the packages that it stands in."""
     for length in range(1, len(module) + 1):
         yield root.joinpath(*module[:length], "__init__.py")
     if module:

@@ -29,7 +29,7 @@ def parse_json(content: str | bytes, where: str) -> Any:
 
 
 def parse_object(content: str | bytes, where: str) -> dict[str, Any]:
-    """The object in a JSON text; InputError if it is another value."""
+    """Return the object in a JSON text; InputError if it is another value."""
     value = parse_json(content, where)
     if not isinstance(value, dict):
         raise InputError(f"{where}: expected a JSON object, got a {type(value).__name__}")
@@ -37,7 +37,7 @@ def parse_object(content: str | bytes, where: str) -> dict[str, Any]:
 
 
 def parse_yaml(content: str | bytes, where: str) -> Any:
-    """The value of a YAML text; InputError that starts with ``where`` if it is none."""
+    """Return the value of a YAML text; InputError that starts with ``where`` if it is none."""
     import yaml
 
     try:

@@ -25,21 +25,21 @@ MATCHED: list[FullMatch] = []  # all that a whole text has to match
 
 
 def compile_pattern(expression: str) -> Pattern:
-    """``expression`` by RE2: linear on any valid Unicode. ``\\s``, ``\\d`` and ``\\w`` are ASCII."""
+    """Return ``expression`` by RE2: linear on any valid Unicode. ``\\s``, ``\\d`` and ``\\w`` are ASCII."""
     pattern = cast(Pattern, re2.compile(expression))
     SEARCHED.append(pattern)
     return pattern
 
 
 def compile_quick_pattern(expression: str) -> Pattern:
-    """``expression`` by `re`, to search for many short matches; it has to be linear by itself."""
+    """Return ``expression`` by `re`, to search for many short matches; it has to be linear by itself."""
     pattern = re.compile(expression)
     SEARCHED.append(pattern)
     return pattern
 
 
 def compile_full_match(expression: str) -> FullMatch:
-    """The function that matches a whole text with ``expression`` by `re`; it has to be linear by itself."""
+    """Return the function that matches a whole text with ``expression`` by `re`; it has to be linear by itself."""
     match = re.compile(expression).fullmatch
     MATCHED.append(match)
     return match
@@ -47,7 +47,7 @@ def compile_full_match(expression: str) -> FullMatch:
 
 @lru_cache(maxsize=1024)
 def compile_user_pattern(expression: str) -> Pattern:
-    """A pattern that a user or a row of data gives, by RE2.
+    """Return a pattern that a user or a row of data gives, by RE2.
 
     Raises:
         InputError: RE2 cannot read it, such as a look-ahead or a reference to a group.

@@ -17,7 +17,7 @@ USER_INFO = compile_quick_pattern(
 
 
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
-    """``text`` without the values of secret variables, and without the user and password of any address.
+    """Return ``text`` without the values of secret variables, and without the user and password of any address.
 
     A variable is secret if its name says so. The password of an address in any other variable, such as
     MLFLOW_TRACKING_URI, is secret too, also where it appears alone.

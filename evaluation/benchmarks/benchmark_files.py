@@ -65,7 +65,7 @@ def _not_found(benchmark: Benchmark, folders: Sequence[Path], failed: str) -> st
 
 
 def download(source: Source) -> Path:
-    """The file of a hub source in the local cache; InputError says why it cannot be downloaded."""
+    """Return the file of a hub source in the local cache; InputError says why it cannot be downloaded."""
     from huggingface_hub import errors, hf_hub_download
 
     assert source.hub and source.file
@@ -112,7 +112,7 @@ def read_rows(path: Path) -> Rows:
 
 
 def read_path(row: Mapping[str, Any], path: str, where: str, setting: str) -> Any:
-    """The value at a dotted path of a row; InputError, which starts with ``where``, if there is no such column.
+    """Return the value at a dotted path of a row; InputError, which starts with ``where``, if there is no such column.
 
     ``setting`` names what the user corrects then.
     """
@@ -125,6 +125,6 @@ def read_path(row: Mapping[str, Any], path: str, where: str, setting: str) -> An
 
 
 def read_fields(row: Mapping[str, Any], fields: Mapping[str, str], where: str, setting: str) -> str | None:
-    """What a verifier reads of a row, as a JSON object; None if it reads nothing."""
+    """Return what a verifier reads of a row, as a JSON object; None if it reads nothing."""
     values = {name: read_path(row, path, where, setting) for name, path in fields.items()}
     return json.dumps(values, default=str) if values else None

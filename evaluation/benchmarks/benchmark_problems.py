@@ -46,7 +46,7 @@ def read_suite(
     seed: int = 0,
     system_prompt: str | None = None,
 ) -> "pa.Table":
-    """All rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata."""
+    """Return all rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata."""
     import pyarrow as pa
 
     from core.schemas import ENTRIES_KEY
@@ -65,7 +65,7 @@ def read_benchmark(
     seed: int = 0,
     system_prompt: str | None = None,
 ) -> "pa.Table":
-    """The problems of one benchmark as a BENCHMARK table.
+    """Return the problems of one benchmark as a BENCHMARK table.
 
     Args:
         benchmark: its registry entry.

@@ -19,7 +19,7 @@ EMPTY_CELLS = ("nan", "<na>", "nat")  # what pandas writes for an empty cell
 
 
 def read_golds(value: Any, form: AnswerForm, where: str) -> list[str]:
-    """The gold answers in a cell: a text, a number or a list of them. None for an empty cell.
+    """Return the gold answers in a cell: a text, a number or a list of them. None for an empty cell.
 
     Raises InputError, which starts with ``where``, for any other value, and for a text that has not the ``form``.
     """

@@ -57,7 +57,7 @@ def read_options(value: Any, labels: Sequence[Any] | None, where: str) -> Option
 
 
 def with_options(question: str, options: Sequence[str]) -> str:
-    r"""A question and its options (at most ten) in the form of LUFFY's ARC and GPQA files.
+    r"""Return a question and its options (at most ten) in the form of LUFFY's ARC and GPQA files.
 
     >>> with_options("Which?", ["red", "green"])
     'Which?\n\nA) red\nB) green\n'

@@ -177,7 +177,7 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
 
 
 def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = None) -> list[Benchmark]:
-    """The benchmarks of a suite, or those of them that ``names`` lists; InputError for a name that it lacks."""
+    """Return the benchmarks of a suite, or those of them that ``names`` lists; InputError for a name that it lacks."""
     benchmarks = load_suite(name_or_path)
     available = [benchmark.name for benchmark in benchmarks]
     if unknown := [name for name in names or [] if name not in available]:

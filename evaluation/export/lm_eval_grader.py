@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
 
 
 def load(file: str, **_: Any) -> dict[str, Any]:
-    """The documents of a task; the harness also passes what the user gives with --metadata."""
+    """Return the documents of a task; the harness also passes what the user gives with --metadata."""
     import datasets
 
     with Path(__file__).with_name(file).open(encoding="utf-8", newline="\n") as lines:
@@ -32,7 +32,7 @@ def load(file: str, **_: Any) -> dict[str, Any]:
 
 
 def grade(doc: dict[str, Any], results: list[list[str]]) -> dict[str, float]:
-    """The share of right responses to one problem."""
+    """Return the share of right responses to one problem."""
     (responses,) = results
     golds = [doc["gold"], *doc["alternatives"]]
     scores = [max(_score(response, gold, doc) for gold in golds) for response in responses]

@@ -53,7 +53,7 @@ class EndpointOptions(BaseModel):
 
     @classmethod
     def parse(cls, values: Any, where: str) -> "EndpointOptions":
-        """The options in a mapping; InputError that starts with ``where`` if they do not fit."""
+        """Return the options in a mapping; InputError that starts with ``where`` if they do not fit."""
         if not isinstance(values, dict):
             raise InputError(f"{where}: expected a mapping, such as {{leave_out: [seed]}}, got {values!r:.80}")
         try:
@@ -62,12 +62,12 @@ class EndpointOptions(BaseModel):
             raise InputError(f"{where}: {explain_validation(error, cls)}") from error
 
     def identity(self) -> dict[str, Any]:
-        """The differences from a plain request, as JSON values."""
+        """Return the differences from a plain request, as JSON values."""
         options = self.model_dump(mode="json", exclude_defaults=True)
         return options | {"leave_out": sorted(self.leave_out)} if self.leave_out else options
 
     def fields(self, sampling: Sampling, seed: int) -> dict[str, Any]:
-        """The fields of a request for one sample besides the model and the messages."""
+        """Return the fields of a request for one sample besides the model and the messages."""
         drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": seed}
         sent = {name: value for name, value in drawn.items() if name not in self.leave_out}
         return sent | {self.max_tokens_key: sampling.max_tokens, "extra_body": self.extra_body or None}
@@ -84,7 +84,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint | None":
-        """The endpoint that ``text`` names as MODEL@URL, else None.
+        """Return the endpoint that ``text`` names as MODEL@URL, else None.
 
         >>> Endpoint.parse("Qwen/Qwen3-8B@http://localhost:8000/v1")
         Endpoint(name='Qwen/Qwen3-8B', url='http://localhost:8000/v1')
@@ -105,11 +105,11 @@ class Endpoint:
         return f"{self.name}@{self.url}"
 
     def decisive(self) -> dict[str, Any]:
-        """The facts that decide a sample besides sampling, prompt and number, as far as they can be known."""
+        """Return the facts that decide a sample besides sampling, prompt and number, as far as they can be known."""
         return {"checkpoint": self.checkpoint, "device": "endpoint", **self.options.identity()}
 
     def render(self, conversation: Messages) -> str:
-        """The messages as JSON: the endpoint renders them with its own chat template."""
+        """Return the messages as JSON: the endpoint renders them with its own chat template."""
         return json.dumps(list(conversation), ensure_ascii=False)
 
     def prompt_record(self, suite: "pa.Table") -> PromptRecord:

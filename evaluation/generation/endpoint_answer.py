@@ -96,7 +96,7 @@ def _parsed(raw: str) -> Any:
 
 
 def _message(message: Mapping[str, Any]) -> tuple[str, str]:
-    """The text and the thoughts of a message."""
+    """Return the text and the thoughts of a message."""
     fields = (_text(message.get(name)) for name in THOUGHTS)
     thoughts = next((field for field in fields if field.strip()), "")
     content = message.get("content")
@@ -113,7 +113,7 @@ def _is_thought(part: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """The text of a text, of a part of a message, or of a list of them."""
+    """Return the text of a text, of a part of a message, or of a list of them."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list):
@@ -135,7 +135,7 @@ def _usage(usage: Any) -> Usage:
 
 
 def _reason(body: Any) -> str:
-    """The reason in a parsed body: a text, or the first of `REASONS` of an object, as deep as it is."""
+    """Return the reason in a parsed body: a text, or the first of `REASONS` of an object, as deep as it is."""
     if isinstance(body, list):
         return "; ".join(filter(None, map(_reason, body)))
     if not isinstance(body, dict):

@@ -131,7 +131,7 @@ class Engine:
 
 
 def llm_options(options: EngineOptions) -> dict[str, Any]:
-    """The arguments of vllm.LLM for ``options`` on this machine."""
+    """Return the arguments of vllm.LLM for ``options`` on this machine."""
     config = _config(options.model, options.trust_remote_code)
     context = min(config.max_position_embeddings, options.longest_prompt + options.max_tokens)
     arguments: dict[str, Any] = {

@@ -83,7 +83,7 @@ class LocalModel:
         )
 
     def decisive(self) -> dict[str, Any]:
-        """The facts that decide a sample besides sampling, prompt and number, as JSON values."""
+        """Return the facts that decide a sample besides sampling, prompt and number, as JSON values."""
         from core.machine.processor import computes_on_cpu
         from evaluation.generation.engine import prepare_environment
 
@@ -96,7 +96,7 @@ class LocalModel:
         }
 
     def render(self, conversation: Messages) -> str:
-        """The prompt of ``conversation``."""
+        """Return the prompt of ``conversation``."""
         return render_prompt(conversation, self._tokenizer, self._template)
 
     def prompt_record(self, suite: "pa.Table") -> PromptRecord:
@@ -161,7 +161,7 @@ class LocalModel:
 
 
 def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options: Any) -> LocalModel | Endpoint:
-    """The model called ``name``: a folder, a hub id such as ``Qwen/Qwen2.5-Math-7B@main``, or an endpoint.
+    """Return the model called ``name``: a folder, a hub id such as ``Qwen/Qwen2.5-Math-7B@main``, or an endpoint.
 
     ``options`` are those of `LocalModel`; an endpoint renders its own prompts and has its own engines, and takes
     ``endpoint``.

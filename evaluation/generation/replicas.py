@@ -83,7 +83,7 @@ def _on_cluster() -> bool:
 
 
 def _memory_of_a_gpu() -> int:
-    """Bytes of the smallest GPU of this machine, or of one of the cluster; waits until one is free there."""
+    """Return the memory of the smallest GPU here, or of a free one of the cluster, for which it waits, in bytes."""
 
     def smallest() -> int:
         import torch
@@ -109,7 +109,7 @@ def _memory_of_a_gpu() -> int:
 
 
 def _gpus_per_node() -> list[int]:
-    """The GPUs of each node of the cluster, or of this machine."""
+    """Return the GPUs of each node of the cluster, or of this machine."""
     if not _on_cluster():
         import torch
 
@@ -135,7 +135,7 @@ def _connect(replicas: int = 1) -> None:
 
 
 def fewest_gpus(weights: int, heads: int, memory: int, gpus: int) -> int:
-    """The smallest number of GPUs, of ``memory`` bytes each, whose `WEIGHTS_SHARE` holds ``weights`` bytes.
+    """Return the smallest number of GPUs, of ``memory`` bytes each, whose `WEIGHTS_SHARE` holds ``weights`` bytes.
 
     >>> fewest_gpus(65 << 30, heads=40, memory=80 << 30, gpus=8)
     2

@@ -75,7 +75,7 @@ def prompt_digest(prompt: str) -> str:
 
 
 def sample_seed(seed: int, prompt_digest: str, sample: int) -> int:
-    """The seed of one sample (31 bits): the same whatever else is generated with it."""
+    """Return the seed of one sample (31 bits): the same whatever else is generated with it."""
     digest = hashlib.sha256(f"{seed}/{prompt_digest}/{sample}".encode()).digest()
     return int.from_bytes(digest[:4]) >> 1
 
@@ -87,7 +87,7 @@ def sample_requests(
     render: Callable[[Messages], str],
     counts: Counts | None = None,
 ) -> list[SampleRequest]:
-    """The requests for the benchmarks ``names`` of a BENCHMARK table, with prompts by ``render``.
+    """Return the requests for the benchmarks ``names`` of a BENCHMARK table, with prompts by ``render``.
 
     Args:
         counts: samples of each problem that is asked, by benchmark; None: those of ``sampling``.

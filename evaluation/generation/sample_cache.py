@@ -67,7 +67,7 @@ class SampleCache:
         self.flush()
 
     def lookup(self, keys: Iterable[SampleKey]) -> dict[SampleKey, Completion]:
-        """The samples of ``keys`` that the cache has. InputError names a file that cannot be read."""
+        """Return the samples of ``keys`` that the cache has. InputError names a file that cannot be read."""
         keys = set(keys)
         digests = pa.array(sorted({digest for digest, _ in keys}), pa.string())
         samples: dict[SampleKey, Completion] = {}

@@ -19,12 +19,12 @@ TRAINING = "training"
 
 
 def template_names() -> list[str]:
-    """What `choose_template` accepts."""
+    """Return what `choose_template` accepts."""
     return [TRAINING, *templates()]
 
 
 def choose_template(name: str, model: Path, kwargs: Mapping[str, Any] | None = None) -> Template:
-    """The template called ``name`` for the checkpoint in ``model``.
+    """Return the template called ``name`` for the checkpoint in ``model``.
 
     Args:
         name: one of `template_names`.
@@ -49,14 +49,14 @@ def choose_template(name: str, model: Path, kwargs: Mapping[str, Any] | None = N
 
 
 def training_kwargs(model: Path) -> dict[str, Any]:
-    """The arguments of the chat template that ``model`` was trained with; none if it was not trained here."""
+    """Return the arguments of the chat template that ``model`` was trained with; none if it was not trained here."""
     if not (Path(model) / MANIFEST).is_file():
         return {}
     return parse_manifest(model).config.get("chat_template_kwargs", {})
 
 
 def training_system(model: Path) -> str | None:
-    """The system message that ``model`` was trained with ("" for none at all); None if it was not trained here.
+    """Return the system message that ``model`` was trained with ("" for none at all); None if it was not trained here.
 
     It is the setting with which the targets of the checkpoint's ``lineage.json`` were prepared, else the message of
     their first row. Raises InputError if neither can be read.

@@ -52,11 +52,11 @@ class Registry:
             self._lock.release()
 
     def champion(self) -> PolicyRecord | None:
-        """The champion's record; None if there is none yet."""
+        """Return the champion's record; None if there is none yet."""
         return _read(self.pointer) if self.pointer.exists() else None
 
     def champions(self, last: int) -> list[PolicyRecord]:
-        """The champion, and the records of the ``last`` policies that were promoted."""
+        """Return the champion, and the records of the ``last`` policies that were promoted."""
         champion = self.champion()
         promoted: dict[str, PolicyRecord] = {}
         for record in reversed(self._promotions()):
@@ -64,14 +64,14 @@ class Registry:
         return [*([champion] if champion else []), *list(promoted.values())[:last]]
 
     def comparable_champion(self, policy: Checkpoint) -> PolicyRecord | None:
-        """The champion if it is another model than ``policy`` and was scored on the same problems."""
+        """Return the champion if it is another model than ``policy`` and was scored on the same problems."""
         champion = self.champion()
         if champion is None or champion.checkpoint == policy.digest or missing_scores(champion.scores, policy.scores):
             return None
         return champion
 
     def error_budget(self, error_rate: float) -> ErrorBudget:
-        """What all comparisons so far have left of ``error_rate``."""
+        """Return what all comparisons so far have left of ``error_rate``."""
         tests: dict[str, tuple[float, bool]] = {}
         for decision in (record.decision for record in self.decisions()):
             if decision.test is not None and decision.level is not None:
@@ -80,7 +80,7 @@ class Registry:
         return ErrorBudget(error_rate - sum(level for level, promoted in tests.values() if not promoted), len(tests))
 
     def level(self, test: str, error_rate: float) -> float:
-        """The level of a comparison: that of its first decision, or else of the next one.
+        """Return the level of a comparison: that of its first decision, or else of the next one.
 
         Raises:
             InputError: the error rate is spent.
@@ -95,7 +95,7 @@ class Registry:
         return level
 
     def is_new(self, test: str) -> bool:
-        """Whether no decision has spent the level of ``test`` yet."""
+        """Return whether no decision has spent the level of ``test`` yet."""
         return all(record.decision.test != test for record in self.decisions())
 
     def best_above_base(self, base: str) -> dict[str, float]:
@@ -153,7 +153,7 @@ class Registry:
         return file
 
     def decisions(self) -> list[PolicyRecord]:
-        """All decisions, oldest first."""
+        """Return all decisions, oldest first."""
         return [_read(file) for file in sorted((self.folder / DECISIONS).glob("*.json"))]
 
     def promote(self, policy: str, *, reason: str) -> PolicyRecord:
@@ -212,7 +212,7 @@ class Registry:
         return record
 
     def _predecessor(self, champion: PolicyRecord) -> PolicyRecord:
-        """The last champion before ``champion`` that was not rolled back; InputError if there is none."""
+        """Return the last champion before ``champion`` that was not rolled back; InputError if there is none."""
         promoted = {record.checkpoint: record for record in self._promotions()}
         passed = {champion.checkpoint}
         digest = champion.previous
@@ -273,7 +273,7 @@ def _present(scores: Mapping[str, ScoreFile]) -> dict[str, ScoreFile]:
 
 
 def now() -> str:
-    """The time of a decision."""
+    """Return the time of a decision."""
     return datetime.now(UTC).isoformat()
 
 

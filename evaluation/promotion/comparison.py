@@ -50,7 +50,7 @@ def answer_differences(opponent: "pa.Table", policy: "pa.Table") -> "NDArray":
 
 
 def weigh(differences: Sequence["NDArray"], level: float, *, bound: float = 0.0, most: int | None = None) -> Evidence:
-    """The evidence that the mean of the benchmarks' mean differences is above ``bound``.
+    """Return the evidence that the mean of the benchmarks' mean differences is above ``bound``.
 
     The mean gives each benchmark the same weight, so an answer counts more where a benchmark has fewer of them.
 
@@ -94,7 +94,7 @@ class Comparison:
     sequential: bool  # drawn until decided
 
     def within(self, name: str) -> bool | None:
-        """Whether the loss on a benchmark is within its limit; None: not shown either way.
+        """Return whether the loss on a benchmark is within its limit; None: not shown either way.
 
         With a fixed number of answers the measured loss decides; drawn until decided, it has to be shown.
         """

@@ -8,7 +8,7 @@ LARGEST = 1e9  # an e-value above it is not told in full
 
 
 def decision_rows(decision: Decision) -> list[tuple[str, str]]:
-    """What a decision by the error rate came to, what it took, and what is left; nothing of other decisions."""
+    """Return what a decision by the error rate came to, what it took, and what is left; nothing of other decisions."""
     if decision.outcome is None or decision.level is None or decision.log_evidence is None:
         return []
     needed = f"promotes from {e_value(-log(decision.level))}"
@@ -26,7 +26,7 @@ def decision_rows(decision: Decision) -> list[tuple[str, str]]:
 
 
 def outcome_text(decision: Decision) -> str:
-    """One or two words: a move by hand, or the outcome.
+    """Describe a decision in one or two words: a move by hand, or the outcome.
 
     Decisions from before there were two rules were taken per decision.
     """
@@ -38,14 +38,14 @@ def outcome_text(decision: Decision) -> str:
 
 
 def rule_text(decision: Decision) -> str:
-    """The rule by which answers were compared, for those who read the list; nothing where none were."""
+    """Describe the rule by which answers were compared; return nothing if none were."""
     if decision.level is not None:
         return f"error rate {decision.level:.2g}"
     return "per decision" if decision.difference is not None else ""
 
 
 def about(count: int) -> str:
-    """A number to two digits.
+    """Return a number to two digits.
 
     >>> about(4534)
     '4,500'
@@ -54,7 +54,7 @@ def about(count: int) -> str:
 
 
 def e_value(logarithm: float) -> str:
-    """An e-value of which the natural logarithm is given, to three digits.
+    """Return an e-value of which the natural logarithm is given, to three digits.
 
     >>> e_value(-0.5), e_value(7.2), e_value(60)
     ('0.607', '1,340', 'more than 1,000,000,000')

@@ -26,5 +26,5 @@ class ErrorBudget:
         return self.left / (PACE + self.tests + 1)
 
     def after(self, level: float, *, promoted: bool) -> "ErrorBudget":
-        """The budget after a comparison at ``level``."""
+        """Return the budget after a comparison at ``level``."""
         return ErrorBudget(self.left if promoted else self.left - level, self.tests + 1)

@@ -93,5 +93,5 @@ class PolicyRecord(_Record):
     dagster_run: str | None = None
 
     def files(self) -> list[str]:
-        """Every path that the record names."""
+        """Return every path that the record names."""
         return [self.policy, *([self.scorecard] if self.scorecard else []), *(s.file for s in self.scores.values())]

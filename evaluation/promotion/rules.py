@@ -150,7 +150,7 @@ def compare_at_error_rate(
 
 
 def _gain_over(before: "pa.Table", after: "pa.Table") -> tuple[float, float]:
-    """Mean change of the problems' scores from one GRADED table to another, and its standard error."""
+    """Return the mean change of the problems' scores from one GRADED table to another, and its standard error."""
     from evaluation.statistics.intervals import mean_and_error
     from evaluation.statistics.scores import problem_scores
 
@@ -170,14 +170,14 @@ def _below_the_best(above: Mapping[str, float], best: Mapping[str, float], limit
 
 
 def _truncated(answers: "Mapping[str, pa.Table]") -> dict[str, float]:
-    """The share of answers that were cut at the token limit, by benchmark."""
+    """Return the share of answers that were cut at the token limit, by benchmark."""
     return {
         name: table["finish_reason"].to_pylist().count("length") / table.num_rows for name, table in answers.items()
     }
 
 
 def test_identity(policy: Checkpoint, against: str, answers: "Mapping[str, pa.Table]") -> str:
-    """What is compared: two models on the same problems with the same sampling. It spends its level once."""
+    """Return what is compared: two models on the same problems with the same sampling. It spends its level once."""
     sampling = sorted({(table.schema.metadata or {}).get(b"sampling", b"").decode() for table in answers.values()})
     return identity(policy.digest, against, {name: s.problems for name, s in policy.scores.items()}, sampling)
 
@@ -229,7 +229,7 @@ def _points(comparison: Comparison, level: float) -> tuple[list[str], list[str],
 def _other_reasons(
     truncated: Mapping[str, float], contamination: Mapping[str, int] | None, limits: PromotionLimits
 ) -> list[str]:
-    """Why a policy must not be promoted, however much better its answers are."""
+    """Return why a policy must not be promoted, however much better its answers are."""
     reasons = [
         f"{name}: {share:.0%} of the samples were cut at the token limit, but at most {limits.max_truncated:.0%} may be"
         for name, share in truncated.items()
@@ -244,7 +244,7 @@ def _other_reasons(
 
 
 def reason_without_comparison(policy: Checkpoint, champion: PolicyRecord) -> str | None:
-    """Why ``policy`` cannot replace ``champion``, whatever its scores; None if its scores decide."""
+    """Return why ``policy`` cannot replace ``champion``, whatever its scores; None if its scores decide."""
     if champion.checkpoint == policy.digest:
         return "it is already the champion"
     if policy.digest in champion.rejected:

@@ -287,7 +287,7 @@ def curves(
 
 
 def _bars(title: str, names: Sequence[str], right: float) -> _Chart:
-    """A chart of horizontal bars, 30 pixels per row."""
+    """Return a chart of horizontal bars, 30 pixels per row."""
     labels = [_fit(name) for name in names]
     chart = _Chart(title, WIDE, 30 * len(names) + 6, left=_text_width(labels) + 20, right=right, top=3, bottom=3)
     chart.axes.set(ylim=(len(names) - 0.5, -0.5), xticks=[])
@@ -296,7 +296,7 @@ def _bars(title: str, names: Sequence[str], right: float) -> _Chart:
 
 
 def _titled(title: str, width: int, height: int, below: int = 0) -> _Chart:
-    """A chart of lines below its title, which may take two lines."""
+    """Return a chart of lines below its title, which may take two lines."""
     text = _fit(title, width - 90)
     top = 18 + 16 * (text.count("\n") + 1)
     chart = _Chart(title, width, height, left=52, right=16, top=top, bottom=26 + below)
@@ -328,7 +328,7 @@ def _fit(text: str, width: float = LABEL_WIDTH, lines: int = 2) -> str:
 
 
 def _printable(text: str) -> str:
-    """``text`` without the control characters that XML forbids."""
+    """Return ``text`` without the control characters that XML forbids."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 

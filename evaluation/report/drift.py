@@ -118,18 +118,18 @@ def measure(recipe: Recipe) -> Measured:
 
 
 def _by_seed(recipe: Recipe, metric: str) -> list[list[float]]:
-    """The values of a metric, one list for each run."""
+    """Return the values of a metric, one list for each run."""
     return [[value for _, value in points(run.records, metric)] for run in recipe.runs]
 
 
 def _ages(recipe: Recipe) -> list[int]:
-    """The ages of tokens for which the runs recorded a drift."""
+    """Return the ages of tokens for which the runs recorded a drift."""
     recorded = {key for run in recipe.runs for record in run.records for key in record["data"]}
     return sorted(int(key.removeprefix(DRIFT_BY_AGE)) for key in recorded if key.startswith(DRIFT_BY_AGE))
 
 
 def collapses(rewards: Sequence[float]) -> bool:
-    """Whether the rewards of the last steps fall below half of the best rewards of consecutive steps.
+    """Return whether the rewards of the last steps fall below half of the best rewards of consecutive steps.
 
     >>> collapses([0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.1])
     True
@@ -168,7 +168,7 @@ class DriftReport:
         return best
 
     def table(self, condition: Condition) -> Table:
-        """The figures under one condition, a row for each correction."""
+        """Return the figures under one condition, a row for each correction."""
         table, chosen = Table(COLUMNS), self.chosen(condition)
         types = [variant.type for variant in self.by_condition[condition]]
         for variant in self.by_condition[condition]:
@@ -195,7 +195,7 @@ class DriftReport:
         return [table for table in tables if table.rows]
 
     def ages(self) -> Table:
-        """The mean drift of tokens by their age, over the steps and seeds of each variant."""
+        """Return the mean drift of tokens by their age, over the steps and seeds of each variant."""
         ages = sorted({age for variant in self.variants for age in variant.by_age})
         table = Table(["rollouts, correction", *(f"age {age}" for age in ages)])
         for condition, variants in self.by_condition.items():
@@ -205,7 +205,7 @@ class DriftReport:
         return table
 
     def to_markdown(self) -> str:
-        """All tables, with what their columns mean."""
+        """Return all tables, with what their columns mean."""
         parts = [
             "A final score is the share of right samples of the benchmarks, in percent, with its 95% interval over "
             f"problems and seeds. A seed learns if its score is at least {LEARNED:.0%}. It collapses if the reward of "

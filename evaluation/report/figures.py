@@ -17,7 +17,7 @@ WEIGHTS = "gradient_weight"
 
 
 def training_curves(records: Records, titles: Mapping[str, str]) -> list[str]:
-    """A small chart of each metric of ``titles``, {name: title}, that the run recorded at two steps or more."""
+    """Return a small chart of each metric of ``titles``, {name: title}, that the run recorded at two steps or more."""
     lines = {title: points(records, metric) for metric, title in titles.items()}
     return [
         curves(title, [Line(title, LIGHT["policy"], line)], width=NARROW)
@@ -54,13 +54,13 @@ def recipe_curves(
 def metric_curves(
     metric: str, title: str, recipes: Mapping[str, Sequence[Records]], colours: Mapping[str, str], *, legend: bool
 ) -> str | None:
-    """One metric of recipes on one axis; None unless one of their runs recorded it at two steps or more."""
+    """Return one metric of recipes on one axis; None unless one of their runs recorded it at two steps or more."""
     lines = [line for name, runs in recipes.items() for line in _mean_and_seeds(name, runs, metric, colours[name])]
     return curves(title, lines, legend=legend) if any(len(line.points) > 1 for line in lines) else None
 
 
 def gradient_weight(p: float, gamma: float | None) -> float:
-    """The weight of a token's gradient under shaping, ``f'(p) p (1 - p)`` (LUFFY, arXiv 2504.14945, eq. 8).
+    """Return the weight of a token's gradient under shaping, ``f'(p) p (1 - p)`` (LUFFY, arXiv 2504.14945, eq. 8).
 
     It is the derivative of ``f(p) = p / (p + gamma)`` by the token's logit; ``gamma`` None: ``f(p) = p``.
 
@@ -72,7 +72,7 @@ def gradient_weight(p: float, gamma: float | None) -> float:
 
 
 def _mean_and_seeds(name: str, runs: Sequence[Records], metric: str, colour: str) -> list[Line]:
-    """The mean over the seeds at each step; behind it, where there are several, the faint line of each seed."""
+    """Return the mean over the seeds at each step; behind it, where there are several, the faint line of each seed."""
     seeds = [points(records, metric) for records in runs]
     values: dict[float, list[float]] = defaultdict(list)
     for step, value in (point for seed in seeds for point in seed):

@@ -14,7 +14,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 @cache
 def environment() -> Environment:
-    """The templates of this folder: they escape every text, and a name that does not exist is an error."""
+    """Return the templates of this folder: they escape every text, and a name that does not exist is an error."""
     result = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=select_autoescape(default=True),

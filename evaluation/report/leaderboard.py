@@ -58,7 +58,7 @@ class Ranking:
         return f"{self.problems} problems; {self.settings}"
 
     def table(self) -> Table:
-        """One row per checkpoint."""
+        """Return one row per checkpoint."""
         table = Table(["#", "model", "mean", "difference from #1", *self.benchmarks], left=(1,))
         for number, entry in enumerate(self.entries, 1):
             difference = change(entry.difference, entry.low, entry.high) if number > 1 else ""
@@ -68,7 +68,7 @@ class Ranking:
 
 
 def rank_folder(folder: Path) -> list[Ranking]:
-    """The rankings of all graded tables below ``folder``, the longest first; InputError if there are none."""
+    """Return the rankings of all graded tables below ``folder``, the longest first; InputError if there are none."""
     graded: dict[tuple[str, str], dict[str, list[pa.Table]]] = {}  # (settings, checkpoint) -> benchmark -> tables
     for file in sorted(Path(folder).rglob("*.parquet")):
         table = _read_graded(file)
@@ -91,12 +91,12 @@ def rank_folder(folder: Path) -> list[Ranking]:
 
 
 def leaderboard_text(rankings: Sequence[Ranking]) -> str:
-    """The rankings as tables for the terminal."""
+    """Return the rankings as tables for the terminal."""
     return "\n\n".join(f"{ranking.title}\n{ranking.table().to_text()}" for ranking in rankings)
 
 
 def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
-    """The rankings as Markdown tables."""
+    """Return the rankings as Markdown tables."""
     title = (
         "# Leaderboard\n\nUnweighted mean over benchmarks, percent of samples right; 95% intervals paired by problem."
     )
@@ -105,7 +105,7 @@ def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
 
 
 def _rank(settings: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") -> Ranking:
-    """The ranking of checkpoints by the tables of each benchmark, all on the same problems."""
+    """Return the ranking of checkpoints by the tables of each benchmark, all on the same problems."""
     scores, problems = {}, 0
     for checkpoint, tables in checkpoints.items():
         summaries = {name: summarize(table) for name, table in tables.items()}
@@ -124,7 +124,7 @@ def _rank(settings: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") ->
 
 
 def _read_graded(file: Path) -> "pa.Table | None":
-    """A GRADED table with rows, None for another kind of file."""
+    """Return a GRADED table with rows, None for another kind of file."""
     from core.schemas import GRADED
 
     table = read_parquet(file, "delete it or grade again")

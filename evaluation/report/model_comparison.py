@@ -110,7 +110,7 @@ def _evaluate(
 
 
 def comparison_table(results: "dict[str, Results]", *, pass_at: int | None = None) -> Table:
-    """One row per benchmark and model from {model: {benchmark: GRADED}}; the first model is the baseline.
+    """Return one row per benchmark and model from {model: {benchmark: GRADED}}; the first model is the baseline.
 
     Raises InputError if a model shares no benchmark with the first, if two results of a benchmark hold different
     problems, or if problems have fewer samples than ``pass_at`` needs.

@@ -65,7 +65,7 @@ class Run:
         }
 
     def scores(self, benchmarks: Sequence[str]) -> Scores:
-        """`means` of some benchmarks."""
+        """Return `means` of some benchmarks."""
         return {name: self.means[name] for name in benchmarks}
 
 
@@ -77,11 +77,11 @@ class Recipe:
     runs: tuple[Run, ...]
 
     def by_seed(self, benchmarks: Sequence[str]) -> tuple[float, ...]:
-        """The score of each run over some benchmarks, which weigh the same."""
+        """Return the score of each run over some benchmarks, which weigh the same."""
         return tuple(fmean(fmean(scores.values()) for scores in run.scores(benchmarks).values()) for run in self.runs)
 
     def facts(self) -> dict[str, str]:
-        """The facts that all runs share once, and the others for each seed."""
+        """Return the facts that all runs share once, and the others for each seed."""
         names = dict.fromkeys(name for run in self.runs for name in run.facts)
         values = {name: [str(run.facts.get(name, "")) for run in self.runs] for name in names}
         return {
@@ -113,7 +113,7 @@ class Comparison:
         return {recipe.name: colours.get(recipe.name, UNTRAINED) for recipe in self.recipes}
 
     def scores_table(self, *, seeds: bool = False) -> Table:
-        """Every benchmark and each group's average; ``seeds``: also the problems and the score of each seed."""
+        """Return every benchmark and each group's average; ``seeds``: also the problems and the score of each seed."""
         table = self._table("percent of samples right")
         for title, benchmarks, kind in self._rows():
             scores = [estimate([run.scores(benchmarks) for run in recipe.runs]) for recipe in self.recipes]
@@ -128,7 +128,7 @@ class Comparison:
         return table
 
     def ranking_table(self, group: str) -> Table:
-        """The trained recipes on the average of a group, the one with the highest mean first.
+        """Return the trained recipes on the average of a group, the one with the highest mean first.
 
         The mean has its interval over problems and seeds, the median and the share of seeds that learn have theirs over
         seeds. The exact permutation test over seeds compares each recipe with the baseline.
@@ -169,7 +169,7 @@ class Comparison:
         return next((recipe for recipe in self.recipes if recipe.runs[0].seed is None), None)
 
     def baseline_table(self) -> Table:
-        """The difference from the baseline on every benchmark and every group's average, in points."""
+        """Return the difference from the baseline on every benchmark and every group's average, in points."""
         table = self._table(f"difference from {self.recipes[0].name}")
         for title, benchmarks, kind in self._rows():
             cells = (self._difference(self.recipes[0], recipe, benchmarks) for recipe in self.recipes)
@@ -255,7 +255,7 @@ class Comparison:
                 yield f"average of {len(titles)}", list(titles), "average"
 
     def _difference(self, before: Recipe, after: Recipe, benchmarks: Sequence[str]) -> Cell:
-        """``after`` minus ``before``; empty for a recipe and itself."""
+        """Return ``after`` minus ``before``; empty for a recipe and itself."""
         runs = paired(before, after)
         if before is after or not all(runs):
             return Cell("")
@@ -263,7 +263,7 @@ class Comparison:
         return change(points.mean, points.low, points.high)
 
     def _p_value(self, before: Recipe, after: Recipe, benchmarks: Sequence[str]) -> str:
-        """The p-value of the permutation test over all seeds of both; empty if one of them has a single run."""
+        """Return the p-value of the permutation test over all seeds of both; empty if one of them has a single run."""
         if before is after or min(len(before.runs), len(after.runs)) < 2:
             return ""
         return p_value(cached_test(*sorted((before.by_seed(benchmarks), after.by_seed(benchmarks)))))
@@ -273,7 +273,7 @@ cached_test = cache(permutation_test)  # tables and page ask for the same pairs
 
 
 def paired(before: Recipe, after: Recipe) -> tuple[list[Run], list[Run]]:
-    """The runs of the seeds that both recipes have, or of none if it is one seed of several.
+    """Return the runs of the seeds that both recipes have, or of none if it is one seed of several.
 
     A model that was not trained stands beside every seed.
     """

@@ -40,7 +40,7 @@ class Table:
 
     @classmethod
     def of_pairs(cls, columns: tuple[str, str], pairs: Iterable[tuple[str, str | int]]) -> "Table":
-        """A table of names and their values."""
+        """Return a table of names and their values."""
         table = cls(columns)
         for name, value in pairs:
             table.add(name, f"{value:,}" if isinstance(value, int) else value)
@@ -53,7 +53,7 @@ class Table:
         self.rows.append(Row(tuple(row), kind))
 
     def to_markdown(self) -> str:
-        """A Markdown table in which no text is interpreted."""
+        """Return a Markdown table in which no text is interpreted."""
         lines = [[escape_markdown(column) for column in self.columns]]
         for row in self.rows:
             mark = {"group": "**", "average": "*"}.get(row.kind, "")
@@ -82,22 +82,22 @@ class Table:
 
 
 def percent(share: float) -> str:
-    """A share in percent."""
+    """Format a share in percent."""
     return f"{100 * share:.1f}%"
 
 
 def signed(share: float) -> str:
-    """A difference in points."""
+    """Format a difference in points."""
     return f"{100 * share:+.1f}"
 
 
 def score(low: float, mean: float, high: float) -> Cell:
-    """A score with its interval in percent."""
+    """Format a score with its interval in percent."""
     return Cell(percent(mean), f"[{100 * low:.1f}, {100 * high:.1f}]")
 
 
 def change(mean: float, low: float, high: float) -> Cell:
-    """A difference with its interval in points, coloured where the interval leaves out zero."""
+    """Format a difference with its interval in points, coloured where the interval leaves out zero."""
     return Cell(signed(mean), f"[{signed(low)}, {signed(high)}]", "up" if low > 0 else "down" if high < 0 else "")
 
 

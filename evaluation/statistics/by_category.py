@@ -49,7 +49,7 @@ def by_subject(base: "pa.Table", policy: "pa.Table") -> tuple[Subject, ...]:
 
 
 def _scores_by_subject(graded: "pa.Table") -> dict[str, list[float]]:
-    """The mean score of each problem, by subject."""
+    """Return the mean score of each problem, by subject."""
     problems: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in graded.select(["subject", "id", "score"]).to_pylist():
         if row["subject"] is not None:
@@ -61,7 +61,7 @@ def _scores_by_subject(graded: "pa.Table") -> dict[str, list[float]]:
 
 
 def _level(subject: str) -> str:
-    """A difficulty such as 4.25 as its whole level, which holds more problems; other subjects as they are."""
+    """Return a difficulty such as 4.25 as its whole level, which holds more problems; other subjects as they are."""
     try:
         return f"level {int(float(subject))}"
     except (ValueError, OverflowError):
@@ -75,7 +75,7 @@ def _interval(scores: Sequence[float]) -> Interval:
 
 
 def by_length(graded: "pa.Table") -> tuple[LengthBin, ...]:
-    """Samples in up to `LENGTH_BINS` equal parts by length; samples of equal length stay together."""
+    """Return the samples in up to `LENGTH_BINS` equal parts by length; samples of equal length stay together."""
     rows = sorted(zip(graded["tokens"].to_pylist(), graded["score"].to_pylist(), strict=True))
     bins, start = [], 0
     for number in range(1, LENGTH_BINS + 1):

@@ -7,7 +7,7 @@ Z95 = 1.959963984540054  # scipy.stats.norm.ppf(0.975)
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean of the problems' scores and its standard error, which is 0 for a single problem.
+    """Return the mean of the problems' scores and its standard error, which is 0 for a single problem.
 
     ``se = sqrt(sum((x_i - mean)^2) / (n - 1) / n)``. `math.fsum` keeps the error of equal values at exactly 0, which
     `scipy.stats.sem` does not promise and `effective_size` depends on.

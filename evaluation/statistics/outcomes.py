@@ -27,7 +27,7 @@ class Interval:
 
 
 def share_that_learned(scores: Sequence[float], threshold: float = LEARNED) -> Interval:
-    """The share of seeds with a score of at least ``threshold``, with Wilson's interval.
+    """Return the share of seeds with a score of at least ``threshold``, with Wilson's interval.
 
     >>> share = share_that_learned([0.03, 0.055, 0.985, 0.91])
     >>> (share.value, round(share.low, 3), round(share.high, 3))
@@ -42,7 +42,7 @@ def share_that_learned(scores: Sequence[float], threshold: float = LEARNED) -> I
 
 
 def median_over_seeds(scores: Sequence[float], *, seed: int = 0) -> Interval:
-    """The median score of the seeds, with a percentile bootstrap over seeds (Efron and Tibshirani 1993, ch. 13).
+    """Return the median score of the seeds, with a percentile bootstrap over seeds (Efron and Tibshirani 1993, ch. 13).
 
     Fewer than six seeds cannot carry a 95% interval of a median: the chance that all of them lie on one side of it is
     above 5% (``2 / 2**n``), so theirs is [0, 1].

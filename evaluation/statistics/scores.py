@@ -40,7 +40,7 @@ class Summary:
     unsettled_reason: str = ""  # of the first sample that grading could not decide
 
     def to_text(self) -> str:
-        """One line for a terminal."""
+        """Return one line for a terminal."""
         line = f"{self.mean:.1%} [{self.low:.1%}, {self.high:.1%}] avg@{self.k} on {self.problems} problems"
         notes = [("truncated", self.truncated), ("no answer", self.unanswered), ("not settled", self.unsettled)]
         return ", ".join([line, *(f"{share:.1%} {name}" for name, share in notes if share)])
@@ -58,7 +58,7 @@ def problem_scores(graded: "pa.Table") -> dict[str, list[float]]:
 
 
 def solved_samples(graded: "pa.Table") -> dict[str, list[bool]]:
-    """Whether each sample of a problem solves it, by problem: its verdict is "correct", whatever its score."""
+    """Return whether each sample of a problem solves it, by problem: its verdict is "correct", whatever its score."""
     solved: dict[str, list[bool]] = defaultdict(list)
     for row in graded.select(["id", "verdict"]).to_pylist():
         solved[row["id"]].append(row["verdict"] == Verdict.CORRECT)
@@ -66,7 +66,7 @@ def solved_samples(graded: "pa.Table") -> dict[str, list[bool]]:
 
 
 def summarize(graded: "pa.Table") -> Summary:
-    """The scores of one model on one benchmark from its GRADED rows."""
+    """Return the scores of one model on one benchmark from its GRADED rows."""
     scores = problem_scores(graded)
     names = graded["benchmark"].unique().to_pylist()
     if len(names) != 1:

@@ -41,7 +41,7 @@ def estimate(runs: Sequence[Scores]) -> Estimate:
 
 
 def difference(first: Sequence[Scores], second: Sequence[Scores]) -> Estimate:
-    """``second`` minus ``first``, paired by problem and by seed; a single run is paired with every seed.
+    """Return ``second`` minus ``first``, paired by problem and by seed; a single run is paired with every seed.
 
     >>> base, trained = {"sums": {"a": 0.0, "b": 0.0}}, {"sums": {"a": 1.0, "b": 0.0}}
     >>> difference([base], [trained, trained]).mean

@@ -35,7 +35,7 @@ DIFFICULTY = pa.schema(
 
 
 def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, thinking: bool = True) -> pa.Table:
-    """The DIFFICULTY table of a TRACE file, a row per problem in the file's order.
+    """Return the DIFFICULTY table of a TRACE file, a row per problem in the file's order.
 
     With ``thinking`` an answer counts only after ``</think>``. A sample that was cut at the token limit solves nothing.
     The verifier is told ``data_source``.
@@ -73,14 +73,14 @@ def as_suite(problems: pa.Table, samples: int) -> pa.Table:
 
 
 def graded_difficulty(graded: pa.Table, suite: pa.Table, model: str) -> pa.Table:
-    """The DIFFICULTY table of the GRADED samples that ``model`` drew for the problems of ``suite``."""
+    """Return the DIFFICULTY table of the GRADED samples that ``model`` drew for the problems of ``suite``."""
     problems = dict(zip(suite["id"].to_pylist(), suite["problem"].to_pylist(), strict=True))
     rows = zip(graded["id"].to_pylist(), graded["verdict"].to_pylist(), strict=True)
     return pass_rates(((problems[name], verdict == Verdict.CORRECT) for name, verdict in rows), model)
 
 
 def pass_rates(outcomes: Iterable[tuple[str, bool]], model: str) -> pa.Table:
-    """The DIFFICULTY table of samples: of each its problem, and whether it is right."""
+    """Return the DIFFICULTY table of samples: of each its problem, and whether it is right."""
     drawn, solved = Counter[str](), Counter[str]()
     for problem, right in outcomes:
         drawn[problem] += 1
@@ -94,13 +94,13 @@ def pass_rates(outcomes: Iterable[tuple[str, bool]], model: str) -> pa.Table:
 
 
 def histogram(table: pa.Table) -> dict[str, int]:
-    """The number of problems by pass rate, lowest first."""
+    """Return the number of problems by pass rate, lowest first."""
     bins = Counter(min(int(rate * BINS), BINS - 1) for rate in table["pass_rate"].to_pylist())
     return {f"{k / BINS:4.0%} to {(k + 1) / BINS:4.0%}": bins[k] for k in range(BINS)}
 
 
 def histogram_text(table: pa.Table) -> str:
-    """The `histogram` as lines for the terminal."""
+    """Return the `histogram` as lines for the terminal."""
     bins = histogram(table)
     widest = max(bins.values())
     return "\n".join(f"{name} {n:>8,}  {'#' * round(40 * n / widest)}".rstrip() for name, n in bins.items())

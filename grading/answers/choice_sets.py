@@ -16,7 +16,7 @@ _WORD = compile_quick_pattern(r"(?i)and|options?")
 
 
 def extract_choices(text: str) -> str | None:
-    r"""The options that a response chose, in the order of the alphabet: of the last box, or else as last stated.
+    r"""Return the options that a response chose, in the order of the alphabet: of the last box, or else as last stated.
 
     >>> [extract_choices(text) for text in (r"\boxed{C, A}", r"\boxed{AC}", "The answers are A and C.", r"\boxed{C}")]
     ['A, C', 'A, C', 'A, C', 'C']
@@ -30,7 +30,7 @@ def extract_choices(text: str) -> str | None:
 
 
 def same_choices(answer: str, gold: str) -> bool:
-    """Whether two sets of labels are the same; golds from 1 to 10 also accept the letters in these positions.
+    """Return whether two sets of labels are the same; golds from 1 to 10 also accept the letters in these positions.
 
     >>> same_choices("A, C", "A, C"), same_choices("A, C", "1, 3"), same_choices("A", "A, C")
     (True, True, False)

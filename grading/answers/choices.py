@@ -25,7 +25,7 @@ _STATED = compile_quick_pattern(
 
 
 def extract_choice(text: str) -> str | None:
-    r"""The option that a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, or else the last ``ANSWER: C``.
+    r"""Return the option that a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, or else the last ``ANSWER: C``.
 
     A box without an option's label counts only if no answer is stated beside it. "A or B" is no choice.
 
@@ -40,7 +40,7 @@ def extract_choice(text: str) -> str | None:
 
 
 def choice_in(answer: str, stated: str | None = None) -> str:
-    """The option that a bare answer, such as the content of a box, names; ``stated`` is the one beside it.
+    """Return the option that a bare answer, such as the content of a box, names; ``stated`` is the one beside it.
 
     >>> choice_in("(C) blue"), choice_in("Option B"), choice_in("blue")
     ('C', 'B', 'blue')
@@ -63,7 +63,7 @@ def _label(content: str) -> str | None:
 
 
 def _stated(text: str) -> str | None:
-    """The last "Answer: C" in a text; None if it states several options."""
+    """Return the last "Answer: C" in a text; None if it states several options."""
     last = next(iter(deque(_STATED.finditer(text), maxlen=1)), None)
     if last is None or _JOINED.match(text[last.end() : last.end() + 40]):
         return None

@@ -30,7 +30,7 @@ OPENINGS = 100  # brackets that open no JSON value, after which the rest of a te
 
 
 def answer_part(text: str, *, thinking: bool) -> str | None:
-    """The part of a response that states the answer: everything after the last ``</think>``.
+    """Return the part of a response that states the answer: everything after the last ``</think>``.
 
     Without that tag it is None if ``thinking`` is expected, and the whole text otherwise.
 
@@ -46,7 +46,7 @@ def answer_part(text: str, *, thinking: bool) -> str | None:
 
 
 def text_after_thoughts(response: str, *, thinking: bool) -> str | None:
-    """The text after the first ``</think>``, up to a second one.
+    """Return the text after the first ``</think>``, up to a second one.
 
     Without that tag, the result is None if ``thinking`` is expected, and the whole response otherwise.
 
@@ -60,7 +60,7 @@ def text_after_thoughts(response: str, *, thinking: bool) -> str | None:
 
 
 def extract_boxed(text: str) -> str | None:
-    r"""The content of the last ``\boxed{…}`` or ``\fbox{…}``; spaces before the brace are allowed.
+    r"""Return the content of the last ``\boxed{…}`` or ``\fbox{…}``; spaces before the brace are allowed.
 
     None if there is no box, if it is empty, or if its brace is never closed: a truncated answer does not count.
 
@@ -101,7 +101,7 @@ def braced(text: str) -> str | None:
 
 
 def is_place(text: str) -> bool:
-    """Whether ``text`` names a place of answers: a key of `PLACES`, where a name stands for ``NAME``."""
+    """Return whether ``text`` names a place of answers: a key of `PLACES`, where a name stands for ``NAME``."""
     if text.startswith(TAG):
         return bool(_NAME(text.removeprefix(TAG)))
     return text in PLACES
@@ -115,7 +115,7 @@ def missing_at(place: str) -> str:
 
 
 def find_answer(text: str, place: str) -> str | None:
-    r"""The answer at ``place`` in the part of a response after its thoughts; None if there is none.
+    r"""Return the answer at ``place`` in the part of a response after its thoughts; None if there is none.
 
     >>> find_answer("so <answer>no</answer>, <answer> yes </answer>", "tag:answer"), find_answer("a\nb\n", "last_line")
     ('yes', 'b')
@@ -141,7 +141,7 @@ def _in_tag(text: str, name: str) -> str | None:
 
 
 def _code_block(text: str) -> str | None:
-    """The content of the last block between lines that start with ``` and have a partner."""
+    """Return the content of the last block between lines that start with ``` and have a partner."""
     block: list[str] | None = None
     last = None
     for line in text.splitlines(keepends=True):
@@ -156,7 +156,7 @@ def _code_block(text: str) -> str | None:
 
 
 def _json_value(text: str) -> str | None:
-    """The last object or array in a text, or the text itself where it is a value."""
+    """Return the last object or array in a text, or the text itself where it is a value."""
     decoder = json.JSONDecoder()
     whole = text.strip()
     position, found, failures = 0, None, 0

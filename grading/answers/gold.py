@@ -31,7 +31,7 @@ def split_solution(text: str) -> tuple[str, str | None]:
 
 
 def gold_answer(text: str, form: AnswerForm) -> str | None:
-    r"""The answer that a column of ``form`` gives; None if it cannot be read.
+    r"""Return the answer that a column of ``form`` gives; None if it cannot be read.
 
     A plain answer that is a solution of GSM8K cannot: the grader would compare responses with all of its words.
 

@@ -20,7 +20,7 @@ _OPTION = compile_full_match(r"\(?[A-J]\)?")
 
 
 def compare_numbers(answer: str, gold: str) -> bool | None:
-    r"""Whether two normalised numbers are equal; None if one of them is no plain number.
+    r"""Return whether two normalised numbers are equal; None if one of them is no plain number.
 
     They are compared exactly, but a decimal number with `PLAIN_DIGITS` digits after its point or more also stands for
     the fraction that it rounds or cuts.
@@ -42,7 +42,7 @@ def compare_numbers(answer: str, gold: str) -> bool | None:
 
 
 def _rounds(decimal: Fraction, digits: int, value: Fraction) -> bool:
-    """Whether a decimal number is ``value``, rounded or cut after ``digits`` digits."""
+    """Return whether a decimal number is ``value``, rounded or cut after ``digits`` digits."""
     if digits < PLAIN_DIGITS or abs(value - decimal) * 1000 > abs(decimal):
         return False
     scaled = abs(value) * 10**digits
@@ -68,7 +68,7 @@ def _number(text: str) -> tuple[Fraction, int | None] | None:
 
 
 def without_label(text: str, other: str) -> str:
-    """``text`` without the label of an option (``B. 12``); only the label if ``other`` is one.
+    """Return ``text`` without the label of an option (``B. 12``); only the label if ``other`` is one.
 
     >>> without_label("B. 12", "12"), without_label("B. 12", "B"), without_label("B. 12", "B. 13")
     ('12', 'B', 'B. 12')

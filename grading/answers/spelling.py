@@ -78,7 +78,7 @@ _WORD_UNIT = compile_full_match(r"([+-]?[\d.,]+) ([a-zA-Z]{3,}(?: [a-zA-Z]+)?)")
 
 
 def normalize(answer: str) -> str:
-    r"""One spelling for answers that differ in typography alone; the value never changes.
+    r"""Return one spelling for answers that differ in typography alone; the value never changes.
 
     Unified are spacing, sizing, commands and signs that mean the same, upright letters, a lone ``\text{…}``, ``$…$``,
     thousands separators, a final full stop, ``3e8``, ``12^{\text{th}}``, repeating decimals, units written as words and
@@ -121,7 +121,7 @@ def normalize(answer: str) -> str:
 
 
 def _power_of_ten(number: Match) -> str:
-    """``3e8`` as a power of ten, and ``2e-1`` as it stands, because it may be twice e, less 1."""
+    """Return ``3e8`` as a power of ten, and ``2e-1`` as it stands, because it may be twice e, less 1."""
     factor, power = number.groups()
     if power[0] in "+-" and len(power) == 2 and power[1] in "123" and factor.lstrip("+-") != "1" and "." not in factor:
         return number.group()
@@ -144,7 +144,7 @@ def _upright(text: Match) -> str:
 
 
 def _binomial(symbol: Match) -> str:
-    r"""``C_{10}^{3}`` as ``\binom{10}{3}``, unless it may be a constant with an exponent, as in ``C_1^2``."""
+    r"""Return ``C_{10}^{3}`` as ``\binom{10}{3}``, unless it may be a constant with an exponent, as in ``C_1^2``."""
     groups = [group for group in symbol.groups() if group is not None]
     upper_first = symbol.group(3) is not None
     under, over = (groups[0], groups[1]) if upper_first else (groups[1], groups[0])
@@ -175,7 +175,7 @@ def _as_fraction(number: Match) -> str:
 
 
 def same_string(first: str, second: str) -> bool:
-    r"""Whether two answers are equal after `normalize`, apart from ``\text``, the case of words, and blanks.
+    r"""Return whether two answers are equal after `normalize`, apart from ``\text``, the case of words, and blanks.
 
     Blanks between digits count, because ``1 1/2`` is not ``11/2``.
 

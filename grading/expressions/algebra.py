@@ -20,7 +20,7 @@ PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the 
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two expressions or matrices have the same value for all values of their symbols."""
+    """Return whether two expressions or matrices have the same value for all values of their symbols."""
     from sympy import MatrixBase, MatrixExpr
 
     one, other = (side.doit() if isinstance(side, MatrixExpr) else side for side in (one, other))
@@ -44,7 +44,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def approximates(decimal: Any, digits: int, value: Any) -> bool:
-    """Whether a decimal number with ``digits`` decimals is ``value``, rounded or cut there."""
+    """Return whether a decimal number with ``digits`` decimals is ``value``, rounded or cut there."""
     from sympy import Rational, floor
 
     if digits < PLAIN_DIGITS or value.free_symbols or not value.is_real:
@@ -155,7 +155,7 @@ def _imaginary(side: Any, point: dict[Any, Any]) -> bool:
 
 
 def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
-    """Whether a number is zero; None if no precision shows a first digit, or it is no number."""
+    """Return whether a number is zero; None if no precision shows a first digit, or it is no number."""
     from sympy import Float, nan, zoo
 
     if difference == 0:

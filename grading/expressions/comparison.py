@@ -14,7 +14,7 @@ FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def same(one: Form, other: Form) -> bool:
-    """Whether two forms state the same answer."""
+    """Return whether two forms state the same answer."""
     one, other = _without_name(one, other), _without_name(other, one)
     if isinstance(one, Value) and isinstance(other, Value):
         return _same_value(one, other)
@@ -96,7 +96,7 @@ def _same_value(one: Value, other: Value) -> bool:
 
 
 def _letters(unit: str) -> Any:
-    """A unit as the product of the letters that spell it, for ``5\\text{ m}`` beside ``5m``."""
+    """Return a unit as the product of the letters that spell it, for ``5\\text{ m}`` beside ``5m``."""
     from sympy import Mul, Symbol
 
     return Mul(*(Symbol(letter) for letter in unit if letter.isalpha()))
@@ -185,7 +185,7 @@ def _distinct(items: Sequence[Form]) -> list[Form]:
 
 
 def _matched(ones: Sequence[Form], others: Sequence[Form]) -> bool:
-    """Whether each form has a partner that states the same."""
+    """Return whether each form has a partner that states the same."""
     if len(ones) != len(others):
         return False
     left = list(others)

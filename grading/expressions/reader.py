@@ -70,7 +70,7 @@ def _read(text: str) -> Form:
 
 
 def _joined(words: Match) -> str:
-    r"""``\text{ cm or }`` as the unit and a sign of its own."""
+    r"""Return ``\text{ cm or }`` as the unit and a sign of its own."""
     first, _, last = words.group(1).strip().rpartition(" ")
     if last not in _JUNCTIONS:
         return words.group()
@@ -78,7 +78,7 @@ def _joined(words: Match) -> str:
 
 
 def _is_word(text: str) -> bool:
-    """Whether letters are a word and not a product: four of them, or three with a vowel, in any of the words."""
+    """Return whether letters are a word and not a product: four of them, or three with a vowel, in any of the words."""
     return text.lower() == "no" or (
         any(
             len(word) >= 4
@@ -168,7 +168,7 @@ def _read_bracket(parts: list[str]) -> Form | None:
 
 
 def _expanded(brackets: str, items: list[Form]) -> Form:
-    """A tuple; the two tuples if one of its items is a pair of values ``a \\pm b``."""
+    """Read a tuple; the two tuples if one of its items is a pair of values ``a \\pm b``."""
     double = [position for position, item in enumerate(items) if isinstance(item, Group) and item.kind == "list"]
     if not double:
         return Group(brackets, tuple(items))
@@ -231,7 +231,7 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
 
 
 def _is_abbreviation(side: list[str]) -> bool:
-    """Whether a side is several capital letters, which name a quantity: ``MR = SRMC`` gives no value of MR."""
+    """Return whether a side is several capital letters, which name a quantity: ``MR = SRMC`` gives no value of MR."""
     letters = "".join(_TEXT.sub(r"\1", "".join(side)).split())
     return len(letters) > 1 and letters.isalpha() and letters.isupper()
 
@@ -281,7 +281,7 @@ def name_of(side: list[str]) -> str | None:
 
 
 def _is_mark(parts: list[str], position: int) -> bool:
-    """Whether an exponent marks a name: the inverse of a function, a prime, a star."""
+    """Return whether an exponent marks a name: the inverse of a function, a prime, a star."""
     text = "".join(
         parts[position + 1 : closing(parts, position + 1) + 1]
         if parts[position + 1 : position + 2] == ["{"]
@@ -291,7 +291,7 @@ def _is_mark(parts: list[str], position: int) -> bool:
 
 
 def _modulus(parts: list[str]) -> int:
-    r"""Where ``\pmod{m}``, ``\pmod m`` or ``(mod m)`` starts in the tokens; 0 if there is none."""
+    r"""Return where ``\pmod{m}``, ``\pmod m`` or ``(mod m)`` starts in the tokens; 0 if there is none."""
     for position, part in enumerate(parts):
         if part in MODULO or (part == "(" and _is_modulo(parts, position + 1)):
             return position

@@ -44,7 +44,7 @@ def _is_bound(value: Any) -> bool:
 
 
 def variable_of(form: Form) -> Any:
-    """The one symbol of a relation; None if it has several or none."""
+    """Return the one symbol of a relation; None if it has several or none."""
     sides = form.sides if isinstance(form, Relation) else ()
     symbols: set[Any] = set()
     for side in sides:
@@ -105,7 +105,7 @@ def _half_line(sign: str, first: Any, second: Any, variables: list[Any]) -> Any:
 
 
 def _built(form: Builder) -> Any:
-    r"""``\{x \mid x > 2\}`` and ``\{x \in \mathbb{R} \mid x > 2\}``."""
+    r"""Return ``\{x \mid x > 2\}`` and ``\{x \in \mathbb{R} \mid x > 2\}``."""
     from sympy import S
 
     element, conditions = form.element, form.conditions

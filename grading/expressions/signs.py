@@ -101,7 +101,7 @@ _FRACTION = compile_quick_pattern("[\u00bc-\u00be\u2150-\u215e]")
 
 
 def to_latex(text: str) -> str:
-    r"""``text`` with its signs as LaTeX; characters that have no reading stay.
+    r"""Return ``text`` with its signs as LaTeX; characters that have no reading stay.
 
     >>> to_latex("√2"), to_latex("x²"), to_latex("1½"), to_latex("90°"), to_latex("（3，4）")
     ('\\sqrt{2}', 'x^2', '1\\frac{1}{2}', '90^\\circ ', '(3,4)')
@@ -117,7 +117,7 @@ def to_latex(text: str) -> str:
 
 
 def _raised(run: Match) -> str:
-    """An exponent; one digit without braces, which would end a unit's text."""
+    """Read an exponent; one digit without braces, which would end a unit's text."""
     exponent = run.group().translate(_PLAIN)
     return f"^{exponent}" if len(exponent.lstrip("-")) == 1 else f"^{{{exponent}}}"
 

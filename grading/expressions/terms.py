@@ -47,7 +47,7 @@ _INTEGER = compile_full_match(r"\d+")
 
 
 def read_term(parts: Sequence[str]) -> Any:
-    """The sympy expression or matrix that the tokens are; Unread if a token has no part in it."""
+    """Return the sympy expression or matrix that the tokens are; Unread if a token has no part in it."""
     from sympy import Expr, MatrixBase
 
     parts = strip(parts)
@@ -100,7 +100,7 @@ def _reader() -> Any:
 
 
 def _canonical(form: Any) -> Any:
-    """``i`` as the imaginary unit, and functions of a name that sympy does not know as symbols."""
+    """Return ``i`` as the imaginary unit, and functions of a name that sympy does not know as symbols."""
     from sympy import I, Product, Sum, Symbol
     from sympy.core.function import AppliedUndef
 
@@ -110,7 +110,7 @@ def _canonical(form: Any) -> Any:
 
 
 def _with_mixed_numbers(parts: list[str]) -> list[str]:
-    """``1 1/2`` and ``1\\frac12`` as fractions; Unread for other numbers that stand side by side."""
+    """Return ``1 1/2`` and ``1\\frac12`` as fractions; Unread for other numbers that stand side by side."""
     result: list[str] = []
     position = 0
     while position < len(parts):
@@ -156,7 +156,7 @@ def _fraction(parts: list[str], start: int) -> tuple[int, int, int] | None:
 
 
 def _argument(parts: list[str], start: int) -> tuple[list[str], int]:
-    """The argument of a command that starts at ``start``, and its end; of a number without braces one digit."""
+    """Return the argument of a command that starts at ``start``, and its end; of a number without braces one digit."""
     while start < len(parts) and parts[start].isspace():
         start += 1
     if start >= len(parts):
@@ -227,7 +227,7 @@ def _written(parts: list[str]) -> Iterator[str]:
 
 
 def _whole_number(parts: list[str], position: int, degrees: bool) -> tuple[str, int]:
-    """A whole number before ``position``, with its degree sign, and its end."""
+    """Read a whole number before ``position``, with its degree sign, and its end."""
     number = parts[position - 1]
     if degrees and (end := _is_degree(parts, position)):
         return f"{{\\frac{{{number} \\pi}}{{180}}}}", end
@@ -237,7 +237,7 @@ def _whole_number(parts: list[str], position: int, degrees: bool) -> tuple[str, 
 
 
 def _decimal_number(parts: list[str], position: int, degrees: bool) -> tuple[str, int]:
-    """A decimal number before ``position`` as a fraction, with its degree sign, and its end."""
+    """Read a decimal number before ``position`` as a fraction, with its degree sign, and its end."""
     whole, _, digits = parts[position - 1].partition(".")
     if position < len(parts) and parts[position] == ".":
         raise Unread("a number with two points")
@@ -247,7 +247,7 @@ def _decimal_number(parts: list[str], position: int, degrees: bool) -> tuple[str
 
 
 def _quotient(parts: list[str], position: int) -> tuple[str, int]:
-    """A fraction, derivative or binomial coefficient whose command stands before ``position``, and its end."""
+    """Read a fraction, derivative or binomial coefficient whose command stands before ``position``, and its end."""
     command = parts[position - 1]
     over, position = _argument(parts, position)
     under, position = _argument(parts, position)
@@ -257,7 +257,7 @@ def _quotient(parts: list[str], position: int) -> tuple[str, int]:
 
 
 def _root(parts: list[str], position: int) -> tuple[str, int]:
-    """A root whose command stands before ``position``, and its end."""
+    """Read a root whose command stands before ``position``, and its end."""
     root: list[str] = []
     if position < len(parts) and parts[position] == "[":
         end = closing(parts, position)
@@ -272,7 +272,7 @@ def _root(parts: list[str], position: int) -> tuple[str, int]:
 
 
 def _accented(parts: list[str], position: int) -> tuple[str, int]:
-    """A name under the accent before ``position``, and its end."""
+    """Read a name under the accent before ``position``, and its end."""
     accent = parts[position - 1]
     argument, position = _argument(parts, position)
     name = "".join(argument)
@@ -282,7 +282,7 @@ def _accented(parts: list[str], position: int) -> tuple[str, int]:
 
 
 def _figure(parts: list[str], position: int) -> tuple[str, int]:
-    """An angle or a triangle, whose points have one order however they are listed, and its end."""
+    """Read an angle or a triangle, whose points have one order however they are listed, and its end."""
     command, end = parts[position - 1], position
     while end < len(parts) and (parts[end].isspace() or (parts[end].isalpha() and len(parts[end]) == 1)):
         end += 1
@@ -294,7 +294,7 @@ def _figure(parts: list[str], position: int) -> tuple[str, int]:
 
 
 def _symbol(part: str, integral: bool) -> str:
-    """A letter, command or character; Unread for one that the grammar does not know."""
+    """Read a letter, command or character; Unread for one that the grammar does not know."""
     if part in ("\\gamma", "\\Gamma"):
         return f"\\mathrm{{{part[1:]}}}"
     if part.startswith("\\text"):
@@ -338,7 +338,7 @@ def _script(parts: list[str], position: int, sign: str, base: str) -> tuple[str,
 
 
 def _is_degree(parts: list[str], position: int) -> int:
-    r"""The end of ``^\circ`` or ``^{\circ}`` at ``position``; 0 if it is not there."""
+    r"""Return the end of ``^\circ`` or ``^{\circ}`` at ``position``; 0 if it is not there."""
     rest = parts[position : position + 4]
     if rest[:1] != ["^"]:
         return 0
@@ -352,7 +352,7 @@ def _in_degrees(parts: list[str]) -> bool:
 
 
 def _derivative(over: list[str], under: list[str]) -> str | None:
-    """A name for ``dy/dx``, which is no quotient; None for other fractions."""
+    """Return a name for ``dy/dx``, which is no quotient; None for other fractions."""
     top, bottom = ([part for part in side if not part.isspace()] for side in (over, under))
     sign = bottom[:1]
     if sign not in (["d"], ["\\partial"]) or top[:1] != sign or len(bottom) < 2 or bottom[1] in CLOSING_OR_OPERATOR:

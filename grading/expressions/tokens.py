@@ -17,7 +17,7 @@ class Unread(Exception):
 
 
 def tokens(text: str) -> list[str]:
-    r"""The tokens of ``text``; together they are ``text``.
+    r"""Return the tokens of ``text``; together they are ``text``.
 
     >>> tokens(r"2 \text{ m}+x_{10}")
     ['2', ' ', '\\text{ m}', '+', 'x', '_', '{', '10', '}']
@@ -26,7 +26,7 @@ def tokens(text: str) -> list[str]:
 
 
 def strip(parts: Sequence[str]) -> list[str]:
-    """``parts`` without blanks at both ends."""
+    """Return ``parts`` without blanks at both ends."""
     first, last = 0, len(parts)
     while first < last and parts[first].isspace():
         first += 1
@@ -66,5 +66,5 @@ def divide(parts: Sequence[str], at: Callable[[str], bool] | Iterable[str]) -> t
 
 
 def enclosed(parts: Sequence[str]) -> bool:
-    """Whether the first token is a bracket that the last one closes."""
+    """Return whether the first token is a bracket that the last one closes."""
     return len(parts) > 1 and parts[0] in OPENING and closing(parts, 0) == len(parts) - 1

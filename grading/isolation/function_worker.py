@@ -30,7 +30,7 @@ Outcome = tuple[str, str, float, str | None]  # verdict ("scored" | "error"), re
 
 
 def call(function: Callable[..., Any], arguments: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Outcome:
-    """What ``function`` says of one sample; whatever it raises is an error of that sample."""
+    """Return what ``function`` says of one sample; whatever it raises is an error of that sample."""
     try:
         result = function(**arguments, **kwargs)
         return read_result(asyncio.run(result) if inspect.iscoroutine(result) else result)
@@ -73,7 +73,7 @@ def _line(text: Any) -> str:
 
 
 def load(path: str, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function that ``path`` names, which takes `ARGUMENTS` and ``kwargs`` by name.
+    """Return the function that ``path`` names, which takes `ARGUMENTS` and ``kwargs`` by name.
 
     Raises:
         InputError: it cannot be imported, or takes other arguments.

@@ -120,7 +120,7 @@ class Bubblewrap:
             return _run(command, stdin, self._limits, inherited=(source.fileno(),))
 
     def _problem(self) -> str:
-        """Why a first program does not run; "" if it does."""
+        """Return why a first program does not run; "" if it does."""
         try:
             ended = self.run("print('runs')", "")
         except SandboxFailed as error:
@@ -155,12 +155,12 @@ class Unprotected:
 
 
 def _mode(mode: str, user: int) -> tuple[str, ...]:
-    """The mode of what the next argument makes, where another user has to reach it."""
+    """Return the mode of what the next argument makes, where another user has to reach it."""
     return ("--perms", mode) if user else ()
 
 
 def _interpreter(python: str, program: str, limits: Limits, user: int = 0) -> list[str]:
-    """The command that runs ``program``; as root it becomes ``user`` first, unless that is 0."""
+    """Return the command that runs ``program``; as root it becomes ``user`` first, unless that is 0."""
     most = {
         "CPU": math.ceil(limits.seconds),
         "AS": limits.memory,
@@ -180,7 +180,7 @@ def _base_python() -> str:
 
 
 def _interpreter_files() -> Iterator[str]:
-    """The arguments that show the interpreter and the libraries of the system, read-only."""
+    """Yield the arguments that show the interpreter and the libraries of the system, read-only."""
     yield from ("--ro-bind", "/usr", "/usr")
     for folder in ("/bin", "/lib", "/lib64"):
         if os.path.islink(folder):
@@ -196,7 +196,7 @@ def _in_usr() -> bool:
 
 
 def _shown_python() -> str:
-    """The interpreter's path in the sandbox, to which every user has access."""
+    """Return the interpreter's path in the sandbox, to which every user has access."""
     python = _base_python()
     return python if _in_usr() else f"{SHOWN_PREFIX}/{os.path.relpath(python, os.path.realpath(sys.base_prefix))}"
 
@@ -260,7 +260,7 @@ def _resident(pid: int) -> int:
 
 @contextmanager
 def _file(text: str) -> Iterator[IO[bytes]]:
-    """An unnamed file with ``text``, open at its start."""
+    """Yield an unnamed file with ``text``, open at its start."""
     with tempfile.TemporaryFile() as file:
         file.write(text.encode(errors="replace"))
         file.seek(0)

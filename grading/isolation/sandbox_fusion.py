@@ -48,7 +48,7 @@ class SandboxFusion:
         return Run(str(result.get("stdout") or ""), problem)
 
     def _post(self, body: bytes) -> dict[str, Any]:
-        """The object that the server answers, asked again when it is busy or gone for a moment."""
+        """Return the object that the server answers, asked again when it is busy or gone for a moment."""
         request = urllib.request.Request(
             f"{self._url}/run_code", data=body, headers={"Content-Type": "application/json"}, method="POST"
         )

@@ -39,7 +39,7 @@ class JudgeClient:
             raise InputError(f"verifier judge: {url} cannot be reached ({error.__cause__ or error})") from None
 
     def ask(self, messages: list[dict[str, str]], **sampling: Any) -> tuple[str, int]:
-        """The body of the response and the tokens that it took (0 where it does not say).
+        """Return the body of the response and the tokens that it took (0 where it does not say).
 
         Raises:
             NoReply: the endpoint refused the request, or stayed busy or unreachable.
@@ -69,7 +69,7 @@ class JudgeClient:
 
 
 def tokens_of(body: str) -> int:
-    """The tokens that a response says it took."""
+    """Return the number of tokens that a response says it took."""
     try:
         usage = json.loads(body).get("usage") or {}
         return int(usage.get("total_tokens") or 0)

@@ -35,7 +35,7 @@ class Ledger:
             database.execute("create index if not exists by_key on calls (key)")
 
     def reply(self, key: str, judge: str, most: int, budget: int | None, ask: Callable[[], tuple[str, int]]) -> str:
-        """The reply to the request ``key``: the one that is here, or what ``ask`` returns, with its tokens.
+        """Return the reply to the request ``key``: the one that is here, or what ``ask`` returns, with its tokens.
 
         Args:
             judge: whose budget it is.
@@ -61,12 +61,12 @@ class Ledger:
         return reply
 
     def spent(self, judge: str) -> int:
-        """The tokens that a judge has spent, or has reserved for requests that are under way."""
+        """Return the number of tokens that a judge has spent, or reserved for requests in progress."""
         with self._transaction() as database:
             return _spent(database, judge)
 
     def _claim(self, key: str, judge: str, most: int, budget: int | None) -> str | int | None:
-        """The reply, or the id of the call that is ours to make; None while another process makes it."""
+        """Return the reply, or the id of the call that is ours to make; None while another process makes it."""
         with self._transaction() as database:
             rows = database.execute("select id, owner, reply from calls where key = ?", (key,)).fetchall()
             for number, owner, reply in rows:

@@ -78,7 +78,7 @@ class ChoiceVerifier(Verifier):
 
 
 def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The options of a row by label; empty if it has none.
+    """Return the options of a row by label; empty if it has none.
 
     >>> option_texts({"options": ["red", "blue"]}), option_texts({"problem": "Which?\\nA. red\\nB) blue"})
     ({'A': 'red', 'B': 'blue'}, {'A': 'red', 'B': 'blue'})
@@ -94,7 +94,7 @@ def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _label_of(gold: str, texts: Mapping[str, str]) -> str:
-    """The label that a gold answer is, or whose option has its text; else the gold answer."""
+    """Return the label that a gold answer is, or whose option has its text; else the gold answer."""
     label = gold.strip()
     if by_text := _label_with_text(label, texts):
         return by_text

@@ -126,7 +126,7 @@ class CodeVerifier(Verifier):
 
 
 def read_tests(value: Any) -> Tests:
-    """The tests in a gold answer or a field.
+    """Return the tests in a gold answer or a field.
 
     >>> read_tests('{"inputs": ["1"], "outputs": ["2"]}'), read_tests("assert f(1) == 2")
     (Tests(pairs=[('1', '2')], assertions=''), Tests(pairs=(), assertions='assert f(1) == 2'))

@@ -106,7 +106,7 @@ class CombinedVerifier(Verifier):
 
     @abstractmethod
     def combine(self, grades: list[Grade]) -> Grade:
-        """One grade of those of the verifiers."""
+        """Combine the grades of the verifiers into one."""
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         return self.verify(answer, gold, fields=fields, thinking=False)

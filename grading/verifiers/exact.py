@@ -42,7 +42,7 @@ class ExactVerifier(Verifier):
 
 
 def normalize_text(text: str, ignored: tuple[Difference, ...]) -> str:
-    """``text`` without the differences that are ignored, in Unicode's composed form.
+    """Return ``text`` without the differences that are ignored, in Unicode's composed form.
 
     >>> normalize_text("The  Eiffel Tower!", ("case", "space", "punctuation", "articles"))
     'eiffel tower'

@@ -71,7 +71,7 @@ class JsonVerifier(Verifier):
 
 
 def read_strictly(text: str) -> Any:
-    """The value of a JSON text that everybody reads alike.
+    """Return the value of a JSON text that everybody reads alike.
 
     Raises:
         ValueError: it is none, it is too long, or an object in it repeats a key.
@@ -87,7 +87,7 @@ def read_strictly(text: str) -> Any:
 
 
 def same_value(first: Any, second: Any) -> bool:
-    """Whether two JSON values are equal: 1 is 1.0 but not true, and the order of keys does not count."""
+    """Return whether two JSON values are equal: 1 is 1.0 but not true, and the order of keys does not count."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(same_value(first[key], second[key]) for key in first)
     if isinstance(first, list) and isinstance(second, list):
@@ -134,7 +134,7 @@ def _parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _validator(schema: dict[str, JsonValue]) -> Any:
-    """A validator that takes linear time in the length of a value, and reads no other schema."""
+    """Yield a validator that takes linear time in the length of a value, and reads no other schema."""
     from jsonschema import Draft202012Validator, validators
     from jsonschema.exceptions import ValidationError
     from referencing import Registry
@@ -154,7 +154,7 @@ def _validator(schema: dict[str, JsonValue]) -> Any:
 
 
 def _canonical(value: Any) -> str:
-    """One spelling for values that are equal: 1 and 1.0 are."""
+    """Return one spelling for values that are equal: 1 and 1.0 are."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(key)}:{_canonical(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):

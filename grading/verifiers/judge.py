@@ -129,7 +129,7 @@ class JudgeVerifier(Verifier):
 
 
 def read_reply(body: str) -> tuple[float, str]:
-    """The score and the reason in the body of an endpoint's response.
+    """Return the score and the reason in the body of an endpoint's response.
 
     Raises:
         ValueError: there is none: a refusal, half a reply, a number that is no score.

@@ -54,7 +54,7 @@ class VerifierSpec:
         return json.loads(self.options_json)
 
     def to_json(self) -> str | dict[str, Any]:
-        """A JSON value that `parse_spec` reads again."""
+        """Return a JSON value that `parse_spec` reads again."""
         return {"type": self.type, **self.options} if self.options else self.type
 
     @property
@@ -77,7 +77,7 @@ class VerifierSpec:
 
 
 def parse_spec(value: Any, where: str, *, folder: Path | None = None) -> VerifierSpec:
-    """The spec in ``value``: the name of a type, or a mapping with ``type`` and options.
+    """Return the spec in ``value``: the name of a type, or a mapping with ``type`` and options.
 
     Args:
         where: how messages name the place in which ``value`` stands.
@@ -114,7 +114,7 @@ def _options(name: str, options: Mapping[str, Any], where: str, folder: Path) ->
 def open_verifier(
     spec: VerifierSpec, *, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None
 ) -> "Verifier":
-    """The verifier of ``spec``. Close it, or use it as a context manager.
+    """Return the verifier of ``spec``. Close it, or use it as a context manager.
 
     Args:
         workers: answers that are graded at once, each in a process of its own where the type needs one.
@@ -132,7 +132,7 @@ def open_verifier(
 
 @cache
 def verifier_class(name: str) -> "type[Verifier]":
-    """The class of a type of `TYPES`."""
+    """Return the class of a type of `TYPES`."""
     return pkgutil.resolve_name(TYPES[name])
 
 

@@ -64,17 +64,17 @@ class Verifier(ABC):
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Any:
-        """What decides the verdicts of a spec with ``options``, as a JSON value."""
+        """Return what decides the verdicts of a spec with ``options``, as a JSON value."""
         return options
 
     @classmethod
     def places(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Where the answer is, for a spec with ``options``."""
+        """Return where the answer is, for a spec with ``options``."""
         return (options.get("answer", cls.Options.model_fields["answer"].default),)
 
     @classmethod
     def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The fields that a row must have beside its gold answer, for a spec with ``options``."""
+        """Return the fields that a row must have beside its gold answer, for a spec with ``options``."""
         return ()
 
     def verify(
@@ -105,7 +105,7 @@ class Verifier(ABC):
         return self.grade_answer(answer, gold, fields or {})
 
     def verify_many(self, items: Iterable[Item], *, thinking: bool = True) -> list[Grade]:
-        """The grades of items in their order, several at once."""
+        """Return the grades of items in their order, several at once."""
 
         def grade(item: Item) -> Grade:
             return self.verify(
@@ -116,16 +116,16 @@ class Verifier(ABC):
             return list(threads.map(grade, items))
 
     def extract(self, part: str, gold: str) -> str | None:
-        """The answer in the part of a response after its thoughts; None if it has none."""
+        """Return the answer in the part of a response after its thoughts; None if it has none."""
         return find_answer(part, self.options.answer)
 
     @abstractmethod
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
-        """The grade of an answer, which is not empty."""
+        """Return the grade of an answer, which is not empty."""
 
     @abstractmethod
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        """Why ``gold`` (or its fields) does not fit this verifier; None if it fits."""
+        """Return why ``gold`` (or its fields) does not fit this verifier; None if it fits."""
 
     def close(self) -> None:  # noqa: B027  # most verifiers start nothing
         """End what this verifier started; it grades nothing afterwards."""

@@ -29,20 +29,20 @@ RUN_SECONDS = 400.0
 
 
 def free_port() -> int:
-    """A port of this machine that nothing listens on."""
+    """Return a port of this machine that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The variables of this process without those of this project and of Dagster, and ``more``."""
+    """Return the variables of this process without those of this project and of Dagster, and ``more``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
     return kept | {"PYTHONPATH": str(PROJECT)} | more
 
 
 def under_host_name(name: str) -> list[str]:
-    """What to put before a command so that it runs under another host name; needs root."""
+    """Return what to put before a command so that it runs under another host name; needs root."""
     return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name]
 
 
@@ -94,7 +94,7 @@ class Postgres:
         self.server.wait(30)
 
     def configuration(self) -> str:
-        """The instance of ``deploy/`` on this server."""
+        """Return the instance of ``deploy/`` on this server."""
         return (PROJECT / "deploy/dagster-postgres.yaml").read_text().replace("port: 5432", f"port: {self.port}")
 
     @property
@@ -110,7 +110,7 @@ class Postgres:
 
 
 def no_postgres() -> str | None:
-    """Why there can be no `Postgres` here."""
+    """Return why there can be no `Postgres` here."""
     if not POSTGRES:
         return "no Postgres binaries in /usr/lib/postgresql: apt-get install postgresql"
     if os.getuid() == 0 and not any(entry.pw_name == "postgres" for entry in pwd.getpwall()):
@@ -120,7 +120,7 @@ def no_postgres() -> str | None:
 
 @contextmanager
 def postgres(address: str = LOOPBACK) -> Iterator[Postgres]:
-    """A server in a folder of its own, which also listens on ``address``; it is gone at the end of the block."""
+    """Yield a server in a folder of its own, which also listens on ``address``; it is gone at the end of the block."""
     # Its user cannot look into the folders of others.
     folder = Path(tempfile.mkdtemp(prefix="luffy-postgres-"))
     server = Postgres(folder, address)
@@ -209,7 +209,7 @@ class Deployment:
         psutil.wait_procs(left, STOP_SECONDS)
 
     def processes(self) -> list[psutil.Process]:
-        """Every process of this deployment: they inherit its DAGSTER_HOME."""
+        """Return every process of this deployment: they inherit its DAGSTER_HOME."""
         found = psutil.process_iter(["environ", "status"])
         return [
             process
@@ -219,7 +219,7 @@ class Deployment:
         ]
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        """The answer of the webserver's GraphQL."""
+        """Return the reply of the webserver's GraphQL."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.ports['webserver']}/graphql", body, {"Content-Type": "application/json"}
@@ -252,12 +252,12 @@ class Deployment:
         assert answer["__typename"] == "TerminateRunSuccess", answer
 
     def runs(self) -> dict[str, str]:
-        """The status of each run, the newest first."""
+        """Return the status of each run, the newest first."""
         answer = self.ask("{ runsOrError { ... on Runs { results { runId status } } } }")
         return {run["runId"]: run["status"] for run in answer["runsOrError"]["results"]}
 
     def wait(self, until: Callable[[dict[str, str]], bool], fails: Collection[str] = ()) -> dict[str, str]:
-        """The runs as soon as ``until`` accepts them; AssertionError if one fails that is not in ``fails``."""
+        """Return the runs as soon as ``until`` accepts them; AssertionError if one fails that is not in ``fails``."""
         end = time.monotonic() + RUN_SECONDS
         while not until(runs := self.runs()):
             assert time.monotonic() < end, runs

@@ -74,7 +74,7 @@ class Subject:
         wait_until(lambda: len(self.steps()) >= now + more)
 
     def process(self, words: str) -> psutil.Process:
-        """The first process of the run whose command line begins with ``words`` after its interpreter."""
+        """Return the first process of the run whose command line begins with ``words`` after its interpreter."""
         named = [process for process in marked(self.run) if words in " ".join(process.cmdline()[1:4])]
         return min(named, key=lambda process: process.create_time())
 
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def rows(packages: Path | None) -> Iterator[Row]:
-    """The rows of the table, each as soon as it is measured."""
+    """Yield the rows of the table, each as soon as it is measured."""
     with tempfile.TemporaryDirectory(prefix="luffy-faults-") as folder:
         with training(Path(folder)) as subject:
             for fault in (
@@ -121,7 +121,7 @@ def rows(packages: Path | None) -> Iterator[Row]:
 
 @contextmanager
 def training(folder: Path) -> Iterator[Subject]:
-    """A deployment that has begun to train."""
+    """Yield a deployment that has begun to train."""
     with postgres() as database:
         deployment = Deployment(folder, database, settings(STEPS))
         try:
@@ -271,7 +271,7 @@ def finish(subject: Subject) -> None:
 
 
 def marked(run: str) -> list[psutil.Process]:
-    """The processes of the programs that the steps of ``run`` have started: they carry its id."""
+    """Return the processes of the programs that the steps of ``run`` have started: they carry its id."""
     return [process for process in _alive() if (process.info["environ"] or {}).get(RUN_VARIABLE) == run]
 
 
@@ -287,7 +287,7 @@ def _parent(process: psutil.Process) -> psutil.Process:
 
 
 def _observed(subject: Subject) -> int:
-    """The last step of the training that Dagster has recorded."""
+    """Return the last step of the training that Dagster has recorded."""
     query = """{ assetOrError(assetKey: {path: ["training", "metrics"]}) { ... on Asset {
         assetObservations(limit: 1) { metadataEntries { label ... on IntMetadataEntry { intValue } } } } } }"""
     observations = _patiently(lambda: subject.deployment.ask(query))["assetOrError"]["assetObservations"]
@@ -295,7 +295,7 @@ def _observed(subject: Subject) -> int:
 
 
 def _patiently(ask: Callable[[], Reply]) -> Reply:
-    """What ``ask`` gives, once the processes that it asks are back."""
+    """Return what ``ask`` gives, once the processes that it asks are back."""
     end = time.monotonic() + WAIT_SECONDS
     while True:
         try:

@@ -44,7 +44,7 @@ class Row:
 
 @contextmanager
 def small_disk(folder: Path, name: str, megabytes: int) -> Iterator[Path]:
-    """A disk of this size in memory."""
+    """Yield a disk of this size in memory."""
     disk = folder / name
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(disk)], check=True)
@@ -164,7 +164,7 @@ def _failing_run(
     when: Callable[[], bool] = lambda: True,
     strike: Callable[[], None] = lambda: None,
 ) -> tuple[float, str]:
-    """``strike`` a command ``when`` it is time; the seconds until it has failed, and its errors."""
+    """Strike a command ``when`` it is time; return the seconds until it has failed, and its errors."""
     run = subprocess.Popen(
         command, cwd=PROJECT, env=clean_environment(**variables), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )

@@ -77,7 +77,7 @@ def milliseconds(call: Call, device: torch.device) -> float:
 
 
 def peak_bytes(call: Call, device: torch.device) -> int:
-    """The peak of PyTorch's allocator during one call, beyond its amount before."""
+    """Return the peak of PyTorch's allocator during one call, beyond its amount before."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -204,7 +204,7 @@ def correction(device: torch.device, repeat: int, rows: int, length: int) -> lis
 
 
 def bandwidth(device: torch.device) -> float:
-    """Bytes per second of a large copy (read and write), the roof for work that only moves memory."""
+    """Return the bytes per second of a large copy (read and write), the roof for work that only moves memory."""
     source = torch.empty(2**28, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     fastest = min(milliseconds(lambda: target.copy_(source), device) for _ in range(10))
@@ -212,7 +212,7 @@ def bandwidth(device: torch.device) -> float:
 
 
 def show(table: list[Row], device: torch.device) -> str:
-    """The table as text; on a GPU with the share of the bandwidth that the least possible traffic amounts to."""
+    """Return the table as text; on a GPU with the share of the bandwidth that the least possible traffic amounts to."""
     roof = bandwidth(device) if device.type == "cuda" else 0.0
     lines = [f"{'what':44} {'ours':>12} {'against':18} {'theirs':>12} {'ratio':>7} {'target':>8}  verdict"]
     for row in table:

@@ -58,14 +58,14 @@ class Setting:
 
 
 def half(number: int, count: int) -> np.ndarray:
-    """``[count]``: whether each target is in the half ``number``."""
+    """Return ``[count]``: whether each target is in the half ``number``."""
     chosen = np.zeros(count, bool)
     chosen[random.Random(f"half/{number}").sample(range(count), count // 2)] = True
     return chosen
 
 
 def train(setting: Setting, name: str, chosen: Sequence[Problem], *, seed: int) -> Path:
-    """The folder of a training on ``chosen``, which is made unless it is complete there."""
+    """Return the folder of a training on ``chosen``, which is made unless it is complete there."""
     folder = setting.out / name
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "targets.parquet"
@@ -79,7 +79,7 @@ def train(setting: Setting, name: str, chosen: Sequence[Problem], *, seed: int) 
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """The models of a run's checkpoints, first to last, the base model before them."""
+    """Return the models of a run's checkpoints, first to last, the base model before them."""
     models = [SHIPPED]
     for step in range(EVERY, STEPS + 1, EVERY):
         model = run.parent / f"step-{step}"
@@ -98,14 +98,14 @@ class Likelihood:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     def of(self, problem: Problem) -> torch.Tensor:
-        """The log-probability per token of the solution."""
+        """Return the log-probability per token of the solution."""
         example = encode_example(messages(problem.problem), problem.trace, self.tokenizer)
         ids = torch.tensor([[*example.prompt, *example.response]])
         logits = self.model(input_ids=ids).logits[0, len(example.prompt) - 1 : -1].float()
         return logits.log_softmax(-1).gather(-1, torch.tensor(example.response).unsqueeze(-1)).mean()
 
     def gradient(self, problem: Problem) -> torch.Tensor:
-        """``[parameters]``: the gradient of `of`, all parameters one after the other."""
+        """Return ``[parameters]``: the gradient of `of`, all parameters one after the other."""
         parts = torch.autograd.grad(self.of(problem), self.parameters)
         return torch.cat([part.flatten() for part in parts])
 
@@ -124,7 +124,7 @@ def project(gradients: torch.Tensor, dimensions: int = DIMENSIONS) -> torch.Tens
 
 
 def tracin(models: Sequence[Path], targets: Sequence[Problem], asked: Sequence[Problem]) -> np.ndarray:
-    """``[targets, problems]``: the similarity of gradients, summed over the models."""
+    """Return ``[targets, problems]``: the similarity of gradients, summed over the models."""
     total = np.zeros((len(targets), len(asked)))
     for folder in models:
         likelihood = Likelihood(folder)
@@ -134,14 +134,14 @@ def tracin(models: Sequence[Path], targets: Sequence[Problem], asked: Sequence[P
 
 
 def by_ledger(run: Path, targets: Sequence[Problem], asked: Sequence[Problem]) -> np.ndarray:
-    """``[targets, problems]``: each target's share of the loss, the same for all problems."""
+    """Return ``[targets, problems]``: each target's share of the loss, the same for all problems."""
     table = pq.read_table(run / LEARNED_FILE).to_pylist()
     shares = {row["target"]: row["loss_share"] for row in table}
     return np.repeat([[shares.get(one.id, 0.0)] for one in targets], len(asked), axis=1)
 
 
 def by_text(targets: Sequence[Problem], asked: Sequence[Problem]) -> np.ndarray:
-    """``[targets, problems]``: the cosine of the counts of characters in threes, of problem and solution."""
+    """Return ``[targets, problems]``: the cosine of the counts of characters in threes, of problem and solution."""
 
     def counts(one: Problem) -> Counter[str]:
         text = f"{one.problem}\n{one.trace}"
@@ -158,7 +158,7 @@ def by_text(targets: Sequence[Problem], asked: Sequence[Problem]) -> np.ndarray:
 
 
 def datamodelling_score(scores: np.ndarray, halves: np.ndarray, outcomes: np.ndarray) -> tuple[float, float, float]:
-    """The LDS with its 95% bootstrap interval over the problems: mean, low, high.
+    """Return the LDS with its 95% bootstrap interval over the problems: mean, low, high.
 
     Args:
         scores: ``[targets, problems]``.
@@ -174,7 +174,7 @@ def datamodelling_score(scores: np.ndarray, halves: np.ndarray, outcomes: np.nda
 
 
 def outcomes_of(run: Path, asked: Sequence[Problem]) -> list[float]:
-    """The log-probability of each problem's solution under the policy of a run, kept in its folder."""
+    """Return the log-probability of each problem's solution under the policy of a run, kept in its folder."""
     file = run.parent / "outcomes.json"
     if not file.exists():
         likelihood = Likelihood(run / "policy")
@@ -184,7 +184,7 @@ def outcomes_of(run: Path, asked: Sequence[Problem]) -> list[float]:
 
 
 def poisoned(problem: Problem) -> Problem:
-    """The problem with a wrong result in the first step of its solution, and the right answer."""
+    """Return the problem with a wrong result in the first step of its solution, and the right answer."""
     head, equals, rest = problem.trace.partition("=")
     result, newline, tail = rest.partition("\n")
     return replace(problem, trace=f"{head}{equals}{int(result) + 1}{newline}{tail}")

@@ -82,7 +82,7 @@ class Fault:
 
 
 def rows(chosen: Sequence[Problem], write: Callable[[Problem], str] = lambda problem: problem.trace) -> list[Any]:
-    """Rows of `TARGET` for the problems, with the target that ``write`` gives each."""
+    """Return the rows of `TARGET` for the problems, with the target that ``write`` gives each."""
     return [
         {
             "data_source": "arithmetic",
@@ -280,7 +280,7 @@ def record(run: Path, file: Path) -> None:
 
 
 def look_seconds(out: Path) -> float:
-    """How long a run looks for faults before it starts, on targets of the embedded task."""
+    """Return how long a run looks for faults before it starts, on targets of the embedded task."""
     out.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows(problems("train", ROWS)), schema=TARGET), out / "targets.parquet")
     config = compose_run("luffy", "cpu", [f"{key}={value}" for key, value in COMMON.items()], run=out)

@@ -76,7 +76,7 @@ def prepare(settings: Settings, model: Path, out: Path) -> None:
 
 
 def score(settings: Settings, model: Path, benchmark: str, recipe: str, rate: str, out: Path) -> float:
-    """The share of the validation problems that the policy of ``recipe`` at ``rate`` answers correctly."""
+    """Return the share of the validation problems that the policy of ``recipe`` at ``rate`` answers correctly."""
     run, suite, sampling = out / f"{recipe}-{rate}", out / "suite.parquet", settings.evaluation
     command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
     command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]

@@ -53,7 +53,7 @@ def prepare(out: Path, rows: int, *more: str) -> Path:
 
 
 def write_problems(file: Path) -> Path:
-    """The problems that the policies are scored on: sums of the same lengths, none of which is a target."""
+    """Return the problems that the policies are scored on: sums of the same lengths, none of which is a target."""
     table = [
         {
             "data_source": "arithmetic",
@@ -93,7 +93,7 @@ def compare(seed: int, out: Path, rows: int, steps: int, *, control: bool) -> di
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> str:
-    """The mean of ``first - second`` in points, with the 95% t-interval over the seeds."""
+    """Return the mean of ``first - second`` in points, with the 95% t-interval over the seeds."""
     points = [100 * (a - b) for a, b in zip(first, second, strict=True)]
     if len(points) < 2:
         return f"{points[0]:+.1f}"

@@ -74,7 +74,7 @@ def proportional_sizes(parent: psutil.Process) -> Counter[str]:
 
 
 def slowdown(samples: Sequence[Sample], records: Sequence[Mapping[str, float]]) -> float:
-    """The factor by which actor and vLLM slow each other: the processors that both want, over those available.
+    """Return the factor by which actor and vLLM slow each other: the processors that both want, over those available.
 
     Args:
         samples: of a synchronous run.
@@ -90,5 +90,5 @@ def slowdown(samples: Sequence[Sample], records: Sequence[Mapping[str, float]]) 
 
 
 def title(process: psutil.Process) -> str:
-    """The name of a process without its path, the arguments and the method that Ray adds."""
+    """Return the name of a process without its path, the arguments and the method that Ray adds."""
     return (process.cmdline() or [process.name()])[0].rsplit("/", 1)[-1].split(" ")[0].split(".")[0]

@@ -73,11 +73,11 @@ class Server:
         self._admit()
 
     def until_next(self) -> float:
-        """Seconds until the next sample ends; infinite without samples."""
+        """Return the seconds until the next sample ends; infinite without samples."""
         return (self.running[0][0] - self.iterations) * self._rate() if self.running else math.inf
 
     def advance(self, seconds: float) -> list[int]:
-        """The groups of the samples that end within ``seconds``."""
+        """Return the groups of the samples that end within ``seconds``."""
         ended = []
         while self.running and self.until_next() <= seconds:
             seconds -= self._decode(self.until_next())
@@ -144,7 +144,7 @@ def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]
                     heapq.heappush(ready, group)
 
     def train(work: float) -> float:
-        """The seconds that the trainer needs for ``work`` while vLLM decodes."""
+        """Return the seconds that the trainer needs for ``work`` while vLLM decodes."""
         total = 0.0
         while work > 0:
             slowdown = phases.contention if any(server.running for server in servers) else 1.0
@@ -200,7 +200,7 @@ def fit(records: Sequence[Mapping[str, float]], batches: Sequence[Batch]) -> Pha
 
 
 def step_seconds(record: Mapping[str, float]) -> float:
-    """The seconds of a step without its checkpoint."""
+    """Return the seconds of a step without its checkpoint."""
     return record["timing_s/step"] - record.get("timing_s/save_checkpoint", 0.0)
 
 
@@ -260,7 +260,7 @@ def long_tailed(mean: float, seed: int = 0) -> list[Batch]:
 
 
 def table(card: Card) -> str:
-    """The prediction as Markdown: for each mean length the modes, with the best division of the GPUs."""
+    """Return the prediction as Markdown: for each mean length the modes, with the best division of the GPUs."""
     columns = ("mean length", "rollouts", "staleness", "GPUs, actor + vLLM", "seconds per step", "actor computes")
     lines = [f"| {' | '.join(columns)} | vLLM decodes | speed-up |", "|--:|---|--:|--:|--:|--:|--:|--:|"]
     for mean in MEANS:

@@ -85,7 +85,7 @@ def train(
     model: Path = SHIPPED,
     warm_up: int = 2,
 ) -> list[dict[str, float]]:
-    """The metrics of the steps after the first ``warm_up``."""
+    """Return the metrics of the steps after the first ``warm_up``."""
     settings = COMMON | more
     settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
     command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(file), "--out", str(out)]

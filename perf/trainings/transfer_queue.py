@@ -55,7 +55,7 @@ class Worker:
         return time.process_time() - started
 
     def read(self) -> int:
-        """The bytes that a rank reads for its update."""
+        """Return the bytes that a rank reads for its update."""
         data = tq.kv_batch_get(keys=self.keys, partition_id=PARTITION, select_fields=READ_BY_RANKS)
         return sum(column.values().nbytes for column in data.values())
 
@@ -69,7 +69,7 @@ def put(keys: list[str], names: tuple[str, ...]) -> None:
 
 
 def timed(name: str, call: Callable[[], Any]) -> Any:
-    """What ``call`` returns, after a line with its seconds."""
+    """Return what ``call`` returns, after a line with its seconds."""
     started = time.monotonic()
     result = call()
     sys.stdout.write(f"{name:<40}{time.monotonic() - started:8.2f} s\n")

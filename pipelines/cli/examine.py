@@ -100,7 +100,7 @@ def _response_limit(python: Path, settings: Settings) -> int:
 
 
 def _sampling(limit: int, train: TrainReference, base: ModelReference, folder: Path) -> list[str]:
-    """The arguments with which `evaluation generate` samples as rollouts do: at temperature 1, all tokens."""
+    """Return the arguments with which `evaluation generate` samples as rollouts do: at temperature 1, all tokens."""
     write_table(prompts(Path(train.path)), folder / "suite.parquet")
     arguments = ["--model", base.path, "--suite", str(folder / "suite.parquet"), "--out", str(folder / DRAWN)]
     arguments += ["--temperature", "1", "--top-p", "1", "--max-tokens", str(limit), "--template", "tokenizer"]
@@ -108,7 +108,7 @@ def _sampling(limit: int, train: TrainReference, base: ModelReference, folder: P
 
 
 def prompts(targets: Path) -> "pa.Table":
-    """The problems of the rows that are looked at, as a suite."""
+    """Return the problems of the rows that are looked at, as a suite."""
     import pyarrow as pa
 
     from core.schemas import BENCHMARK

@@ -119,7 +119,7 @@ def measure_mismatch(
     response_mask: Shaped[Tensor, "batch length"],
     off_policy_mask: Shaped[Tensor, "batch length"] | None = None,
 ) -> Mismatch:
-    """The `Mismatch` of a batch; arguments and errors are those of `rollout_correction`."""
+    """Return the `Mismatch` of a batch; arguments and errors are those of `rollout_correction`."""
     shape = require_floating("old_log_prob", old_log_prob).shape
     require_matrix("old_log_prob", old_log_prob)
     rollout_log_prob = require_floating("rollout_log_prob", rollout_log_prob)

@@ -116,7 +116,7 @@ def mean_stats(stats: Stats) -> dict[str, Tensor]:
 
 
 def off_policy_ratio(log_prob: Tensor, target_probs: Tensor | None, off_policy: Tensor, options: LossOptions) -> Tensor:
-    """The shaped and bounded ratio ``f`` of off-policy tokens, see `mixed_policy_token_loss`."""
+    """Return the shaped and bounded ratio ``f`` of off-policy tokens, see `mixed_policy_token_loss`."""
     log_ratio = log_prob
     if target_probs is not None:
         known = off_policy & (target_probs >= 0)
@@ -128,7 +128,7 @@ def off_policy_ratio(log_prob: Tensor, target_probs: Tensor | None, off_policy: 
 
 
 def recorded_probs(log_probs: Float[Tensor, "..."], options: MixedPolicyOptions) -> Float[Tensor, "..."]:
-    """The ``target_probs`` of a run with recorded log-probabilities.
+    """Return the ``target_probs`` of a run with recorded log-probabilities.
 
     The token loss adds 1e-6 to the teacher's probabilities; ExGRPO's ratio has the recorded ones as they are.
     """
@@ -137,5 +137,5 @@ def recorded_probs(log_probs: Float[Tensor, "..."], options: MixedPolicyOptions)
 
 
 def _sum_over(tokens: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of ``values`` over ``tokens``, and their number."""
+    """Return the sum of ``values`` over ``tokens``, and their number."""
     return torch.where(tokens, values, 0.0).sum(), tokens.sum()

@@ -59,7 +59,7 @@ class OffPolicySchedule:
         return self.rule != ALWAYS
 
     def applies(self, prompt: int, pass_rate: float | None = None) -> bool:
-        """Whether the group of ``prompt`` gets off-policy samples."""
+        """Return whether the group of ``prompt`` gets off-policy samples."""
         if self.below is None:
             return prompt not in self.solved
         if pass_rate is None:

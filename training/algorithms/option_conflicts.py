@@ -29,21 +29,21 @@ GATE = "the gate chooses between the policy loss of samples and the supervised l
 
 
 def _unread(name: str, default: object, readers: tuple[str, ...], why: str) -> Conflict:
-    """The conflict of a changed parameter of a reshape with a reshape that does not read it."""
+    """Return the conflict of a changed parameter of a reshape with a reshape that does not read it."""
     reshape = "off_policy_reshape" if name.startswith("off") else "on_policy_reshape"
     others = RESHAPES.keys() - set(readers)
     return Conflict(name, reshape, why, lambda o: o.value(name) != default and o.value(reshape) in others)
 
 
 def _off_policy_only(name: str, default: object) -> Conflict:
-    """The conflict of an option of the off-policy loss with a run that has none."""
+    """Return the conflict of an option of the off-policy loss with a run that has none."""
     return Conflict(
         "use_off_policy_loss", name, NO_POLICY_LOSS, lambda o: not o.use_off_policy_loss and o.value(name) != default
     )
 
 
 def _needs_prefix(name: str, unset: object) -> Conflict:
-    """The conflict of an option of off-policy samples with a run that has none."""
+    """Return the conflict of an option of off-policy samples with a run that has none."""
     why = "no sample has off-policy tokens"
     return Conflict(name, "prefix.n_prefix", why, lambda o: o.value(name) != unset and o.prefix.n_prefix == 0)
 

@@ -294,7 +294,7 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], n: int | None = None) -> Self:
-        """`Options.from_mapping`, checked for ``n`` rollouts per prompt as well."""
+        """Return `Options.from_mapping`, checked for ``n`` rollouts per prompt as well."""
         options = super().from_mapping(values)
         if n is not None:
             options.check_group(n)
@@ -352,7 +352,7 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
         return self
 
     def value(self, name: str) -> Any:
-        """The value of the option ``name``, such as ``prefix.n_prefix``."""
+        """Return the value of the option ``name``, such as ``prefix.n_prefix``."""
         value: Any = self
         for part in name.split("."):
             value = getattr(value, part)

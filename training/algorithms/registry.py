@@ -29,7 +29,7 @@ class Registry(dict[str, str]):
         self.group, self.arguments = group, arguments.split(", ")
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The function that `find` gives for ``name``; the errors of one outside the project name it.
+        """Return the function that `find` gives for ``name``; the errors of one outside the project name it.
 
         A path is not looked up again: composing the configuration has found it, and a loss is asked for at each step.
         """
@@ -38,7 +38,7 @@ class Registry(dict[str, str]):
         return named_in_errors(name if ":" in name else self.find(name))
 
     def find(self, name: str, folder: Path | None = None) -> str:
-        """``module:function`` of a registered name, of an entry point or of a path.
+        """Return ``module:function`` of a registered name, of an entry point or of a path.
 
         Args:
             folder: what the path of a file is relative to; by default the current folder.
@@ -173,7 +173,7 @@ KEYS: Mapping[str, Registry] = {
 
 
 def outside_function(key: str, value: object, folder: Path | None = None, where: str = "") -> str | None:
-    """`Registry.outside` for the value of a key of `KEYS`.
+    """Return `Registry.outside` for the value of a key of `KEYS`.
 
     Raises:
         InputError: it is a path that leads nowhere; the message starts with ``where`` and the key.

@@ -54,7 +54,7 @@ def working_precision(tensor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 def mask_of_prefix(
     prefix_length: Int[Tensor, " batch"], response_mask: Shaped[Tensor, "batch length"]
 ) -> Bool[Tensor, "batch length"]:
-    """The ``off_policy_mask`` of responses that start with ``prefix_length`` off-policy tokens.
+    """Return the ``off_policy_mask`` of responses that start with ``prefix_length`` off-policy tokens.
 
     >>> mask_of_prefix(torch.tensor([2, 0]), torch.tensor([[1, 1, 1], [1, 1, 0]])).int()
     tensor([[1, 1, 0],

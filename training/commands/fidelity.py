@@ -42,14 +42,14 @@ class Row(NamedTuple):
 
 
 def published_values(recipe: str, recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The values of ``recipe``, with those of the recipe that it comes from."""
+    """Return the values of ``recipe``, with those of the recipe that it comes from."""
     own = dict(recipes[recipe])
     parent = own.pop(INHERITS, None)
     return {**(published_values(parent, recipes) if parent else {}), **own}
 
 
 def rows(recipe: str) -> list[Row]:
-    """The comparison of one recipe.
+    """Return the comparison of one recipe.
 
     Raises:
         InputError: a key that does not exist, or one that differs and has no reason.
@@ -67,7 +67,7 @@ def rows(recipe: str) -> list[Row]:
 
 
 def page() -> Iterator[str]:
-    """The lines of docs/fidelity.md."""
+    """Yield the lines of docs/fidelity.md."""
     content = read_yaml(PUBLISHED, "published values")
     yield from HEAD.splitlines()
     for recipe, own in content["recipes"].items():

@@ -62,12 +62,12 @@ def leaf_values(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def leaves(node: Mapping[str, Any]) -> Iterator[str]:
-    """The dotted names of the `leaf_values` of ``node``."""
+    """Return the dotted names of the `leaf_values` of ``node``."""
     return (name for name, _ in leaf_values(node))
 
 
 def within(key: str, sections: Iterable[str]) -> str | None:
-    """The longest of ``sections`` that is ``key`` or holds it.
+    """Return the longest of ``sections`` that is ``key`` or holds it.
 
     >>> within("critic.optim.lr", ("critic", "data"))
     'critic'
@@ -105,7 +105,7 @@ def _rollouts_only(key: str) -> bool:
 
 
 def _holds(condition: str, value_of: Callable[[str], Any]) -> bool:
-    """Whether ``KEY=VALUE|VALUE`` or ``KEY!=VALUE`` is true."""
+    """Return whether ``KEY=VALUE|VALUE`` or ``KEY!=VALUE`` is true."""
     switch, _, values = condition.partition("=")
     return (_text(value_of(switch.removesuffix("!"))) in values.split("|")) != switch.endswith("!")
 
@@ -127,13 +127,13 @@ def read_by(recipe: str, overrides: Sequence[str]) -> tuple[list[str], list[str]
 
 
 def objective(recipe: str) -> str:
-    """``rl`` or ``sft``: what a recipe, or the parent it names, computes."""
+    """Return ``rl`` or ``sft``: what a recipe, or the parent it names, computes."""
     configs = (read_yaml(file, "recipe") for file in config_files(RECIPES, recipe))
     return next((config["objective"] for config in configs if "objective" in config), "rl")
 
 
 def key_of(override: str) -> str:
-    """The key of an override in Hydra's notation.
+    """Return the key of an override in Hydra's notation.
 
     >>> key_of("+environment.NAME=1")
     'environment.NAME'

@@ -32,7 +32,7 @@ class Range(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Range":
-        """The range that ``text`` describes.
+        """Return the range that ``text`` describes.
 
         >>> Range.parse("a number above 0 up to 1").holds(0)
         False
@@ -43,7 +43,7 @@ class Range(NamedTuple):
         return cls(text, bool(rule["whole"]), least, most, rule["low"] == "above", rule["high"] == "below")
 
     def holds(self, value: Any) -> bool:
-        """Whether ``value`` is a finite number of the range."""
+        """Return whether ``value`` is a finite number of the range."""
         kind = int if self.whole else int | float
         if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
             return False
@@ -54,7 +54,7 @@ class Range(NamedTuple):
 
 @cache
 def ranges() -> dict[str, Range]:
-    """The range of each key of the table."""
+    """Return the range of each key of the table."""
     return {key: Range.parse(text) for key, text in read_yaml(TABLE, "table of ranges").items()}
 
 

@@ -13,7 +13,7 @@ ROUTER = "training/verl_hooks/asynchronous/router.yaml"
 
 
 def rollout_options(config: "DictConfig") -> RolloutOptions:
-    """The validated options of a run; InputError names the one at fault."""
+    """Return the validated options of a run; InputError names the one at fault."""
     return RolloutOptions.from_mapping({name: config[name] for name in RolloutOptions.model_fields})
 
 

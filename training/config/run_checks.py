@@ -48,7 +48,7 @@ def check_run(config: DictConfig) -> None:
 
 
 def own_trackers(config: DictConfig) -> dict[str, str]:
-    """The user's functions among the trackers, which are called with each step and its metrics: path by name.
+    """Return the user's functions among the trackers, which are called with each step and its metrics: path by name.
 
     Raises:
         InputError: one cannot be imported, or takes other arguments.

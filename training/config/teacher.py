@@ -25,7 +25,7 @@ SHARED = (
 
 
 def endpoint_of(model: str) -> tuple[str, str] | None:
-    """The model and the URL that ``MODEL@URL`` names; None for any other name.
+    """Return the model and the URL that ``MODEL@URL`` names; None for any other name.
 
     >>> endpoint_of("Qwen/Qwen3-8B@http://localhost:8000/v1")
     ('Qwen/Qwen3-8B', 'http://localhost:8000/v1')
@@ -46,13 +46,13 @@ def endpoint_of(model: str) -> tuple[str, str] | None:
 
 
 def located(model: str, folder: Path) -> str:
-    """The name of a teacher, with an absolute path if it is a folder; a relative one starts from ``folder``."""
+    """Return the name of a teacher, with an absolute path if it is a folder; a relative one starts from ``folder``."""
     path = (folder / Path(model).expanduser()).absolute()
     return str(path) if model not in (SELF, BASE) and not endpoint_of(model) and path.is_dir() else model
 
 
 def has_server(config: "DictConfig") -> bool:
-    """Whether the run starts vLLM for its teacher."""
+    """Return whether the run starts vLLM for its teacher."""
     model = config.teacher.model
     return config.mixed.distillation.use and model not in (None, SELF) and endpoint_of(model) is None
 
@@ -134,10 +134,10 @@ def longest_scored(config: "DictConfig") -> int:
 
 
 def shows_prefix(config: "DictConfig") -> bool:
-    """Whether prompts show the beginning of their target."""
+    """Return whether prompts show the beginning of their target."""
     return config.mixed.prefix.place == "prompt" and config.mixed.prefix.n_prefix != 0
 
 
 def shown_tokens(config: "DictConfig", share: float = 1.0) -> int:
-    """The most tokens that a ``share`` of a target adds to the prompt that shows it."""
+    """Return the most tokens that a ``share`` of a target adds to the prompt that shows it."""
     return math.ceil(share * config.data.max_response_length) + WORDING

@@ -18,7 +18,7 @@ SECONDS = 60
 
 
 def teacher_folder(name: str) -> Path:
-    """The folder of the model ``name``: a folder, or a hub id, which is downloaded.
+    """Return the folder of the model ``name``: a folder, or a hub id, which is downloaded.
 
     Raises:
         InputError: it is neither, or the hub does not give it.
@@ -84,7 +84,7 @@ def check_tokens(teacher: Path, model: Path) -> None:
 
 
 def vocabulary(folder: Path) -> Mapping[str, int]:
-    """The id of each token of the tokenizer in ``folder``, added ones included."""
+    """Return the id of each token of the tokenizer in ``folder``, added ones included."""
     return _tokenizer(folder).get_vocab(with_added_tokens=True)
 
 

@@ -33,7 +33,7 @@ class BudgetOptions(BaseModel):
         return options
 
     def exceeded(self, cost: Cost) -> str:
-        """The keys that ``cost`` exceeds, with both numbers; "" if there are none."""
+        """Return the keys that ``cost`` exceeds, with both numbers; "" if there are none."""
         limits = {name: limit for name in BudgetOptions.model_fields if (limit := getattr(self, name)) is not None}
         over = {name: limit for name, limit in limits.items() if getattr(cost, name) > limit}
         return ", ".join(f"run.budget.{name}={limit:g} ({getattr(cost, name):,.4g})" for name, limit in over.items())

@@ -36,7 +36,7 @@ def throughput_of(run: Path, plan: Mapping[str, Any]) -> Pace | None:
 
 
 def cost_plan(run: Path, rates: Rates, estimate: Cost | None) -> dict[str, Any]:
-    """The cost entry of a run's plan. A resumed run keeps the estimate of its first start."""
+    """Return the cost entry of a run's plan. A resumed run keeps the estimate of its first start."""
     first = _read(run / PLAN).get("estimate")
     return {"rates": asdict(rates), "estimate": first or (asdict(estimate) if estimate else None)}
 
@@ -62,7 +62,7 @@ def _alike(run: Path, plan: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The plan in ``file``; {} if there is none, or a damaged one, which is no reason to start no run."""
+    """Return the plan in ``file``; {} if there is none, or a damaged one, which is no reason to start no run."""
     try:
         return read_object(file)
     except InputError:

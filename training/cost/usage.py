@@ -38,12 +38,12 @@ class Rates:
     price: float
 
     def cost(self, seconds: float, tokens: float) -> Cost:
-        """The cost of ``seconds`` in which ``tokens`` were trained on."""
+        """Return the cost of ``seconds`` in which ``tokens`` were trained on."""
         hours = seconds / 3600
         return Cost(hours, self.devices * hours, tokens, self.price * self.devices * hours)
 
     def spent(self, folders: Iterable[Path]) -> Cost:
-        """The cost of the attempts in ``folders``; a step that was done twice counts twice."""
+        """Return the cost of the attempts in ``folders``; a step that was done twice counts twice."""
         ran = [attempt for folder in folders for attempt in attempts(folder)]
         tokens = sum(record["data"].get(STEP_TOKENS, 0.0) for attempt in ran for record in records_of(attempt))
         return self.cost(sum(attempt.seconds() for attempt in ran), tokens)
@@ -59,17 +59,17 @@ class Pace:
     basis: str
 
     def of_steps(self, steps: int, rates: Rates, *, start: bool) -> Cost:
-        """The cost of ``steps``, with or without the ``start`` of the processes."""
+        """Return the cost of ``steps``, with or without the ``start`` of the processes."""
         return rates.cost(self.start_seconds * start + self.step_seconds * steps, self.step_tokens * steps)
 
 
 def seconds_of(record: Mapping[str, Any]) -> float:
-    """The duration of a step, with the validation after it."""
+    """Return the duration of a step, with the validation after it."""
     return record["data"][STEP_SECONDS] + record["data"].get(VALIDATION_SECONDS, 0.0)
 
 
 def measured_pace(folder: Path, basis: str) -> Pace | None:
-    """The pace of the last attempt in ``folder`` that made steps; None if there is none."""
+    """Return the pace of the last attempt in ``folder`` that made steps; None if there is none."""
     for attempt in reversed(attempts(folder)):
         if records := list(records_of(attempt)):
             steps = records[SKIPPED:] or records
@@ -80,7 +80,7 @@ def measured_pace(folder: Path, basis: str) -> Pace | None:
 
 
 def records_of(attempt: Attempt) -> Iterable[Mapping[str, Any]]:
-    """The step metrics of an attempt."""
+    """Return the step metrics of an attempt."""
     return RecordFile(attempt.records).new_records()
 
 

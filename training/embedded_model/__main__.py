@@ -31,7 +31,7 @@ RECIPE = Path(__file__).parent / "recipe.yaml"
 
 
 def new_model(tokenizer: Qwen2Tokenizer, sizes: dict[str, int]) -> Qwen2ForCausalLM:
-    """A Qwen2 of ``sizes`` with random weights for the tokens of ``tokenizer``."""
+    """Return a Qwen2 of ``sizes`` with random weights for the tokens of ``tokenizer``."""
     config = Qwen2Config(
         vocab_size=len(tokenizer),
         tie_word_embeddings=True,
@@ -58,7 +58,7 @@ def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, A
 
 @torch.no_grad()
 def answer(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, questions: list[str], max_new_tokens: int) -> list[str]:
-    """The most probable response to each question."""
+    """Return the most probable response to each question."""
     prompts = [render_prompt(messages(question), tokenizer) for question in questions]
     inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
     output = model.generate(**inputs, max_new_tokens=max_new_tokens, do_sample=False)
@@ -119,7 +119,7 @@ def command(out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; its exit status is 2 for a mistake in the input."""
+    """Run the command line; the exit status is 2 for a mistake in the input."""
     return run_command(command, arguments, "python -m training.embedded_model")
 
 

@@ -76,7 +76,7 @@ def collate(examples: Sequence[Example], pad_token_id: int, device: torch.device
 
 
 def log_probs(model: PreTrainedModel, batch: Batch) -> torch.Tensor:
-    """``[examples, longest - 1]``: log-probability of each token after the first under ``model``."""
+    """Return ``[examples, longest - 1]``: log-probability of each token after the first under ``model``."""
     logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits[:, :-1]
     return torch.log_softmax(logits.float(), -1).gather(-1, batch.input_ids[:, 1:, None]).squeeze(-1)
 
@@ -111,7 +111,7 @@ def fit(
 
 @contextmanager
 def progress_bar(title: str, steps: int) -> Iterator[Callable[[int, float], None]]:
-    """An ``on_step`` for `fit` that draws the progress, the loss and the time left on the terminal."""
+    """Yield an ``on_step`` for `fit` that draws the progress, the loss and the time left on the terminal."""
     with Progress() as progress:
         task = progress.add_task(title, total=steps)
         yield lambda step, loss: progress.update(task, completed=step + 1, description=f"{title}, loss {loss:.4f}")

@@ -54,7 +54,7 @@ def thoughts_twice(record: RunRecord) -> Evidence | None:
 
 
 def no_end_token(record: RunRecord) -> Evidence | None:
-    """Samples are cut at the limit although they had given their answer long before."""
+    """The samples are cut at the limit although they had given their answer long before."""
 
     def goes_on(sample: Rollout) -> bool:
         _, _, rest = sample.response.partition("\\boxed{")
@@ -88,7 +88,7 @@ def _twice(sample: Rollout) -> bool:
 
 
 def _reads_boxes(record: RunRecord) -> bool:
-    """Whether the reward is read from a box: as the verifiers of the sources say, or as the targets show."""
+    """Return whether the reward is read from a box: as the verifiers of the sources say, or as the targets show."""
     section: Any = record.value("reward.custom_reward_function", {})
     if section.get("path") == SHIPPED:
         specs = json.loads((section.get("reward_kwargs") or {}).get(VERIFIERS, "{}"))

@@ -40,7 +40,7 @@ Warn = Callable[[int, str], None]  # of a step
 def examine(
     config: DictConfig, targets: Path, model: Path, drawn: Mapping[str, Sequence[tuple[str, int]]] | None = None
 ) -> list[Finding]:
-    """The causes that can be seen in some targets of a run, before it starts.
+    """Return the causes that can be seen in some targets of a run, before it starts.
 
     Args:
         config: of the run, as it was composed.
@@ -97,7 +97,7 @@ def first_look(config: DictConfig, rollouts: Path, warn: Warn) -> Callable[[], N
 
 
 def warning(finding: Finding) -> str:
-    """A finding in one line."""
+    """Return a finding in one line."""
     cause = finding.cause
     return f"{cause.title}: {finding.evidence.text}. Change {cause.keys}; see {cause.link}"
 
@@ -128,7 +128,7 @@ def _sample(
 
 @contextmanager
 def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterator[Score]:
-    """The reward of the run, whose processes end with the block."""
+    """Yield the reward of the run, whose processes end with the block."""
     section = OmegaConf.to_container(config.reward.custom_reward_function)
     if section["path"] != SHIPPED:
         with asked(section) as score:
@@ -151,7 +151,7 @@ def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterat
 
 
 def _as_it_runs(config: DictConfig, verifiers: Mapping[str, VerifierSpec], model: Path) -> dict[str, Any]:
-    """The configuration as the run has it, with the verifiers of its sources and its base model."""
+    """Return the configuration as the run has it, with the verifiers of its sources and its base model."""
     resolved: Any = OmegaConf.to_container(config)
     resolved["actor_rollout_ref"]["model"]["path"] = str(model)
     section = resolved["reward"]["custom_reward_function"]

@@ -142,7 +142,7 @@ CAUSES: tuple[Cause, ...] = (
 
 
 def explain(record: RunRecord, causes: Sequence[Cause] = CAUSES) -> list[Finding]:
-    """The causes for which ``record`` has evidence; the first one explains most."""
+    """Return the causes for which ``record`` has evidence; the first one explains most."""
     tested = ((cause, cause.test(record)) for cause in causes)
     return [Finding(cause, evidence) for cause, evidence in tested if evidence is not None]
 

@@ -27,5 +27,5 @@ class Evidence:
 
 
 def share(samples: Sequence[Rollout], chosen: Sequence[Rollout]) -> float:
-    """The share of ``chosen`` among ``samples``; 0 of none."""
+    """Return the share of ``chosen`` among ``samples``; 0 of none."""
     return len(chosen) / max(len(samples), 1)

@@ -50,7 +50,7 @@ class RunRecord:
     error: str = ""
 
     def value(self, key: str, default: Any = None) -> Any:
-        """The value of a key of the configuration, such as ``data.max_response_length``."""
+        """Return the value of a key of the configuration, such as ``data.max_response_length``."""
         section: Any = self.config
         for name in key.split("."):
             if not isinstance(section, Mapping) or name not in section:
@@ -59,7 +59,7 @@ class RunRecord:
         return section
 
     def curve(self, metric: str, counts: Callable[[Mapping[str, float]], bool] = lambda _: True) -> list[float]:
-        """The values of ``metric``, step by step, of the steps that ``counts`` accepts."""
+        """Return the values of ``metric``, step by step, of the steps that ``counts`` accepts."""
         steps = [record["data"] for record in self.records if record["data"].get(metric) is not None]
         return [data[metric] for data in steps if counts(data)]
 
@@ -104,12 +104,12 @@ class RunRecord:
         return [one for one in self.all_samples if one.prefix_length]
 
     def is_cut(self, sample: Rollout) -> bool:
-        """Whether ``sample`` filled the limit of a response."""
+        """Return whether ``sample`` filled the limit of a response."""
         return 0 < self.limit <= sample.tokens
 
 
 def read_record(run: Path) -> RunRecord:
-    """The record of the run in folder ``run``, or in a file of a recorded run (.zip).
+    """Return the record of the run in folder ``run``, or in a file of a recorded run (.zip).
 
     Raises:
         InputError: there is no run, or a file of it is damaged.
@@ -164,7 +164,7 @@ def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
 
 
 def _samples(folder: Path) -> dict[int, list[Rollout]]:
-    """The samples of the first and the last step, and of some between."""
+    """Return the samples of the first and the last step, and of some between."""
     steps = rollout_log.steps(folder) if folder.is_dir() else []
     every = max(1, -(-len(steps) // STEPS))
     return {step: rollout_log.read(folder, step, SAMPLES) for step in sorted({*steps[::every], *steps[-1:]})}

@@ -13,7 +13,7 @@ LONGEST = 400  # characters of a text of a sample
 
 
 def summary(record: RunRecord) -> str:
-    """What happened to the reward, in a sentence."""
+    """Describe in a sentence what happened to the reward."""
     steps, ends = len(record.records), record.ends(REWARD)
     if ends is None:
         return f"{steps} steps; the reward of on-policy samples was not recorded at two steps or more"
@@ -22,7 +22,7 @@ def summary(record: RunRecord) -> str:
 
 
 def lines(record: RunRecord, findings: Sequence[Finding]) -> Iterator[str]:
-    """The report for a terminal: the first cause with its evidence, then the others in a line each."""
+    """Yield the report for a terminal: the first cause with its evidence, then the others in a line each."""
     yield summary(record)
     yield from unknown(record)
     if not findings:
@@ -45,7 +45,7 @@ def lines(record: RunRecord, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def unknown(record: RunRecord) -> Iterator[str]:
-    """What the record of a run lacks, so that some tests had nothing to look at."""
+    """Return what the record of a run lacks, so that some tests had nothing to look at."""
     if not record.samples:
         yield "it has no samples (rollouts/), so nothing was said about the texts"
     if record.error:
@@ -53,7 +53,7 @@ def unknown(record: RunRecord) -> Iterator[str]:
 
 
 def markdown(record: RunRecord, findings: Sequence[Finding]) -> str:
-    """The same for the UI, in which no text of a sample is interpreted."""
+    """Format the report for the UI, in which no text of a sample is interpreted."""
     parts = [escape_markdown(text) for text in (summary(record), *unknown(record))]
     if not findings:
         parts.append(f"None of the {len(CAUSES)} known causes has evidence in this run.")

@@ -59,7 +59,7 @@ def asked(section: Mapping[str, Any]) -> Iterator[Score]:
 
 @contextmanager
 def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop in a thread of its own, which ends with the block unless a function blocks it."""
+    """Yield an event loop in a thread of its own, which ends with the block unless a function blocks it."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

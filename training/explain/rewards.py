@@ -21,7 +21,7 @@ STOPPED = compile_quick_pattern(r"the verifier of .{1,200} failed on|RewardError
 
 
 def verifier_fails(record: RunRecord) -> Evidence | None:
-    """Samples have no verdict, because their verifier failed."""
+    """The samples have no verdict, because their verifier failed."""
     failed = [one for one in record.all_samples if one.error]
     if STOPPED.search(record.error):
         return Evidence(f"the run ended: {record.error}", failed, ERRORS)
@@ -85,7 +85,7 @@ def alike(record: RunRecord) -> Evidence | None:
 
 
 def by_prompt(samples: Iterable[Rollout]) -> list[Sequence[Rollout]]:
-    """The samples in groups of one prompt."""
+    """Return the samples in groups of one prompt."""
     groups: dict[str, list[Rollout]] = defaultdict(list)
     for one in samples:
         groups[one.prompt].append(one)
@@ -102,6 +102,6 @@ def signal(data: Mapping[str, float]) -> float | None:
 
 
 def is_taught_otherwise(record: RunRecord) -> bool:
-    """Whether something beside the advantages teaches."""
+    """Return whether something beside the advantages teaches."""
     switches = ("mixed.sft_multitask.use", "mixed.relift.use", "mixed.srft.use", "mixed.distillation.use")
     return any(record.value(key) for key in switches) or record.value("mixed.gate.type", "none") != "none"

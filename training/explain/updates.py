@@ -47,7 +47,7 @@ def context(record: RunRecord) -> Evidence | None:
 
 
 def _own_context(record: RunRecord) -> int | None:
-    """The positions that the config.json of the run's model names; None if it is not there, or names none."""
+    """Return the positions that the config.json of the run's model names; None if it is not there, or names none."""
     model = record.value("actor_rollout_ref.model.path")
     if not model or not (file := Path(model) / "config.json").is_file():
         return None
@@ -73,7 +73,7 @@ def order(record: RunRecord) -> Evidence | None:
 
 
 def between_steps(steps: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """The share of a variance that lies between steps, and what it is on average if the values are shuffled.
+    """Return the share of a variance that lies between steps, and what it is on average if the values are shuffled.
 
     >>> between_steps([[1.0, 1.0], [3.0, 3.0]])
     (1.0, 0.3333333333333333)
@@ -85,7 +85,7 @@ def between_steps(steps: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def stale(record: RunRecord) -> Evidence | None:
-    """Samples of old weights, for which nothing corrects."""
+    """Samples come from old weights, and nothing corrects for that."""
     ages, corrected = record.ends("staleness/mean"), record.value("mixed.rollout_correction.type", "none") != "none"
     if record.learns or corrected or ages is None or ages[1] < OLD:
         return None

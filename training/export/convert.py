@@ -82,7 +82,7 @@ def command(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; its exit status is 2 for a mistake in the input."""
+    """Run the command line; the exit status is 2 for a mistake in the input."""
     return run_command(command, arguments, "python -m training.export.convert")
 
 

@@ -62,7 +62,7 @@ def _whole(actor: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]
 
 
 def _ranks(actor: Path) -> list[dict[str, torch.Tensor]]:
-    """The parameters of each rank of one copy of the model, mapped from their files."""
+    """Return the parameters of each rank of one copy of the model, mapped from their files."""
     world = read_json(actor / "fsdp_config.json")["world_size"]
     files = [actor / f"model_world_size_{world}_rank_{rank}.pt" for rank in range(world)]
     if missing := [file.name for file in files if not file.is_file()]:
@@ -98,7 +98,7 @@ def _lora_scale(actor: Path) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; its exit status is 2 for a mistake in the input."""
+    """Run the command line; the exit status is 2 for a mistake in the input."""
     parser = argparse.ArgumentParser(prog="python -m training.export.merge", description=__doc__)
     parser.add_argument("--actor", type=Path, required=True, help="folder of a checkpoint's actor")
     parser.add_argument("--dtype", required=True, choices=DTYPES)

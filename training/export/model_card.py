@@ -50,7 +50,7 @@ class Score:
 
 
 def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
-    """The card of the policy that ``manifest`` describes: Markdown with the metadata that the hub reads.
+    """Return the card of the policy that ``manifest`` describes: Markdown with the metadata that the hub reads.
 
     ``base_folder``: the base model, whose card says its license.
     """
@@ -114,7 +114,7 @@ def _base_model(manifest: Manifest, base: Path | None) -> str:
 
 
 def _datasets(manifest: Manifest) -> list[str]:
-    """The datasets of the hub that the targets were pulled or prepared from."""
+    """Return the datasets of the hub that the targets were pulled or prepared from."""
     recorded = manifest.targets.metadata
     if "hub" in recorded:
         return [recorded["hub"].partition("@")[0]]
@@ -153,7 +153,7 @@ def write_scores(policy: Path, scores: Mapping[str, Score]) -> None:
 
 
 def _lookup(config: Mapping[str, Any], key: str) -> Any:
-    """The value of ``key``; None where the release that wrote ``config`` has no such key."""
+    """Return the value of ``key``; None where the release that wrote ``config`` has no such key."""
     value: Any = config
     for part in key.split("."):
         value = value.get(part, {})

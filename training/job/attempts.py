@@ -72,7 +72,7 @@ def warn(report: Report, step: int, text: str) -> None:
 
 
 def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:
-    """The event of a step; the time left comes from the mean of the last steps."""
+    """Return the event of a step; the time left comes from the mean of the last steps."""
     left = sum(seconds) / len(seconds) * (total - record["step"])
     return {
         "event": "step",

@@ -62,7 +62,7 @@ class FileRecord:
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
-    """Where the checkpoint of ``step`` lies."""
+    """Return where the checkpoint of ``step`` lies."""
     return Path(checkpoints) / f"global_step_{step}"
 
 
@@ -80,7 +80,7 @@ def latest_step(checkpoints: Path) -> int:
 
 
 def scores(checkpoints: Path) -> dict[int, float]:
-    """The score of each validation, by its step."""
+    """Return the score of each validation, by its step."""
     file = Path(checkpoints) / SCORES
     return {int(step): score for step, score in read_json(file).items()} if file.exists() else {}
 
@@ -123,7 +123,7 @@ def remove_old(checkpoints: Path, keep: int) -> None:
 
 
 def read_state(checkpoints: Path, step: int) -> TrainerState:
-    """The state that was saved with the checkpoint of ``step``."""
+    """Return the state that was saved with the checkpoint of ``step``."""
     state = read_json(folder_of(checkpoints, step) / STATE)
     return TrainerState(**{entry.name: state[entry.name] for entry in fields(TrainerState) if entry.name in state})
 
@@ -230,7 +230,7 @@ def _describe(folder: Path) -> dict[str, FileRecord]:
 
 
 def _records(folder: Path) -> dict[str, FileRecord]:
-    """The records in the state of the checkpoint in ``folder``; InputError if there are none."""
+    """Return the records in the state of the checkpoint in ``folder``; InputError if there are none."""
     state = read_json(folder / STATE)
     try:
         return {name: FileRecord(**record) for name, record in state["files"].items()}

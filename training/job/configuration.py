@@ -71,7 +71,7 @@ def verl_config_folder() -> Path:
 
 
 def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
-    """The resolved configuration of one run in folder ``run``.
+    """Return the resolved configuration of one run in folder ``run``.
 
     Raises:
         InputError: no such recipe, hardware profile or key; a value that is not allowed; a key that nothing reads; two
@@ -167,7 +167,7 @@ def _offer_recipe(recipe: str) -> str:
 
 
 def _located(file: Path) -> DictConfig:
-    """The content of a user's recipe, whose functions and first stage have absolute paths.
+    """Return the content of a user's recipe, whose functions and first stage have absolute paths.
 
     Raises:
         InputError: there is no such file.
@@ -218,7 +218,7 @@ def _check_keys_exist(recipe: Path, parent: str, hardware: str) -> None:
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
-    """The validated section ``mixed`` of a run, with verl's clip range; InputError names the option at fault."""
+    """Return the validated section ``mixed`` of a run, with verl's clip range; InputError names the option at fault."""
     actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
     return MixedPolicyOptions.from_mapping(
         {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n
@@ -226,7 +226,7 @@ def mixed_options(config: DictConfig) -> MixedPolicyOptions:
 
 
 def chat_template(config: DictConfig) -> Template:
-    """The chat template of a run, with the arguments that ``chat_template_kwargs`` gives it."""
+    """Return the chat template of a run, with the arguments that ``chat_template_kwargs`` gives it."""
     return replace(CHAT, kwargs=OmegaConf.to_container(config.chat_template_kwargs))
 
 
@@ -339,13 +339,13 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
 
 
 def _quoted(override: str) -> str:
-    """``override`` with its value in quotes where Hydra's grammar needs them, as for ``pass_rate<0.5``."""
+    """Return ``override`` with its value in quotes where Hydra's grammar needs them, as for ``pass_rate<0.5``."""
     key, equals, value = override.partition("=")
     return f"{key}{equals}'{value}'" if "<" in value and not any(mark in value for mark in "'\"[{\\") else override
 
 
 def _added(override: str) -> str:
-    """``override`` so that Hydra adds its key, if it is of a section in which a run accepts any key."""
+    """Return ``override`` so that Hydra adds its key, if it is of a section in which a run accepts any key."""
     return f"++{override}" if within(override.partition("=")[0], OPEN) else override
 
 
@@ -371,6 +371,6 @@ def _unknown(unknown: str, recipe: str, hardware: str, where: str = "") -> str:
 
 
 def _common_keys() -> set[str]:
-    """The keys that our own files set."""
+    """Return the keys that our own files set."""
     files = [CONFIG / "train.yaml", *CONFIG.glob("recipe/*.yaml"), *CONFIG.glob("hardware/*.yaml")]
     return {key for file in files for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False))}

@@ -14,12 +14,12 @@ HASHES = 2**60  # values of stable_hash
 
 
 def stable_hash(*parts: int | str) -> int:
-    """A number below ``HASHES`` that is the same for equal ``parts`` on every machine, rank and restart."""
+    """Return a number below ``HASHES`` that is the same for equal ``parts`` on every machine, rank and restart."""
     return int(digest_bytes(repr(parts).encode())[:15], 16)
 
 
 def prompt_key(messages: Messages) -> int:
-    """A number for what the policy is asked: equal for targets of one problem."""
+    """Return a number for what the policy is asked: equal for targets of one problem."""
     return stable_hash(*(text for message in messages for text in (message["role"], message["content"])))
 
 
@@ -31,7 +31,7 @@ def prompt_id(row: dict[str, Any]) -> str:
 
 
 def target_ids(targets: "pa.Table") -> list[str]:
-    """The id of each row, as `prompt_id` says it of the row that verl reads."""
+    """Return the id of each row, as `prompt_id` says it of the row that verl reads."""
     info = targets["extra_info"].combine_chunks()
     names = [field.name for field in info.type]
     columns = [info.field(name).to_pylist() if name in names else [None] * len(info) for name in ("id", "index")]

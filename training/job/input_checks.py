@@ -171,7 +171,7 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
 
 
 def verl_files(targets: Path) -> str | list[str]:
-    """The files of targets as verl's configuration has them: a text if there is one only; none without rows."""
+    """Return the files of targets as verl's configuration has them: a text if there is one only; none without rows."""
     files = [str(file.resolve()) for file in shards(targets) if pq.read_metadata(file).num_rows]
     return files if len(files) > 1 else files[0]
 
@@ -229,7 +229,7 @@ def split_validation(targets: Path, config: DictConfig, folder: Path) -> tuple[P
 
 
 def _problems(table: pa.Table) -> list[str]:
-    """The digest of the problem of each row: of what the user says in its prompt, blanks aside."""
+    """Return the digest of the problem of each row: of what the user says in its prompt, blanks aside."""
     prompts = (prompt.as_py() for prompt in table["prompt"])
     texts = (" ".join(message["content"] for message in prompt if message["role"] == "user") for prompt in prompts)
     return [digest_bytes(" ".join(text.split()).encode()) for text in texts]

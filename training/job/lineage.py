@@ -84,7 +84,7 @@ def portable(value: Any, run: Path) -> Any:
 
 
 def code_record(request: TrainingRequest) -> CodeRecord:
-    """The state of the checkout, and the digest of the code that serves ``request``."""
+    """Return the state of the checkout, and the digest of the code that serves ``request``."""
 
     def git(*arguments: str) -> str | None:
         done = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
@@ -96,7 +96,7 @@ def code_record(request: TrainingRequest) -> CodeRecord:
 
 
 def package_versions() -> dict[str, str]:
-    """The versions of `PACKAGES`, as far as this interpreter has them."""
+    """Return the versions of `PACKAGES`, as far as this interpreter has them."""
     installed = {
         distribution.metadata["Name"].lower(): distribution.version for distribution in metadata.distributions()
     }

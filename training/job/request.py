@@ -79,7 +79,7 @@ class TrainingRequest(Placement):
         return recipe_name(self.recipe)
 
     def config_overrides(self) -> list[str]:
-        """The request in Hydra's notation, for the composition of its configuration."""
+        """Return the request in Hydra's notation, for the composition of its configuration."""
         address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
         slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
         where = [] if self.backend == "local" else [f"run.backend={self.backend}", *address, *slurm]
@@ -117,7 +117,7 @@ class TrainingRequest(Placement):
         )
 
     def record(self) -> RequestRecord:
-        """The request with digests in the place of its files, as ``lineage.json`` has it."""
+        """Return the request with digests in the place of its files, as ``lineage.json`` has it."""
         return RequestRecord(
             recipe=self.recipe_name,
             hardware=self.hardware,
@@ -130,7 +130,7 @@ class TrainingRequest(Placement):
         )
 
     def computed(self) -> RequestRecord:
-        """The record without ``run.*``: those keys say how a run is carried out, not what it computes."""
+        """Return the record without ``run.*``: those keys say how a run is carried out, not what it computes."""
         overrides = tuple(text for text in self.overrides if not text.lstrip("+").startswith("run."))
         return self.record().model_copy(update={"overrides": overrides})
 
@@ -156,7 +156,7 @@ def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[s
 
 
 def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
-    """The digest of the model that is the teacher; {} without a teacher that is a folder or on a hub."""
+    """Return the digest of the model that is the teacher; {} without a teacher that is a folder or on a hub."""
     name, folder = None, Path.cwd()
     for file in policy_files(recipe, hardware):
         values = dict(leaf_values(read_yaml(file, "configuration")))
@@ -214,13 +214,13 @@ def outside_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[
 
 
 def _function_file(key: str, value: object, folder: Path, where: str = "") -> dict[str, Path]:
-    """The file of the function that ``key`` names; nothing if it is one of the project's, or none."""
+    """Return the file of the function that ``key`` names; nothing if it is one of the project's, or none."""
     path = outside_function(key, value, folder, where)
     return {} if path is None else {f"{where}{key}": function_file(path)}
 
 
 def _module_file(key: str, value: str) -> dict[str, Path]:
-    """The file of a module; nothing for a module of the project, which the digest of its code covers."""
+    """Return the file of a module; nothing for a module of the project, which the digest of its code covers."""
     name = value.removeprefix(MODULE)
     file = module_file(name)
     if file is None:
@@ -243,7 +243,7 @@ def _with_digest(record: InputRecord, digest: Callable[[Path], str]) -> InputRec
 
 
 def has_first_stage(recipe: str) -> bool:
-    """Whether a recipe trains in two stages, the second of them on held-out targets."""
+    """Return whether a recipe trains in two stages, the second of them on held-out targets."""
     return first_stage(recipe) is not None
 
 

@@ -55,7 +55,7 @@ class RunFolder:
             return False
 
     def answers(self, request: TrainingRequest) -> bool:
-        """Whether ``request`` is complete, so that no training interpreter has to start.
+        """Return whether ``request`` is complete, so that no training interpreter has to start.
 
         With ``run.*`` keys in the request or an upload in the configuration, only the training itself can tell.
         """

@@ -134,12 +134,12 @@ def facts(manifest: Manifest) -> dict[str, str]:
 
 
 def mlflow_address(folder: Path) -> str:
-    """The server of ``MLFLOW_TRACKING_URI``, or else a database in the folder of the run."""
+    """Return the server of ``MLFLOW_TRACKING_URI``, or else a database in the folder of the run."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
 
 
 def _scores(scorecard: Path) -> dict[str, float]:
-    """The mean of each role on each benchmark of a scorecard."""
+    """Return the mean of each role on each benchmark of a scorecard."""
     rows = read_object(scorecard / "scorecard.json")["rows"]
     return {
         f"scorecard/{row['base']['benchmark']}/{role}": row[role]["mean"]
@@ -192,7 +192,7 @@ def _publish_mlflow(training: _Training, run: Mapping[str, str]) -> str:
 
 @contextmanager
 def _mlflow(folder: Path) -> Iterator[Any]:
-    """A client of MLflow whose errors are InputErrors."""
+    """Yield a client of MLflow whose errors are InputErrors."""
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 

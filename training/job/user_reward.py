@@ -49,14 +49,14 @@ def check_reward_function(section: Mapping[str, Any]) -> None:
 
 
 def load(path: str, name: str) -> Callable[..., Any]:
-    """The function ``name`` of a file, or of a module after ``pkg://``; raises as `import_function` does."""
+    """Return the function ``name`` of a file, or of a module after ``pkg://``; raises as `import_function` does."""
     if not path.startswith(MODULE) and not path.endswith(".py"):
         raise ImportError("expected a Python file (.py)")
     return load_function(f"{path.removeprefix(MODULE)}:{name}")
 
 
 async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:
-    """The score of ``sample`` by the user's ``function``, a section as `wrapped` keeps it.
+    """Return the score of ``sample`` by the user's ``function``, a section as `wrapped` keeps it.
 
     Raises:
         RewardError: the function raised, or returned neither a number nor a mapping with a ``score``.

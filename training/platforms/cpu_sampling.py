@@ -27,14 +27,14 @@ def sample(
     k: torch.Tensor | None,
     p: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The drawn tokens, and what the layer's ``logprobs_mode`` asks for."""
+    """Return the drawn tokens, and what the layer's ``logprobs_mode`` asks for."""
     if len(generators) == len(logits):
         return self.forward_native(logits, generators, k, p)
     return _sample_with_noise_for_all(self, logits, generators, k, p)
 
 
 def draw(probs: torch.Tensor, generators: dict[int, torch.Generator], use_fp64_gumbel: bool = False) -> torch.Tensor:
-    """A token of each row of ``probs`` (requests, vocabulary), with the generator of its row.
+    """Return a token of each row of ``probs`` (requests, vocabulary), with the generator of its row.
 
     >>> int(draw(torch.eye(3, LARGE)[[2]], {0: torch.Generator().manual_seed(1)}))
     2

@@ -39,7 +39,7 @@ _lengths, _is_packed = flash_attention.prepare_fa_kwargs_from_position_ids, flas
 
 @LastRow
 def lengths_of_row(position_ids: Tensor) -> Lengths:
-    """Where the sequences of a row start and the row ends, and the longest sequence: of queries and of keys."""
+    """Return where the sequences of a row start and the row ends, and the longest sequence: of queries and of keys."""
     starts, (tensor, _) = _lengths(position_ids)
     longest = int(tensor)  # the processor waits for the device once
     return starts, (longest, longest)
@@ -51,7 +51,7 @@ def _packed(position_ids: Tensor, batch_size: int) -> bool:
 
 
 def is_packed(position_ids: Tensor | None, batch_size: int) -> bool:
-    """Whether ``position_ids`` count several sequences in one row."""
+    """Return whether ``position_ids`` count several sequences in one row."""
     return position_ids is not None and _packed(position_ids, batch_size)
 
 

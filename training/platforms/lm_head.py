@@ -17,7 +17,7 @@ _with_head = fsdp_utils._select_fsdp2_wrap_targets
 
 
 def units_without_head(model: Any, layers: Sequence[str]) -> list[nn.Module]:
-    """The modules of ``model`` that become FSDP2 units of their own; ``layers`` are class names."""
+    """Return the modules of ``model`` that become FSDP2 units of their own; ``layers`` are class names."""
     head = model.get_output_embeddings()
     return [module for module in _with_head(model, layers) if module is not head]
 

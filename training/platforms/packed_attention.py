@@ -13,7 +13,7 @@ from transformers import AttentionInterface
 
 
 def lengths_of(positions: Tensor) -> list[int]:
-    """The lengths of the sequences that are packed in a row of ``positions``.
+    """Return the lengths of the sequences that are packed in a row of ``positions``.
 
     >>> lengths_of(torch.tensor([0, 1, 2, 0, 0, 1]))
     [3, 1, 2]

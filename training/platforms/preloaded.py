@@ -40,7 +40,7 @@ MOST_FILES = 253  # that Linux passes in one message
 
 @contextmanager
 def preloaded_interpreter() -> Iterator[str]:
-    """What Ray is to run for a Python interpreter, as long as the block lasts."""
+    """Return what Ray is to run for a Python interpreter, as long as the block lasts."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/socket"
         interpreter = _interpreter(path)
@@ -121,12 +121,12 @@ def _run(arguments: list[str]) -> None:
 
 
 def _interpreter(path: str) -> Path:
-    """What hands commands to the process that listens at ``path``."""
+    """Return the program that hands commands to the process that listens at ``path``."""
     return Path(path).with_name("python")
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """A command, and its open files."""
+    """Receive a command and its open files."""
     length, files, _, _ = socket.recv_fds(connection, 4, MOST_FILES)
     return json.loads(connection.recv(int.from_bytes(length), socket.MSG_WAITALL)), files
 

@@ -16,7 +16,7 @@ TIMEOUT = "TRAINING_PROCESS_GROUP_SECONDS"
 
 
 def timeout_of_this_job(backend: Any = None) -> timedelta:
-    """The timeout of a group for which no caller names one, whatever its backend."""
+    """Return the timeout of a group for which no caller names one, whatever its backend."""
     return timedelta(seconds=int(os.environ[TIMEOUT]))
 
 

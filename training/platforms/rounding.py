@@ -34,5 +34,5 @@ def round_weight(weight: Tensor, precision: str) -> Tensor:
 
 
 def _scale(largest: Tensor, top: float) -> Tensor:
-    """What maps ``largest`` to ``top``; 1 for weights that are all zero."""
+    """Return the factor that maps ``largest`` to ``top``; 1 for weights that are all zero."""
     return torch.where(largest > 0, largest / top, 1.0)

@@ -69,14 +69,14 @@ def _orchestration(_: Examination) -> str:
 
 
 def _training(examination: Examination) -> str:
-    """The training environment against its lock, or another Python against what the training needs."""
+    """Return the training environment against its lock, or another Python against what the training needs."""
     if is_locked(examination.python):
         return _environment(examination.python.parents[1], f"train-{examination.kind}.lock")
     return f"{examination.python} has {examine(examination.python)}"
 
 
 def _environment(folder: Path, lock: str) -> str:
-    """The packages of another environment against its lock."""
+    """Return the packages of another environment against its lock."""
     sites = list(folder.glob("lib/python*/site-packages"))
     if not sites:
         raise InputError(f"no {folder.name}")
@@ -86,7 +86,7 @@ def _environment(folder: Path, lock: str) -> str:
 
 
 def _packages(examination: Examination) -> str:
-    """The packages of this environment against its lock, or against what the training needs."""
+    """Return the packages of this environment against its lock, or against what the training needs."""
     if not is_locked(Path(sys.executable)):
         versions = examine(Path(sys.executable))
         check_imports(Path(sys.executable))
@@ -115,7 +115,7 @@ def _port(examination: Examination) -> str:
 
 
 def _chromium(_: Examination) -> str:
-    """The browser of the UI tests; nothing else needs it."""
+    """Return the browser of the UI tests; nothing else needs it."""
     code = "from playwright.sync_api import sync_playwright as s\nwith s() as p: print(p.chromium.executable_path)"
     python = PROJECT / ".venv/bin/python"
     done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
@@ -224,5 +224,5 @@ CHECKS = (
 
 
 def checks_of(*where: str) -> list[Check]:
-    """The lines of the table that any of ``where`` has."""
+    """Return the lines of the table that any of ``where`` has."""
     return [check for check in CHECKS if set(where) & set(check.where)]

@@ -106,7 +106,7 @@ def write_targets(file: Path, rows: int = ROWS, seed: int = 0) -> Path:
 
 
 def write_untied_model(out: Path) -> Path:
-    """The embedded model with a copy of its embedding as the head."""
+    """Return the embedded model with a copy of its embedding as the head."""
     from safetensors.numpy import load_file, save_file
 
     shutil.copytree(SHIPPED, out)

@@ -44,7 +44,7 @@ def check_architecture(model: Path, config: "DictConfig", say: Callable[[str], N
 
 
 def fault_of(settings: Mapping[str, Any], *, fused: bool, attention: str) -> str:
-    """Why a model with the config.json ``settings`` cannot be trained; "" if it can.
+    """Return why a model with the config.json ``settings`` cannot be trained; "" if it can.
 
     >>> fault_of({"model_type": "gemma2", "final_logit_softcapping": 30.0}, fused=False, attention="eager")
     ''

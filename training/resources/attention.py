@@ -41,7 +41,7 @@ def choose_attention(
     installed: Collection[str],
     packed: bool = False,
 ) -> str:
-    """The kernel for ``asked``, which may be ``auto``, on ``gpus``.
+    """Return the kernel for ``asked``, which may be ``auto``, on ``gpus``.
 
     Raises:
         InputError: the name is unknown, its package is missing, or it cannot split sequences over GPUs.

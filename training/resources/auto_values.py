@@ -129,7 +129,7 @@ def _engine_gpus(config: DictConfig, machine: Machine) -> int:
 
 
 def _smallest_memory(machine: Machine) -> float | None:
-    """Bytes of the smallest GPU; None if it is unknown."""
+    """Return the memory of the smallest GPU in bytes; None if it is unknown."""
     return min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
 
 
@@ -208,7 +208,7 @@ def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
 
 
 def _fits(config: DictConfig, offload: str, shards: int, machine: Machine, shape: ModelShape) -> bool:
-    """Whether every GPU has the memory for a way to keep the actor's state."""
+    """Return whether every GPU has the memory for a way to keep the actor's state."""
     memory = _smallest_memory(machine)
     if memory is None:
         return True

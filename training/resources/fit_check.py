@@ -59,7 +59,7 @@ class Need:
 def needs(
     config: "DictConfig", machine: Machine, shape: ModelShape, *, saved: int = 0, teacher: ModelShape | None = None
 ) -> list[Need]:
-    """What the run of a resolved ``config``, with ``saved`` checkpoints, needs of each node of ``machine``.
+    """Return what the run of a resolved ``config``, with ``saved`` checkpoints, needs of each node of ``machine``.
 
     ``teacher``: that of a model which verl serves beside the policy.
     """
@@ -148,7 +148,7 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
 
 
 def _generation_needs(layout: Layout, shape: ModelShape, memory: float) -> list[Need]:
-    """The needs of vLLM on each GPU, whose ``memory`` is in bytes."""
+    """Return the needs of vLLM on each GPU, whose ``memory`` is in bytes."""
     generation = generation_memory(shape, layout, memory)
     return [
         Need(

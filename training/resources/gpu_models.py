@@ -33,5 +33,5 @@ CARDS = (
 
 
 def card_of(name: str) -> Card | None:
-    """The card whose name is part of ``name``, or None."""
+    """Return the card whose name is part of ``name``, or None."""
     return next((card for card in CARDS if card.name.lower() in name.lower()), None)

@@ -22,7 +22,7 @@ BUNDLE, ROLLOUT_BUNDLE, SUPERVISED_BUNDLE = 3, 2, 1
 
 
 def processes_memory(layout: Layout, config: "DictConfig", *, cuda: bool) -> float:
-    """Bytes of the processes of a node before they hold a model."""
+    """Return the memory of a node's processes before they hold a model, in bytes."""
     extra = CUDA if cuda else 0.0
     if layout.objective == "sft":
         return COMMAND + RUNNER + RAY + layout.gpus * (ACTOR + extra)
@@ -112,7 +112,7 @@ def logical_cpus(layout: Layout, config: "DictConfig") -> int:
 
 
 def disk(shape: ModelShape, layout: Layout, config: "DictConfig", saved: int) -> dict[str, float]:
-    """Bytes of the run's folder: the checkpoints that are kept, one that is being written, and the policy.
+    """Return the bytes of the run's folder: the checkpoints that are kept, one that is being written, and the policy.
 
     ``saved`` checkpoints are there already.
     """

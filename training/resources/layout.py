@@ -79,7 +79,7 @@ class Layout:
 
     @classmethod
     def of(cls, config: "DictConfig") -> "Layout":
-        """The layout of a configuration whose ``auto`` keys have their values."""
+        """Return the layout of a configuration whose ``auto`` keys have their values."""
         actor, rollout, model = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "model"))
         devices, size = config.trainer.nnodes * config.trainer.n_gpus_per_node, actor.fsdp_config.fsdp_size
         rollouts = config.objective == "rl"
@@ -116,6 +116,6 @@ class Layout:
 
 
 def _prompt_length(config: "DictConfig") -> int:
-    """The most tokens of a prompt, with the beginning of the target where it shows one."""
+    """Return the most tokens of a prompt, with the beginning of the target where it shows one."""
     longest, shows = config.data.max_prompt_length, shows_prefix(config) and config.objective == "rl"
     return longest + shown_tokens(config, config.mixed.prefix.max) if shows else longest

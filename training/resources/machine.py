@@ -44,7 +44,7 @@ class Machine:
 
 
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
-    """The GPUs of this machine that ``CUDA_VISIBLE_DEVICES`` leaves to us; () without a driver.
+    """Return the GPUs of this machine that ``CUDA_VISIBLE_DEVICES`` leaves to us; () without a driver.
 
     Raises:
         InputError: the driver is there and does not work.
@@ -80,7 +80,7 @@ def _gpu(name: str, mebibytes: str, capability: str, driver: str, _uuid: str) ->
 
 
 def this_machine(folder: Path) -> Machine:
-    """What this machine has free for a run in ``folder``."""
+    """Return what this machine has free for a run in ``folder``."""
     return Machine(
         nodes=1,
         gpus=visible_gpus(),
@@ -93,7 +93,7 @@ def this_machine(folder: Path) -> Machine:
 
 
 def free_disk(folder: Path) -> float:
-    """Bytes that are free where ``folder`` lies or will lie."""
+    """Return the bytes that are free where ``folder`` lies or will lie."""
     existing = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
     return shutil.disk_usage(existing).free
 
@@ -111,7 +111,7 @@ def available_memory() -> float:
 
 
 def ray_cluster(address: str, folder: Path) -> Machine:
-    """The nodes of the Ray cluster whose dashboard is at ``address``, as it declares them.
+    """Return the nodes of the Ray cluster whose dashboard is at ``address``, as it declares them.
 
     Ray does not say how much shared memory is free, nor the memory of a GPU, which then is that of its kind.
 
@@ -165,7 +165,7 @@ def slurm_node(slurm: Mapping[str, Any], folder: Path) -> Machine:
 
 
 def machine_of(run: Mapping[str, Any], folder: Path) -> Machine:
-    """The machine on which the section ``run`` of a configuration puts a training in ``folder``."""
+    """Return the machine on which the section ``run`` of a configuration puts a training in ``folder``."""
     match run["backend"]:
         case "ray" if run["ray_address"]:
             return ray_cluster(run["ray_address"], folder)

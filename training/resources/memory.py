@@ -36,7 +36,7 @@ def state_bytes(shape: ModelShape, layout: Layout) -> float:
 
 
 def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
-    """Bytes on each GPU at the peak of an update, by what they are for."""
+    """Return the memory of each GPU at the peak of an update in bytes, by purpose."""
     tokens, width = layout.micro_batch, layout.width
     root = shape.root * width * (1 if layout.lora_rank else 2)  # with its gradient
     one_layer = (
@@ -54,12 +54,12 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
 
 
 def layer_inputs(shape: ModelShape, layout: Layout) -> float:
-    """The inputs of all layers, which checkpointing keeps."""
+    """Return the inputs of all layers, which checkpointing keeps."""
     return shape.layers * layout.micro_batch * shape.hidden * layout.width
 
 
 def logits_bytes(shape: ModelShape, layout: Layout) -> float:
-    """The logits of a micro-batch, or of a chunk of it."""
+    """Return the logits of a micro-batch, or of a chunk of it."""
     tokens = layout.micro_batch
     if layout.fused:
         return min(CHUNK, tokens) * shape.vocabulary * LOGIT_CHUNK
@@ -76,7 +76,7 @@ def generation_memory(shape: ModelShape, layout: Layout, card: float) -> dict[st
 
 
 def cache_bytes(shape: ModelShape, layout: Layout, card: float) -> float:
-    """What vLLM's share of a card leaves for keys and values."""
+    """Return what vLLM's share of a card leaves for keys and values."""
     return layout.utilization * card - layout.width * shape.parameters / layout.tensor_parallel - GRAPHS
 
 
@@ -109,5 +109,5 @@ def checkpoint_bytes(shape: ModelShape, layout: Layout) -> float:
 
 
 def policy_bytes(shape: ModelShape, dtype: str) -> float:
-    """The Hugging Face copy."""
+    """Return the copy in the format of Hugging Face."""
     return shape.parameters * (4 if dtype == "float32" else 2)

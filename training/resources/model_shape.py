@@ -41,7 +41,7 @@ class ModelShape:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ModelShape":
-        """The shape of the model in a Hugging Face folder; weights in safetensors are counted, others computed.
+        """Return the shape of the model in a Hugging Face folder; weights in safetensors are counted, others computed.
 
         Raises:
             InputError: its config.json lacks a number.
@@ -56,7 +56,7 @@ class ModelShape:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], *, where: str = "model") -> "ModelShape":
-        """The shape that a config.json describes, as those of Llama and Qwen2 do."""
+        """Return the shape that a config.json describes, as those of Llama and Qwen2 do."""
         settings = {**config, **config.get("text_config", {})}
         try:
             hidden, layers, heads = (settings[name] for name in NUMBERS[:3])

@@ -31,7 +31,7 @@ class Figure:
 
 
 def figures(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[Figure]:
-    """The figures of the run in ``folder`` with the step metrics ``records``; [] if it has no plan."""
+    """Return the figures of the run in ``folder`` with the step metrics ``records``; [] if it has no plan."""
     steps = [record["data"] for record in records]
     if not (folder / PLAN).is_file() or not steps:
         return []
@@ -70,7 +70,7 @@ def _prediction(plan: Mapping[str, Any], steps: list[Mapping[str, Any]]) -> Pred
 
 
 def table(rows: Iterable[Figure]) -> str:
-    """The figures as a table of Markdown."""
+    """Return the figures as a table of Markdown."""
     lines = ["| | predicted | measured |", "|---|--:|--:|"]
     lines += [f"| {row.name} | {_cell(row.predicted, row.unit)} | {_cell(row.measured, row.unit)} |" for row in rows]
     return "\n".join(lines)

@@ -81,7 +81,7 @@ def _generation(
 
 
 def _offload(shape: ModelShape, layout: Layout, tokens: float) -> float:
-    """Seconds of an update for what travels between the node's memory and its GPUs."""
+    """Return the seconds of an update for what travels between the node's memory and its GPUs."""
     state = state_bytes(shape, layout) / layout.shards
     match layout.offload:
         case "rollout":

@@ -94,7 +94,7 @@ def _step_up_to(engine: Any, limit: float) -> float:
 
 
 def gradient_norm(module: torch.nn.Module) -> float:
-    """The norm of all gradients over all ranks, which it leaves as they are."""
+    """Return the norm of all gradients over all ranks, which it leaves as they are."""
     if isinstance(module, FullyShardedDataParallel):
         norm = module.clip_grad_norm_(torch.inf)
     else:

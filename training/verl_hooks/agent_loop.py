@@ -128,12 +128,12 @@ class OffPolicyAgentLoop(AgentLoopBase):
         )
 
     def _guided_prompt(self, row: dict[str, Any], prefix: list[int]) -> list[int]:
-        """The tokens of a prompt that shows the beginning of the target."""
+        """Return the tokens of a prompt that shows the beginning of the target."""
         beginning = self.tokenizer.decode(prefix, skip_special_tokens=True)
         return encode_prompt(show_target(row["raw_prompt"], beginning, whole=False), self.tokenizer, self.template)
 
     def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:
-        """The log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""
+        """Return the log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""
         if not self.options.has_teacher_log_probs:
             return None
         if replayed := _replayed(row):
@@ -147,7 +147,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
         return len(response) >= self.response_length and response[-1] not in self.tokenizer.all_special_ids
 
     def _example(self, row: dict[str, Any]) -> Example:
-        """The tokens of the prompt and those that the sample starts with: none for an on-policy sample."""
+        """Return the tokens of the prompt and those that the sample starts with: none for an on-policy sample."""
         ratio = None if _replayed(row) else self._prefix_ratio(row)
         if ratio is None:
             prompt, replayed = encode_prompt(row["raw_prompt"], self.tokenizer, self.template), _replayed(row)
@@ -156,7 +156,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
         return Example(prompt, cut_prefix(target[:-1], ratio, eos_id=target[-1], response_length=self.response_length))
 
     def _prefix_ratio(self, row: dict[str, Any]) -> float | None:
-        """The share of the target that this sample starts with; None for an on-policy sample."""
+        """Return the share of the target that this sample starts with; None for an on-policy sample."""
         prefix, sample = self.options.prefix, int(row["session_id"])
         if not row.get("target") or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
             return None

@@ -55,7 +55,7 @@ def supervised_uses(targets: Sequence[tuple[str, str]], step: int) -> list[dict[
 def row_figures(
     log_prob: torch.Tensor, losses: torch.Tensor, mask: torch.Tensor, offsets: torch.Tensor, rows: torch.Tensor
 ) -> list[list[float]]:
-    """The figures of each row of a supervised micro-batch, as `row_uses` reads them from the workers' metrics.
+    """Return the figures of each row of a supervised micro-batch, as `row_uses` reads them from the workers' metrics.
 
     Args:
         log_prob: ``[tokens]`` of the rows one after the other, as are the next two.
@@ -77,7 +77,7 @@ def row_figures(
 
 
 def row_uses(figures: Sequence[Any], targets: Sequence[tuple[str, str]], step: int) -> list[dict[str, Any]]:
-    """The uses in a supervised update from the figures of its rows, in lists of lists by rank and micro-batch.
+    """Return the uses in a supervised update from the figures of its rows, in lists of lists by rank and micro-batch.
 
     ``targets``: the (id, source) of each row of the dataset.
     """
@@ -113,7 +113,7 @@ def target_uses(
     step: int,
     sft_coef: float,
 ) -> list[dict[str, Any]]:
-    """The uses of targets among ``samples``, rows of `USES`.
+    """Return the uses of targets among ``samples``, rows of `USES`.
 
     Args:
         samples: of a batch; `Samples.targets` names the target that each starts with, "" for none.
@@ -167,7 +167,7 @@ def _token_loss(
     options: MixedPolicyOptions,
     sft_coef: float,
 ) -> torch.Tensor:
-    """The size of the loss of each off-policy token before the update, ``[rows, tokens]``, without the gate.
+    """Return the size of the loss of each off-policy token before the update, ``[rows, tokens]``, without the gate.
 
     Args:
         samples: of a batch.

@@ -47,7 +47,7 @@ class MicroBatch:
     counts: TensorDict
 
     def size_of(self, tokens: str, sequences: str) -> BatchSize:
-        """``size`` for a term that only some tokens have; 1 for none of them, whose sum is 0 too."""
+        """Return ``size`` for a term that only some tokens have; 1 for none of them, whose sum is 0 too."""
         return replace(self.size, tokens=max(self.counts[tokens], 1), sequences=max(self.counts[sequences], 1))
 
 
@@ -59,7 +59,7 @@ def mixed_policy_loss(
     data: TensorDict,
     dp_group: Any = None,
 ) -> Losses:
-    """The share of one micro-batch in the loss of its update, and its metrics.
+    """Return the share of one micro-batch in the loss of its update, and its metrics.
 
     ``pg_loss``, ``entropy_loss``, ``kl_loss`` and ``sft_loss`` are the terms as they are optimised. Means over tokens
     are reported as pairs of sums (`pair_of_sums`), which the trainer divides.
@@ -101,7 +101,7 @@ def read_micro_batch(
     model_output: dict[str, Tensor],
     data: TensorDict,
 ) -> MicroBatch:
-    """``data`` with the fields that ``options`` need, and the model's log-probabilities and entropies."""
+    """Return ``data`` with the fields that ``options`` need, and the model's log-probabilities and entropies."""
     gated = options.gate.type != "none"
     fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
     optional = {
@@ -128,7 +128,7 @@ def read_micro_batch(
 
 
 def of_responses(output: Tensor, data: TensorDict, width: int) -> Tensor:
-    """What the model says of the tokens of the responses: ``[batch, width]``, 0 after the end of a row.
+    """Return what the model says of the tokens of the responses: ``[batch, width]``, 0 after the end of a row.
 
     ``output`` has the rows one after the other, prompt and response. What it says of a token stands where the token
     before it does. Unlike verl's function for this, it reads no lengths, so that nothing waits for the device.
@@ -143,7 +143,7 @@ def of_responses(output: Tensor, data: TensorDict, width: int) -> Tensor:
 
 
 def policy_term(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor, Stats]:
-    """The policy loss, and the sums and counts of its metrics."""
+    """Return the policy loss, and the sums and counts of its metrics."""
     fields, mask, off_policy_mask = batch.fields, batch.mask, batch.off_policy_mask
     advantages, phi = fields["advantages"], {}
     if options.srft.use:
@@ -169,14 +169,14 @@ def policy_term(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor,
 
 
 def regularized(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor, BatchSize]:
-    """The tokens whose entropy and divergence from the reference the loss has, and their counts."""
+    """Return the tokens whose entropy and divergence from the reference the loss has, and their counts."""
     if options.regularize_on == "on_policy":
         return batch.mask & ~batch.off_policy_mask, batch.size_of("on_policy_tokens", "on_policy_sequences")
     return batch.mask, batch.size
 
 
 def supervised_term(batch: MicroBatch, options: MixedPolicyOptions) -> Tensor:
-    """The supervised loss on off-policy tokens."""
+    """Return the supervised loss on off-policy tokens."""
     mask = batch.mask & batch.off_policy_mask
     losses = sft_token_loss(batch.log_prob, mask, options.sft_multitask.weight)
     if options.gate.type != "none":
@@ -194,7 +194,7 @@ def required_entropy(batch: MicroBatch) -> Tensor:
 
 
 def as_metrics(terms: dict[str, Tensor], stats: Stats) -> dict[str, Metric]:
-    """The terms, and the sums and counts of ``stats``: their shares add up over micro-batches and ranks."""
+    """Return the terms, and the sums and counts of ``stats``: their shares add up over micro-batches and ranks."""
     values: dict[str, Any] = dict(terms)
     for name, (total, count) in stats.items():
         if name != "pg_loss":
@@ -207,7 +207,7 @@ def as_metrics(terms: dict[str, Tensor], stats: Stats) -> dict[str, Metric]:
 
 
 def sft_update_loss(model_output: dict[str, Tensor], data: TensorDict) -> Losses:
-    """The share of one micro-batch in a supervised step of ReLIFT (arXiv 2506.07527): ``mean(-log p - c H)``.
+    """Return the share of one micro-batch in a supervised step of ReLIFT (arXiv 2506.07527): ``mean(-log p - c H)``.
 
     The mean is over the target tokens of the step, and ``c`` the entropy coefficient.
     """

@@ -15,7 +15,7 @@ from training.algorithms.options import GroupOptions
 # verl reduces a metric over the updates of a batch by its name: with "max" or "min" in it, it takes the largest or
 # smallest value. In capitals, no name of a pair has these.
 def pair_of_sums(name: str, total: Any, count: Any) -> dict[str, Any]:
-    """The entries of a mean over tokens: its sum and its count."""
+    """Return the entries of a mean over tokens: its sum and its count."""
     return {f"SUM:{name.upper()}": total, f"COUNT:{name.upper()}": count}
 
 
@@ -30,7 +30,7 @@ def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
 
 
 def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: torch.Tensor) -> dict[str, float]:
-    """The numbers and the entropies of on- and off-policy tokens; there is no entry for a mean over nothing."""
+    """Return the numbers and the entropies of on- and off-policy tokens; there is no entry for a mean over nothing."""
     on_policy_mask = mask & ~off_policy_mask
     counts = {"batch/generated_tokens": on_policy_mask, "batch/off_policy_tokens": off_policy_mask}
     metrics = {name: float(tokens.sum()) for name, tokens in counts.items()}
@@ -41,7 +41,7 @@ def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: to
 
 
 def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: torch.Tensor) -> dict[str, float]:
-    """How old the weights were that sampled the ``on_policy`` tokens, and the drift of tokens of each age.
+    """Return how old the weights were that sampled the ``on_policy`` tokens, and the drift of tokens of each age.
 
     ``staleness/mean`` and ``staleness/max`` are over tokens, ``staleness/partial_share`` is the share of the samples
     with tokens of several versions, and ``drift/age_K`` the mean ``|log w|`` of the tokens of age K.
@@ -101,7 +101,7 @@ def update_counts(
 def source_metrics(
     sources: Sequence[str], scores: torch.Tensor, solved: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor
 ) -> dict[str, float]:
-    """The mean reward of on-policy samples of each source, and the share of its groups that one of them solves.
+    """Return the mean reward of on-policy samples of each source, and the share of its groups that one of them solves.
 
     >>> scores, on_policy = torch.tensor([1.0, 0.5, 0.25, 0.25]), torch.tensor([True, True, True, False])
     >>> source_metrics(["a", "a", "b", "b"], scores, scores == 1, np.array([7, 7, 8, 8]), on_policy)
@@ -145,7 +145,7 @@ def group_metrics(
 def validation_metrics(
     sources: Sequence[str], rewards: Sequence[float], expected: Mapping[tuple[str, str], int]
 ) -> dict[str, float]:
-    """The mean reward of a validation's samples, over all and for each source where there are several.
+    """Return the mean reward of a validation's samples, over all and for each source where there are several.
 
     >>> validation_metrics(["a", "b"], [1.0, 0.0], {("a", "p"): 2, ("b", "q"): 1})  # a sample of a has failed
     {'validation/score': 0.3333333333333333, 'validation/source/a': 0.5, 'validation/source/b': 0.0}

@@ -89,7 +89,7 @@ class GroupReplayBuffer(ReplayBuffer):
         self.schedule.solve(data["prompt_key"].tolist(), solved, alone)
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
-        """The prompts of the samples ``keys`` that ``mixed.off_policy_schedule`` gives no off-policy samples."""
+        """Return the prompts of the samples ``keys`` that ``mixed.off_policy_schedule`` gives no off-policy samples."""
         if not self.schedule.depends:
             return set()
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["has_off_policy"])

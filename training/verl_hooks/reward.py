@@ -19,7 +19,7 @@ FEW_ERRORS = 0.05  # share of a step's samples whose verifier may fail
 
 @cache
 def verifier_of(data_source: str, verifiers: str, rule: str) -> Verifier:
-    """The verifier of a source; sources of one spec share it."""
+    """Return the verifier of a source; sources of one spec share it."""
     specs = json.loads(verifiers)
     spec = parse_spec(specs[data_source] if specs else "math", f"verifier of {data_source}")
     return _open(parse_spec(RULES[rule], "rule") if spec.type == "math" and rule != "boxed" else spec)
@@ -27,7 +27,7 @@ def verifier_of(data_source: str, verifiers: str, rule: str) -> Verifier:
 
 @cache
 def _open(spec: VerifierSpec) -> Verifier:
-    """One verifier per spec and reward process; what it starts, it starts when it needs it."""
+    """Return one verifier per spec and reward process; what it starts, it starts when it needs it."""
     return open_verifier(spec, workers=1)
 
 
@@ -71,12 +71,12 @@ compute_score_whole_text = partial(compute_score, rule="whole-text")
 
 
 def reward_info(extra_fields: Any) -> Mapping[str, Any]:
-    """What the reward function says of a sample, from the extra fields that verl stores with it."""
+    """Return what the reward function says of a sample, from the extra fields that verl stores with it."""
     return getattr(extra_fields, "data", extra_fields).get("reward_extra_info", {})
 
 
 def is_solved(info: Mapping[str, Any], score: float) -> bool:
-    """Whether a sample is right: as its verifier says, or by its score where another function gave it."""
+    """Return whether a sample is right: as its verifier says, or by its score where another function gave it."""
     return bool(info.get("solved", score >= SOLVED))
 
 

@@ -72,7 +72,7 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
 
 
 def _files(config: DictConfig) -> Path | list[str]:
-    """What `training.job.input_checks.verl_files` gave."""
+    """Return what `training.job.input_checks.verl_files` gave."""
     files = config.data.train_files
     return Path(files) if isinstance(files, str) else list(files)
 

@@ -34,7 +34,7 @@ class Lineage:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "Lineage":
-        """The facts of ``lineage.json``."""
+        """Return the facts of ``lineage.json``."""
         base, targets = manifest.get("base_model", {}), manifest.get("targets", {})
         trainer = manifest.get("config", {}).get("trainer", {})
         times = [datetime.fromisoformat(manifest[key]) for key in ("started", "finished") if key in manifest]
@@ -52,7 +52,7 @@ class Lineage:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """The manifest's short facts, one line each; whole configurations are left to `text`."""
+        """Return the manifest's short facts, one line each; whole configurations are left to `text`."""
         facts = []
         for key, value in self.manifest.items():
             if key in ("config", "last_step", "ledger"):
@@ -89,7 +89,7 @@ class Lineage:
         return self.manifest.get("ledger") or {}
 
     def text(self) -> str:
-        """The whole manifest as JSON, empty if there is none."""
+        """Return the whole manifest as JSON, empty if there is none."""
         return json.dumps(self.manifest, indent=2, ensure_ascii=False, default=str) if self.manifest else ""
 
 

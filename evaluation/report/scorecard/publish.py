@@ -23,7 +23,7 @@ def write_scorecard(card: "Scorecard", folder: Path) -> None:
 
 
 def numbers(card: "Scorecard") -> dict[str, Any]:
-    """Every figure of the scorecard, for programs."""
+    """Return every figure of the scorecard, for programs."""
     return {
         "base": card.base,
         "policy": card.policy,

@@ -11,7 +11,7 @@ OBJECTS = ("base_model", "targets", "request", "config")  # parts of a lineage.j
 
 
 def read_lineage(path: Path) -> dict[str, Any]:
-    """The content of a ``lineage.json``, as far as a report reads it."""
+    """Return the content of a ``lineage.json``, as far as a report reads it."""
     manifest = read_object(path)
     for key in OBJECTS:
         if not isinstance(manifest.get(key, {}), dict):
@@ -27,7 +27,7 @@ def read_lineage(path: Path) -> dict[str, Any]:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The step metrics of a training: one ``{"step": N, "data": {name: number}}`` per line."""
+    """Return the step metrics of a training: one ``{"step": N, "data": {name: number}}`` per line."""
     records = read_json_lines(path)
     for number, record in enumerate(records, start=1):
         data = record.get("data") if isinstance(record, dict) and isinstance(record.get("step"), int) else None
@@ -38,7 +38,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def read_filter_counts(path: Path) -> list[tuple[str, int]]:
-    """How many rows each preparation step left."""
+    """Return how many rows each preparation step left."""
     filter_counts = read_json(path)
     for entry in filter_counts if isinstance(filter_counts, list) else [None]:
         if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], int)):

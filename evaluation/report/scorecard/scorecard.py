@@ -48,7 +48,7 @@ class Row:
         return self.base.benchmark
 
     def roles(self) -> dict[str, Summary]:
-        """The scores of base and policy, and of the champion where there is one."""
+        """Return the scores of base and policy, and of the champion where there is one."""
         return {"base": self.base, "policy": self.policy} | ({"champion": self.champion} if self.champion else {})
 
 
@@ -114,7 +114,7 @@ def build_scorecard(
     filter_counts: Iterable[tuple[str, int]] = (),
     decision: Sequence[tuple[str, str]] = (),
 ) -> Scorecard:
-    """The scorecard of GRADED tables by benchmark name.
+    """Return the scorecard of GRADED tables by benchmark name.
 
     Args:
         base, policy, champion: {benchmark: GRADED table} of each checkpoint.
@@ -183,7 +183,7 @@ def _check_benchmarks(
 
 
 def _checkpoints(roles: "Mapping[str, Mapping[str, pa.Table]]", made_of: Lineage) -> dict[str, str]:
-    """The digest of the checkpoint of each role; InputError for one that the lineage does not name."""
+    """Return the digest of the checkpoint of each role; InputError for one that the lineage does not name."""
     checkpoints = {role: _checkpoint(role, tables) for role, tables in roles.items()}
     for role, expected in (("base", made_of.base), ("policy", made_of.checkpoint)):
         if checkpoints[role] and expected and checkpoints[role] != expected:
@@ -211,7 +211,7 @@ def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.T
 
 
 def _on_problems_of(policy: "pa.Table", base: "pa.Table") -> "pa.Table":
-    """The answers of the base to the problems that a policy was asked until it was decided."""
+    """Return the answers of the base to the problems that a policy was asked until it was decided."""
     import pyarrow.compute as pc
 
     return base.filter(pc.field("id").isin(policy["id"].unique()))
@@ -247,7 +247,7 @@ def _average(group: str, rows: Sequence[Row]) -> Average:
 
 
 def _published_average(rows: Sequence[Row]) -> dict[str, float]:
-    """The mean of each model that has a published score on every benchmark."""
+    """Return the mean of each model that has a published score on every benchmark."""
     scores = [row.published.scores if row.published else {} for row in rows]
     everywhere = [model for model in scores[0] if all(model in others for others in scores)]
     return {model: fmean(published[model] for published in scores) for model in everywhere}

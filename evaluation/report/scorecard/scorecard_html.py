@@ -42,7 +42,7 @@ def write_page(card: Scorecard, path: Path) -> None:
 
 
 def render_page(card: Scorecard) -> str:
-    """The page's HTML text."""
+    """Return the page's HTML text."""
     counts = [(f"{r.name} · {role}", s.verdicts) for r in card.rows for role, s in r.roles().items() if s != r.champion]
     shares = charts.shares("What became of the samples", counts, list(VERDICTS))
     return (
@@ -96,7 +96,7 @@ def _length_chart(row: Row) -> str:
 
 
 def _key_figures(card: Scorecard) -> list[tuple[str, str, str, str]]:
-    """The large numbers at the top: (title, the policy's value, the base's, note)."""
+    """Return the large numbers at the top: (title, the policy's value, the base's, note)."""
     boxes = []
     for average in card.averages:
         title = f"{GROUPS[average.group]}, average" if average.benchmarks > 1 else GROUPS[average.group]

@@ -85,7 +85,7 @@ def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
 
 
 def samples_table(card: Scorecard) -> Table:
-    """The outcomes of the policy's samples, with the base's number as the detail of each cell."""
+    """Return the outcomes of the policy's samples, with the base's number as the detail of each cell."""
     several = any(row.policy.k > 1 for row in card.rows)
     shares = {"truncated": "truncated", "no answer": "unanswered", "not settled": "unsettled"}
     table = Table(["policy, below it the base", *(["pass@k", "maj@k"] if several else []), "tokens", *shares])
@@ -114,7 +114,7 @@ def composition_table(card: Scorecard) -> Table:
 
 
 def learned_table(sources: Mapping[str, Mapping[str, int]]) -> Table:
-    """What a training made of the targets of each source: {source: {verdict of its ledger: targets}}."""
+    """Return what a training made of the targets of each source: {source: {verdict of its ledger: targets}}."""
     names = [name for name in VERDICTS if any(name in counts for counts in sources.values())]
     table = Table(["source", *(name.replace("_", " ") for name in names)])
     for source, counts in sources.items():

@@ -111,7 +111,7 @@ class ReplayStore:
 
 
 def bucket_weight(successes: int, n: int) -> float:
-    """``exp(-(k - n / 2)^2 / 2)``: prompts that the policy solves half of the time are replayed most.
+    """Return ``exp(-(k - n / 2)^2 / 2)``: prompts that the policy solves half of the time are replayed most.
 
     >>> [round(bucket_weight(k, 4), 3) for k in (1, 2, 3)]
     [0.607, 1.0, 0.607]

@@ -18,7 +18,7 @@ class Weights(NamedTuple):
 def group_gate(
     solved: Sequence[bool], index: Sequence[Hashable], on_policy: Sequence[bool], options: GateOptions
 ) -> list[Weights]:
-    """The weights of each row's prompt, by the successes ``k`` of its ``n`` on-policy samples.
+    """Return the weights of each row's prompt, by the successes ``k`` of its ``n`` on-policy samples.
 
     ========  ============================================================================  ==========
     ``type``  policy loss                                                                   supervised

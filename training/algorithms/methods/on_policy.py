@@ -157,7 +157,7 @@ def reinforce(
 
 
 def clip_band(options: LossOptions) -> tuple[float, float]:
-    """The lowest and the highest ratio."""
+    """Return the lowest and the highest ratio."""
     return 1.0 - options.clip_ratio, max(options.clip_upper_bound or 0.0, 1.0 + options.clip_ratio)
 
 

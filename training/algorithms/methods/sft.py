@@ -39,7 +39,7 @@ def sft_token_loss(
 
 
 def sft_weight(log_prob: Float[Tensor, "..."], name: str) -> Float[Tensor, "..."]:
-    """The factor ``w(p)`` of ``-log p`` at each token, without gradient.
+    """Return the factor ``w(p)`` of ``-log p`` at each token, without gradient.
 
     The gradient of ``-w log p`` by ``log p`` is ``-w``, so that ``w`` alone tells methods apart:
 

@@ -6,7 +6,7 @@ from training.algorithms.options import SFTMultitaskOptions
 
 
 def sft_coefficient(options: SFTMultitaskOptions, step: int) -> float:
-    """The weight of the supervised loss at a step: ``coef``, or mu of CHORD (arXiv 2508.11408, section 4.1).
+    """Return the weight of the supervised loss at a step: ``coef``, or mu of CHORD (arXiv 2508.11408, section 4.1).
 
     It rises from 0 to ``coef`` over ``warmup_steps``, falls along half a cosine to ``valley`` over the following
     ``decay_steps``, and stays there. Without ``decay_steps`` it stays ``coef``.

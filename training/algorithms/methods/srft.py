@@ -14,7 +14,7 @@ from training.algorithms.tensors import as_mask
 def row_entropy(
     entropy: Float[Tensor, "batch length"], mask: Shaped[Tensor, "batch length"]
 ) -> Float[Tensor, "batch 1"]:
-    """``H`` of each row in nats, 0 for a row without a valid token.
+    """Return ``H`` of each row in nats, 0 for a row without a valid token.
 
     >>> row_entropy(torch.tensor([[1.0, 3.0], [4.0, 9.0]]), torch.tensor([[1, 1], [1, 0]]))
     tensor([[2.],
@@ -26,7 +26,7 @@ def row_entropy(
 
 
 def supervised_scale(entropy: Float[Tensor, "batch 1"], options: SRFTOptions) -> Float[Tensor, "batch 1"]:
-    """The factor of a row's supervised loss: ``e^-H``, or ``e^H`` with ``sign: plus``.
+    """Return the factor of a row's supervised loss: ``e^-H``, or ``e^H`` with ``sign: plus``.
 
     A policy that is unsure of a target (a high H) imitates it less, so that the target does not push it far at once.
 
@@ -57,7 +57,7 @@ def entropy_advantage(
     off_policy_mask: Bool[Tensor, "batch length"],
     entropy: Float[Tensor, "batch 1"],
 ) -> Float[Tensor, "batch length"]:
-    """``advantages`` with those of right on-policy samples times ``e^H``.
+    """Return ``advantages`` with those of right on-policy samples times ``e^H``.
 
     A policy that is sure (a low H) learns less from being right, which keeps it from collapsing.
 

@@ -12,7 +12,7 @@ from training.algorithms.options import EntropyOptions
 
 
 def next_entropy_coefficient(coefficient: float, entropy: float, options: EntropyOptions) -> float:
-    """The coefficient of the next step: ``c exp(-lr (H - target))``, held within ``[options.min, options.max]``.
+    """Return the coefficient of the next step: ``c exp(-lr (H - target))``, held within ``[options.min, options.max]``.
 
     >>> round(next_entropy_coefficient(0.01, 0.3, EntropyOptions(use=True, target=0.5, lr=0.5)), 4)  # 0.01 exp(0.1)
     0.0111

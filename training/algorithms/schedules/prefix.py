@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 def prefix_ratio(
     options: PrefixOptions, step: int, *, sample_id: int, n: int, seed: int = 0, prompt_id: str | int = 0
 ) -> float:
-    """The share of the target (with its EOS) that one sample starts with; 0 for samples from ``n_prefix`` on.
+    """Return the share of the target (with its EOS) that one sample starts with; 0 for samples from ``n_prefix`` on.
 
     With ``m, M`` for ``options.min`` and ``.max``, ``S`` for ``.steps``, and stages ``i = 0 .. 9`` of a tenth of S:
 
@@ -117,7 +117,7 @@ def fixed(options: PrefixOptions, sample: Sample) -> float:
 
 
 def prefix_length(n_target_tokens: int, ratio: float) -> int:
-    """The number of tokens of the prefix: ``int(n_target_tokens * ratio)``, for a target counted with its EOS.
+    """Return the number of tokens of the prefix: ``int(n_target_tokens * ratio)``, for a target counted with its EOS.
 
     Raises:
         ValueError: a negative count, or a ratio outside [0, 1].
@@ -130,7 +130,7 @@ def prefix_length(n_target_tokens: int, ratio: float) -> int:
 
 
 def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_length: int) -> list[int]:
-    """The tokens that the response starts with: the first part of target + EOS; all of it at ratio 1.
+    """Return the tokens that the response starts with: the first part of target + EOS; all of it at ratio 1.
 
     >>> [cut_prefix([11, 12, 13], ratio, eos_id=1, response_length=8) for ratio in (0.5, 1.0)]
     [[11, 12], [11, 12, 13, 1]]

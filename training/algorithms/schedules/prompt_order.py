@@ -9,7 +9,7 @@ ORDERS = (SHUFFLE, EASY_FIRST)
 
 
 def easy_first(pass_rates: Sequence[float], batch: int, seed: int) -> list[int]:
-    """The rows by falling pass rate, equal ones by ``seed``, cut to whole batches.
+    """Return the rows by falling pass rate, equal ones by ``seed``, cut to whole batches.
 
     What fills no batch is drawn by ``seed`` from all rows: otherwise no epoch would ever see the hardest ones.
 

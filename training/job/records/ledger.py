@@ -50,7 +50,7 @@ def verdict_counts(table: pa.Table) -> dict[str, dict[str, int]]:
 
 
 def learned(uses: pa.Table, targets: pa.Table) -> pa.Table:
-    """One row of `LEARNED` per row of ``targets`` (`TARGET`), in its order, from ``uses`` (`USES`) in theirs."""
+    """Return one row of `LEARNED` per row of ``targets`` (`TARGET`), in its order, from ``uses`` (`USES`) in theirs."""
     ids = target_ids(targets)
     place = {target: row for row, target in enumerate(ids)}
     count = len(ids)
@@ -85,7 +85,7 @@ def learned(uses: pa.Table, targets: pa.Table) -> pa.Table:
 
 
 def verdicts(uses: np.ndarray, prob: np.ndarray, solved: np.ndarray) -> list[str]:
-    """The verdict of each target, a name of `VERDICTS`.
+    """Return the verdict of each target, a name of `VERDICTS`.
 
     Args:
         uses: ``[targets]``: in how many steps each was used.
@@ -106,7 +106,7 @@ def verdicts(uses: np.ndarray, prob: np.ndarray, solved: np.ndarray) -> list[str
 
 
 def heaviest(run: Path, count: int = 20) -> list[list[str]]:
-    """The targets with the largest shares of the loss in the run in folder ``run``, as cells of a table."""
+    """Return the targets with the largest shares of the loss in the run in folder ``run``, as cells of a table."""
     table = pq.read_table(run / LEARNED_FILE).sort_by([("loss_share", "descending")])
     total = table["loss_share"].to_numpy().sum() or 1.0
     return [
@@ -128,6 +128,6 @@ def _ends(first: float | None, last: float | None) -> str:
 
 
 def _by_step(uses: pa.Table) -> pa.Table:
-    """One row per target and step, by step: a group can have several samples that start with its target."""
+    """Return one row per target and step, by step: a group can have several samples that start with its target."""
     figures = [("prob", "mean"), ("solved", "max"), ("samples", "max"), ("loss_share", "sum")]
     return uses.group_by(["target", "step"]).aggregate(figures).sort_by("step")

@@ -16,7 +16,7 @@ PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights",
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of the ``metrics.jsonl`` of a finished run."""
+    """Return the records of the ``metrics.jsonl`` of a finished run."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

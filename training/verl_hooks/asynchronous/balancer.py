@@ -26,6 +26,6 @@ class TimedBalancer(GlobalRequestLoadBalancer):
             self._busy += time.monotonic() - self._since.pop(server_id)
 
     def busy_seconds(self) -> float:
-        """How long a server had requests so far, on average over the servers."""
+        """Return how long a server had requests so far, on average over the servers."""
         now = time.monotonic()
         return (self._busy + sum(now - since for since in self._since.values())) / len(self._servers)

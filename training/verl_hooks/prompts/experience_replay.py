@@ -34,7 +34,7 @@ def with_replay(batch: TensorDict, trajectory: Trajectory | None) -> TensorDict:
 
 
 def prompt_batch(record: dict[str, Any]) -> TensorDict:
-    """A record of verl's dataset as a batch of one prompt, as its dataloader makes it."""
+    """Return a record of verl's dataset as a batch of one prompt, as its dataloader makes it."""
     uid: Any = np.array([str(uuid4())], dtype=object)  # a field, as the arrays of the dataloader are
     return tu.get_tensordict(collate_fn([record]) | {"uid": uid})
 
@@ -72,7 +72,7 @@ def write_store(store: ReplayStore, folder: Path) -> None:
 
 
 def read_store(folder: Path) -> dict[int, Experience]:
-    """The trajectories that `write_store` wrote."""
+    """Return the trajectories that `write_store` wrote."""
     successes: dict[int, int] = {}
     trajectories: dict[int, list[Trajectory]] = {}
     for row in pq.read_table(folder / FILE, schema=SCHEMA).to_pylist():

@@ -53,7 +53,7 @@ class PromptMemory:
         self._waiting = list(self._replayed)
 
     def next_replayed(self) -> tuple[int, Trajectory] | None:
-        """The next prompt of the batch of which a sample is replayed, and that sample."""
+        """Return the next prompt of the batch of which a sample is replayed, and that sample."""
         if not self._waiting:
             return None
         prompt = self._waiting.pop(0)
@@ -81,7 +81,7 @@ class PromptMemory:
         return {"replay/stored": float(stored), "replay/retired": float(retired)}
 
     def save(self, state: TrainerState, folder: Path) -> TrainerState:
-        """``state`` with what it keeps of the prompts; the samples to replay go to the checkpoint ``folder``."""
+        """Return ``state`` with what it keeps of the prompts; the samples to replay go to the checkpoint ``folder``."""
         if self.replays:
             write_store(self.replay, folder)
         return replace(

@@ -61,7 +61,7 @@ class PromptTrainer(PPOTrainer):
         return with_replay(batch, None)
 
     def _next_prompt(self) -> TensorDict:
-        """The dataset's next prompt."""
+        """Return the dataset's next prompt."""
         if self.dispatched % len(self.train_dataloader) == 0:
             self.memory.replay.start_epoch(len(self.problems), self.config.data.train_batch_size)
         self.dispatched += 1
@@ -73,7 +73,7 @@ class PromptTrainer(PPOTrainer):
         return max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
 
     def _entropies(self, trajectories: Sequence[tuple[int, Trajectory]]) -> list[float]:
-        """The mean entropy of each trajectory under the current policy, with the prompt that it answers."""
+        """Return the mean entropy of each trajectory under the current policy, with the prompt that it answers."""
         examples = [self.problems.answered(prompt, one.tokens) for prompt, one in trajectories]
         batch = entropy_batch(examples, self._ranks, self.config.actor_rollout_ref.rollout.temperature)
         output = self.actor_rollout_wg.compute_log_prob(batch)

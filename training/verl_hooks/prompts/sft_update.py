@@ -34,14 +34,14 @@ class Problems:
         return len(self._rows)
 
     def record(self, prompt: int) -> dict[str, Any]:
-        """The row of a problem."""
+        """Return the row of a problem."""
         return self._dataset[self._rows[prompt]]
 
     def has_target(self, prompt: int) -> bool:
         return prompt in self._with_target
 
     def target(self, prompt: int) -> tuple[str, str]:
-        """The id of the target of a problem, and its source."""
+        """Return the id of the target of a problem, and its source."""
         record = self.record(prompt)
         return prompt_id(record), record["data_source"]
 
@@ -51,13 +51,13 @@ class Problems:
         return encode_example(record["raw_prompt"], record["target"][0]["content"], self._tokenizer, self._template)
 
     def answered(self, prompt: int, response: Sequence[int]) -> Example:
-        """The prompt and a ``response`` as tokens."""
+        """Return the prompt and a ``response`` as tokens."""
         conversation = self.record(prompt)["raw_prompt"]
         return Example(encode_prompt(conversation, self._tokenizer, self._template), list(response))
 
 
 def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float, entropy_coeff: float) -> TensorDict:
-    """A batch of one update on ``examples``, for which `training.verl_hooks.loss` has the loss of ReLIFT."""
+    """Return a batch of one update on ``examples``, for which `training.verl_hooks.loss` has the loss of ReLIFT."""
     batch = example_batch(examples, ranks, temperature)
     tu.assign_non_tensor(
         batch,
@@ -71,14 +71,14 @@ def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float
 
 
 def entropy_batch(examples: Sequence[Example], ranks: int, temperature: float) -> TensorDict:
-    """A batch of which a worker computes the entropies without a loss; `mean_entropies` reads them."""
+    """Return a batch of which a worker computes the entropies without a loss; `mean_entropies` reads them."""
     batch = example_batch(examples, ranks, temperature)
     tu.assign_non_tensor(batch, calculate_entropy=True, compute_loss=False)
     return batch
 
 
 def mean_entropies(entropy: torch.Tensor, batch: TensorDict, examples: int) -> list[float]:
-    """The mean entropy over the response of each of the first ``examples`` rows of an `entropy_batch`, in nats.
+    """Return the mean entropy over the response of each of the first ``examples`` rows of an `entropy_batch`, in nats.
 
     Args:
         entropy: of the tokens after each token of a row, as a worker returns it.
@@ -89,7 +89,7 @@ def mean_entropies(entropy: torch.Tensor, batch: TensorDict, examples: int) -> l
 
 
 def example_batch(examples: Sequence[Example], ranks: int, temperature: float) -> TensorDict:
-    """``examples`` as a worker takes them.
+    """Return ``examples`` as a worker takes them.
 
     Rows without a token that counts fill the batch up to a multiple of the data-parallel ``ranks``.
     """

@@ -16,7 +16,7 @@ BEGINNING = (
 
 
 def show_target(conversation: Messages, target: str, *, whole: bool) -> list[dict[str, Any]]:
-    """``conversation`` with ``target`` below the problem, and what to do with it; without a target as it is.
+    """Return ``conversation`` with ``target`` below the problem, and what to do with it; without a target as it is.
 
     >>> show_target([{"role": "user", "content": "1+1=?"}], "1+1", whole=False)[0]["content"].splitlines()[:5]
     ['1+1=?', '', 'This is the beginning of a correct solution:', '', '1+1']
