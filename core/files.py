@@ -116,7 +116,7 @@ def temporary_name(folder: Path) -> Path:
 
 
 def is_leftover(temporary: Path) -> bool:
-    """Whether the process that wrote ``temporary`` was killed; of one that we cannot see, whether it rests for long."""
+    """Return whether the writer of ``temporary`` was killed; if we cannot see the writer, whether it is old."""
     match = TEMPORARY(temporary.name)
     if match and match["machine"] == _machine():
         return not Process(int(match["pid"]), int(match["since"])).is_alive()
@@ -124,7 +124,7 @@ def is_leftover(temporary: Path) -> bool:
 
 
 def measure(path: Path) -> tuple[int, float]:
-    """Bytes of a file or of the files below a folder, and when the last of them changed (seconds since 1970)."""
+    """Return the size of a file or folder in bytes, and when its last file changed (seconds since 1970)."""
     status = path.lstat()
     size, changed = (0 if path.is_dir() else status.st_size), status.st_mtime
     for file in path.rglob("*"):
@@ -152,7 +152,7 @@ def _writing(path: Path) -> Iterator[Path]:
 
 
 def _is_about(error: OSError, temporary: Path, path: Path) -> bool:
-    """Whether an error says that a file at ``path`` could not be written; an error without a file name counts."""
+    """Return whether an error is about writing a file at ``path``; an error without a file name counts."""
     if error.filename is None:
         return True
     file = Path(os.fsdecode(error.filename))
@@ -213,7 +213,7 @@ def _sync(path: Path) -> None:
 
 @cache
 def _machine() -> str:
-    """A name for this boot of this machine and for our namespace of process ids: where our ids mean something."""
+    """Return a name for this boot of this machine and our namespace of process ids, within which ids are unique."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     return digest_bytes(f"{boot}{os.stat('/proc/self/ns/pid').st_ino}".encode())[:8]
 

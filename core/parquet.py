@@ -22,7 +22,7 @@ SHARD = compile_full_match(r"([^/]{1,200})-[0-9]{5}-of-[0-9]{5}")
 
 
 def shard_path(path: Path, number: int, count: int) -> Path:
-    """The file with this number of the ``count`` files of the table ``path``: ``path`` itself if it is the only one.
+    """Return the path of file ``number`` of the table ``path``; ``path`` itself if ``count`` is 1.
 
     >>> shard_path(Path("out/train.parquet"), 1, 12).name
     'train-00001-of-00012.parquet'
@@ -79,7 +79,7 @@ def is_there(path: Path) -> bool:
 
 
 def read_shards(path: Path, **options: Any) -> "pa.Table":
-    """The table ``path``, without columns from the names of folders; ``options`` are those of ``pq.read_table``."""
+    """Read the table ``path``, without columns from folder names; ``options`` are those of ``pq.read_table``."""
     import pyarrow.parquet as pq
 
     none: Any = None  # which the types of pyarrow do not know
@@ -87,7 +87,7 @@ def read_shards(path: Path, **options: Any) -> "pa.Table":
 
 
 def digest_shards(path: Path) -> str:
-    """The digest of the bytes of the table ``path``, or of any other file; of several files, one of their digests."""
+    """Return the digest of the bytes of the table ``path``, or of any other file; several files have one digest."""
     digests = [digest_file(file) for file in shards(path)]
     return digests[0] if len(digests) == 1 else digest_bytes("".join(digests).encode())
 
@@ -108,7 +108,7 @@ def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) ->
 
 
 def open_parquet(stream: Any, where: str) -> Any:
-    """The `pyarrow.parquet.ParquetFile` of a binary stream; InputError, which begins with ``where``, if it is none."""
+    """Open a binary stream as a `pyarrow.parquet.ParquetFile`; InputError, beginning with ``where``, if it is none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -219,7 +219,7 @@ def read_table(
 
 
 def _holds(given: "pa.DataType", expected: "pa.DataType") -> bool:
-    """Whether values of one type are values of the other; a cast alone would also make texts of numbers and dates."""
+    """Return whether values of one type are values of the other; a cast would also turn numbers into texts."""
     import pyarrow.types as t
 
     if t.is_dictionary(given):

@@ -28,7 +28,7 @@ SHARE_OF_A_GUESS = 0.05  # the first answers of a batch come late together: befo
 
 @contextmanager
 def reporter() -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that sends an event to the command that follows us, or to Dagster Pipes, or nowhere without either."""
+    """Yield a function that sends an event to the following command, to Dagster Pipes, or, without either, nowhere."""
     if EVENTS_FILE in os.environ:  # first: a job of Slurm also has the environment of its command
         yield partial(append_record, Path(os.environ[EVENTS_FILE]))
         return

@@ -103,7 +103,7 @@ def _golds(problem: dict[str, Any]) -> list[str]:
 def _items(
     rows: Sequence[dict[str, Any]], problems: dict[str, dict[str, Any]], *, zero_if_cut: bool
 ) -> dict[str, list[Item]]:
-    """What each verifier is asked, by its spec: one item per sample and right answer, in the order of the rows."""
+    """Collect the items for each verifier, by its spec: one item per sample and right answer, in the order of rows."""
     from core.schemas import FIELDS
 
     items: dict[str, list[Item]] = {problem["verifier"]: [] for problem in problems.values()}

@@ -104,7 +104,7 @@ class Worker:
         raise NoReply("timeout", f"no reply within {self._limit_s + GRACE_S:g} s")
 
     def usable(self) -> bool:
-        """Whether the worker is alive and belongs to this process, because a forked copy must not share the pipes."""
+        """Return whether the worker is alive and belongs to this process; a forked copy must not share the pipes."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class Worker:
             pass  # a reply that came too late
 
     def _next(self, deadline: float) -> dict:
-        """The next message: ``{"ready": pid}`` of a new fork, or ``{"begun": id}`` of a request or the reply to it.
+        """Return the next message: ``{"ready": pid}`` of a fork, ``{"begun": id}`` of a request, or the reply to it.
 
         Raises InputError for ``{"refused": message}``, which a program writes that cannot start.
         """

@@ -30,7 +30,7 @@ class Tried:
 
 
 def read_responses(file: Path) -> list[Item]:
-    """The rows of a file with one JSON object per line: ``response``, ``gold`` (or ``answer``), and further fields.
+    """Read a file with one JSON object per line: ``response``, ``gold`` (or ``answer``), and further fields.
 
     Raises:
         InputError: the file has no rows, or one of them lacks a text as its response, or a text or number as its gold.
@@ -72,7 +72,7 @@ def try_verifier(spec: VerifierSpec, items: Sequence[Item], *, thinking: bool, w
 
 
 def describe(tried: Sequence[Tried]) -> Iterator[str]:
-    """The lines of a report: the number of each verdict, the mean score, the slowest row, examples of each verdict."""
+    """Yield the lines of a report: the number and examples of each verdict, the mean score and the slowest row."""
     counts = Counter(one.grade.verdict for one in tried)
     mean = sum(one.grade.score or 0.0 for one in tried) / len(tried)
     yield f"{len(tried)} responses, mean score {mean:.3f}: " + ", ".join(

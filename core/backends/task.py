@@ -43,7 +43,7 @@ class Backend(Protocol):
         ...
 
     def poll(self) -> int | None:
-        """The exit status as a shell gives it (128 + the number of a fatal signal), or None while the task runs."""
+        """Return the exit status as a shell gives it (128 + the number of a fatal signal); None while the task runs."""
         ...
 
     def stop(self) -> None:

@@ -32,5 +32,5 @@ def multiplies_bfloat16(cpuinfo: Path = CPUINFO) -> bool:
 
 
 def compute_dtype(parameters: float, *, bfloat16: bool) -> str:
-    """The type to compute a model of ``parameters`` in, on a processor that multiplies ``bfloat16`` or does not."""
+    """Return the dtype in which to compute a model of ``parameters``, on a processor with or without ``bfloat16``."""
     return "bfloat16" if bfloat16 and parameters >= LARGE else "float32"

@@ -51,7 +51,7 @@ def upload_folder(
 
 
 def load_split(repository: str, subset: str | None, split: str | None, revision: str | None, *, where: str) -> Any:
-    """A split of a dataset as `datasets` has it; InputError that begins with ``where`` if it cannot be loaded."""
+    """Load a split of a dataset with `datasets`; InputError that begins with ``where`` if that fails."""
     import datasets
 
     try:

@@ -123,7 +123,7 @@ def parse_manifest(checkpoint: Path) -> Manifest:
 
 
 def read_manifest(checkpoint: Path) -> Manifest:
-    """The manifest of a checkpoint, checked against the files beside it; InputError if they do not belong together."""
+    """Read the manifest of a checkpoint and check it against the files beside it; InputError if they do not match."""
     manifest = parse_manifest(checkpoint)
     if manifest.checkpoint_digest != model_digest(Path(checkpoint)):
         raise InputError(f"checkpoint {checkpoint}: its files are not those that {MANIFEST} describes: train again")

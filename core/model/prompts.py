@@ -86,7 +86,7 @@ def messages(problem: str, system_prompt: str | None = None) -> list[dict[str, s
 
 
 def template_arguments(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """`TEMPLATE_KWARGS` and ``kwargs`` as a chat template takes them: the date becomes the function that prints it.
+    """Return `TEMPLATE_KWARGS` and ``kwargs`` for a chat template, with the date as the function that prints it.
 
     >>> template_arguments({"strftime_now": "2025-03-01"})["strftime_now"]("%d %B %Y")
     '01 March 2025'
@@ -152,7 +152,7 @@ def prompt_frame(conversation: Messages, tokenizer: ChatTokenizer | None, templa
 
 
 def _beginning(tokenizer: Any) -> str:
-    """The token that a tokenizer puts before a text; chat templates write it themselves, where a model has one."""
+    """Return the token that a tokenizer puts before a text; a chat template writes that token itself."""
     bos = getattr(tokenizer, "bos_token", None)
     return bos if bos and tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id] else ""
 

@@ -40,7 +40,7 @@ class Lengths:
         return [(prompt, target + END_TOKEN) for prompt, target in lengths]
 
     def encode_target(self, conversation: Messages, target: str) -> list[int]:
-        """The tokens of ``target`` after the prompt of ``conversation``, its end token last, as they are trained on."""
+        """Return the tokens of ``target`` with its end token, as they follow the prompt of ``conversation``."""
         eos = self.chat.eos_token
         text = render_target(self.prompt_text(conversation), target, eos)
         end = [] if eos is None else [self.tokenizer.token_to_id(eos)]
@@ -70,7 +70,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def load_lengths(path: Path, kwargs: Mapping[str, Any] | None = None) -> Lengths:
-    """The tokenizer in ``path``, a ``tokenizer.json`` or the model folder that holds one, with its chat template.
+    """Load the tokenizer in ``path``, a ``tokenizer.json`` or a model folder, with its chat template.
 
     ``kwargs`` are the arguments of the chat template.
 

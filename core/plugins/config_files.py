@@ -67,7 +67,7 @@ def config_names(folder: str) -> list[str]:
 
 
 def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
-    """The file that ``name`` stands for: one of ``folder``, one that a package adds to it, or the path of a YAML file.
+    """Return the file that ``name`` stands for: one of ``folder``, one that a package adds, or a path of a YAML file.
 
     Args:
         folder: of the project, such as `RECIPES`.
@@ -106,7 +106,7 @@ def _refuse_name_of_shipped(file: Path, folder: str) -> None:
 def config_files(
     folder: str, name: str, *, beside: Path | None = None, extended_by: tuple[Path, ...] = ()
 ) -> Iterator[Path]:
-    """The file ``name`` of `RECIPES` or `HARDWARE`, and the files that it names as parents; those of each after it.
+    """Yield the file ``name`` of `RECIPES` or `HARDWARE`, then its parents, each followed by the parents of its own.
 
     Args:
         folder: of the project.
@@ -162,7 +162,7 @@ def first_stage(recipe: str) -> str | None:
 
 
 def located_recipe(name: str, beside: Path) -> str:
-    """``name``, which stands in the recipe ``beside`` it: a shipped one as it is, one of the user's as its path."""
+    """Locate ``name`` in the recipe ``beside`` it: return the name of a shipped recipe, or the path of the user's."""
     file = config_file(RECIPES, name, beside=beside)
     return name if is_shipped(file) else str(file)
 

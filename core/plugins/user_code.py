@@ -153,7 +153,7 @@ def _check_names_beside(file: Path) -> None:
 
 
 def _origin(top: str) -> Path | None:
-    """The file that Python takes for the module ``top``; None if it finds none, or a folder without `__init__.py`."""
+    """Return the file that Python imports as module ``top``; None if there is none or no `__init__.py`."""
     spec = getattr(sys.modules[top], "__spec__", None) if top in sys.modules else importlib.util.find_spec(top)
     if spec is None or spec.origin is None:
         return None

@@ -2,7 +2,7 @@
 
 
 def shorten(text: str, longest: int) -> str:
-    """``text``, or its two ends of ``longest`` characters together, with a note of how much is left out between."""
+    """Return ``text``, or its two ends of ``longest`` characters together, with a note of how much is left out."""
     if len(text) <= longest:
         return text
     half = longest // 2

@@ -12,7 +12,7 @@ WORD_JOINER = "\u2060"
 
 
 def escape_markdown(text: str) -> str:
-    """``text`` on one line, such that Markdown and HTML show it and make no link, image, mark-up or column of it.
+    """Return ``text`` on one line, so that Markdown and HTML show it and interpret nothing in it.
 
     >>> escape_markdown("a|b ![x](http://x.example)").replace(WORD_JOINER, "·")
     'a\\\\|b ![x\\\\](http://·x.example)'

@@ -11,7 +11,7 @@ DEEPEST = 100  # levels of nesting; libyaml crashes the process far beyond, Pyth
 
 
 def parse_json(content: str | bytes, where: str) -> Any:
-    """The value of a JSON text; InputError that starts with ``where`` if it is none that the project can hold."""
+    """Parse a JSON text; InputError that starts with ``where`` if it has no value that the project can hold."""
     try:
         value = json.loads(content)
         escapes = b"\\u" in content if isinstance(content, bytes) else "\\u" in content

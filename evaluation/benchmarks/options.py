@@ -104,7 +104,7 @@ def _split(text: str) -> list[str]:
 
 
 def _without_labels(options: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
-    """The options without the labels that their texts begin with, and these; None unless all of an alphabet do."""
+    """Split the labels off the options' texts; return both, or None unless all begin with labels of an alphabet."""
     matches = [LABEL.match(option.strip()) for option in options]
     written = tuple(match.group(1) for match in matches if match)
     if not any(sorted(written) == sorted(alphabet[: len(options)]) for alphabet in ALPHABETS):

@@ -161,7 +161,7 @@ class _Suite(BaseModel):
 
 
 def load_suite(name_or_path: str | Path) -> list[Benchmark]:
-    """The benchmarks of a shipped suite (a file of ``suites``) or of a YAML file of the user's. Opens no data file.
+    """Read the benchmarks of a shipped suite (a file of ``suites``) or of the user's YAML file; open no data file.
 
     A relative path of a verifier in it is of the folder that the YAML file is in.
     """
@@ -188,7 +188,7 @@ def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = No
 
 
 def suite_entries(suite: "pa.Table") -> list[Benchmark]:
-    """The registry entries that `read_suite` recorded in a suite table; InputError if it was made by something else."""
+    """Return the registry entries that `read_suite` recorded in a suite table; InputError if it recorded none."""
     from core.schemas import ENTRIES_KEY
 
     recorded = (suite.schema.metadata or {}).get(ENTRIES_KEY)

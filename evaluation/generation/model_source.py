@@ -184,7 +184,7 @@ def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options:
 
 
 def checkpoint_digest(model: Path) -> str:
-    """The digest in the model's ``lineage.json``, else that of its files (which is also what models/base has)."""
+    """Return the digest in the model's ``lineage.json``, or else that of its files, as models/base has it."""
     return parse_manifest(model).checkpoint_digest if (Path(model) / MANIFEST).is_file() else model_digest(model)
 
 

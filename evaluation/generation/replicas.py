@@ -55,7 +55,7 @@ class SharedGroups:
 def plan_replicas(
     model: str, count: int | None, tensor_parallel: int | None, *, trust_remote_code: bool = False
 ) -> Replicas:
-    """The engines for ``model`` on the GPUs here. None: as few GPUs per engine as its weights need, and all GPUs.
+    """Start engines for ``model`` on the GPUs here. None: as few GPUs per engine as the weights need, and all GPUs.
 
     Raises InputError for a number that the machine, or the cluster, or the model does not allow.
     """

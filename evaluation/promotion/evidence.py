@@ -49,7 +49,7 @@ def log_evidence(wealths: "NDArray") -> "NDArray":
 
 
 def answers_needed(wealths: "NDArray", answers: "NDArray", level: "NDArray") -> "NDArray":
-    """How many answers there must be in all until the e-value is ``1 / level``, if the rest are like those so far.
+    """Return how many answers the e-value needs in all to reach ``1 / level``, if the rest are like those so far.
 
     Infinite where no bet has won anything yet.
     """
@@ -63,7 +63,7 @@ def answers_needed(wealths: "NDArray", answers: "NDArray", level: "NDArray") -> 
 def can_be_shown(
     wealths: "NDArray", answers: "NDArray", squares: "NDArray", level: "NDArray", budget: int
 ) -> "NDArray":
-    """Whether the e-value reaches ``1 / level`` with ``budget`` answers, if the rest are better by `OPTIMISM` errors.
+    """Return whether ``budget`` answers reach an e-value of ``1 / level`` if the rest are `OPTIMISM` errors better.
 
     Giving up here costs some power and no validity: the rule may end at any time.
 

@@ -22,7 +22,7 @@ def first_round(suite: Sequence[Benchmark]) -> dict[str, int]:
 
 
 def most_answers(suite: Sequence[Benchmark], problems: Mapping[str, int]) -> dict[str, int]:
-    """The most answers to a benchmark of each group: those of the first round, doubled while they are within `BUDGET`.
+    """Return the most answers to a benchmark of each group: the first round's, doubled while within `BUDGET`.
 
     Args:
         problems: their number by benchmark.
@@ -33,7 +33,7 @@ def most_answers(suite: Sequence[Benchmark], problems: Mapping[str, int]) -> dic
 
 
 def next_round(comparison: Comparison, answers: Mapping[str, int]) -> dict[str, int] | None:
-    """The ``answers`` by benchmark with which to go on; None where it is decided, or the budget will not decide it.
+    """Return the ``answers`` by benchmark of the next round; None if it is decided, or the budget cannot decide it.
 
     Losses out of domain matter once there is a gain: before that, only benchmarks in domain are asked.
     """
@@ -52,7 +52,7 @@ def _doubled(first: int, limit: float) -> int:
 
 
 def answers_by_problem(problems: Sequence[str], first: int, answers: int, seed: str) -> dict[str, int]:
-    """How often each problem is asked by the end of the round that has ``answers`` in all; no problem that is not.
+    """Return how often each problem has been asked at the end of the round that has ``answers`` in all.
 
     Args:
         problems: ids.

@@ -34,7 +34,7 @@ def compare_with_champion(
     rule: PromotionRule,
     search: "Callable[[], Contamination | None]",
 ) -> Decision:
-    """The decision on ``policy``, from its comparison with the champion, or with ``base`` where there is none yet.
+    """Decide on ``policy`` by comparing it with the champion, or with ``base`` if there is no champion yet.
 
     Args:
         opponent: the champion with the answers with which it defends its place against ``policy``; see `evals`.
@@ -100,7 +100,7 @@ def compare_at_error_rate(
     rule: PromotionRule,
     contamination: Mapping[str, int] | None,
 ) -> Decision:
-    """The decision that keeps the chance of any false promotion, over all decisions of ``registry``, at the error rate.
+    """Decide so that the chance of any false promotion, over all decisions of ``registry``, stays at the error rate.
 
     Args:
         opponent, policy_answers, base_answers: GRADED tables by benchmark.
@@ -160,7 +160,7 @@ def _gain_over(before: "pa.Table", after: "pa.Table") -> tuple[float, float]:
 
 
 def _below_the_best(above: Mapping[str, float], best: Mapping[str, float], limit: float) -> list[str]:
-    """The benchmarks out of domain that would end more than ``limit`` below the best champion ever, as refusals."""
+    """Return a refusal for each out-of-domain benchmark that would be more than ``limit`` below the best champion."""
     return [
         f"{name}: {100 * gain:+.1f} points from the base out of domain, but the best champion had at least "
         f"{100 * best.get(name, 0.0):+.1f}, of which at most {100 * limit:.1f} may be lost"
@@ -185,7 +185,7 @@ def test_identity(policy: Checkpoint, against: str, answers: "Mapping[str, pa.Ta
 def allowed_losses(
     registry: Registry, champion: PolicyRecord | None, base: str, suite: Sequence[Benchmark], limit: float
 ) -> dict[str, float]:
-    """How much may be lost out of domain against the champion: ``limit``, less what it is below the best one ever."""
+    """Return how much may be lost out of domain: ``limit``, less what the champion is below the best one ever."""
     best, present = (
         registry.best_above_base(base),
         champion.decision.above_base if champion and champion.base == base else {},
@@ -198,7 +198,7 @@ def allowed_losses(
 
 
 def _points(comparison: Comparison, level: float) -> tuple[list[str], list[str], int | None]:
-    """What speaks against a promotion for certain, what is open, and the answers of each model that would decide it."""
+    """Return the refusals, the open points, and the number of answers of each model that would decide these."""
     gain, refusals, open_points, needed = comparison.gain, [], [], []
 
     def more(evidence: Evidence) -> str:

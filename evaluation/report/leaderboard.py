@@ -132,7 +132,7 @@ def _read_graded(file: Path) -> "pa.Table | None":
 
 
 def _settings(table: "pa.Table", metadata: Mapping[bytes, bytes]) -> str:
-    """The sampling settings, the prompt's digest, whether answers count only after ``</think>``, and if cut ones do."""
+    """Return the sampling settings, the prompt's digest, and the rules for thoughts and for truncated answers."""
     sampling, grading = (json.loads(metadata.get(key, b"{}")) for key in (b"sampling", b"grading"))
     settings = ", ".join(f"{name} {value}" for name, value in sampling.items() if name != "samples")
     frame = PromptRecord.of(table).frame

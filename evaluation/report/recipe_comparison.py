@@ -147,7 +147,7 @@ class Comparison:
         return table
 
     def costs_table(self, group: str) -> Table:
-        """The cost of one point of the average of a group, by the mean over the seeds, the cheapest in minutes first.
+        """Return what one point of a group's average costs, as the mean over the seeds, the cheapest in minutes first.
 
         Points are counted from the model that was not trained; a recipe that is not above it has none to pay for.
         """
@@ -188,7 +188,7 @@ class Comparison:
         return table
 
     def facts_table(self, names: Sequence[str] = ()) -> Table:
-        """The facts called ``names`` for each recipe; without names all of them, after the policies' checkpoints."""
+        """Return the facts ``names`` of each recipe; without names all of them, after the policies' checkpoints."""
         table, facts = self._table("each seed"), [recipe.facts() for recipe in self.recipes]
         table.left = range(len(table.columns))
         if not names:

@@ -34,7 +34,7 @@ class Answer:
 def draw_answers(
     before: "Mapping[str, pa.Table]", after: "Mapping[str, pa.Table]", problems: Problems
 ) -> tuple[Answer, ...]:
-    """The first samples to `ANSWERS` problems that both GRADED tables have: half of them right afterwards, if possible.
+    """Choose samples of `ANSWERS` problems that both GRADED tables have, half of them right afterwards if possible.
 
     A digest of its name draws a problem, so that nobody chooses.
     """

@@ -23,7 +23,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def effective_size(mean: float, error: float, problems: int) -> float:
-    """The number of independent yes/no trials that would give the mean of these problems the same standard error.
+    """Return the number of independent yes/no trials whose mean has the standard error of these problems' mean.
 
     Kish's effective sample size, ``m (1 - m) / (se^2 (n - 1) / n)`` (Survey Sampling, 1965): the number
     of problems if each has one sample, more if several samples make each problem's score more certain.

@@ -47,7 +47,7 @@ class Summary:
 
 
 def problem_scores(graded: "pa.Table") -> dict[str, list[float]]:
-    """The scores of each problem's samples, ordered by problem id and sample number; InputError for an empty table."""
+    """Return the scores of each problem's samples by problem id and sample number; InputError for an empty table."""
     if not graded.num_rows:
         raise InputError("no graded samples: generate and grade some first")
     rows = sorted(graded.select(["id", "sample", "score"]).to_pylist(), key=lambda row: (row["id"], row["sample"]))
@@ -99,7 +99,7 @@ def summarize(graded: "pa.Table") -> Summary:
 
 
 def pass_at_k(solved: dict[str, list[bool]], k: int) -> float:
-    """The chance that at least one of ``k`` samples is right: the mean of ``1 - C(n - c, k) / C(n, k)`` over problems.
+    """Return pass@k: the mean over problems of ``1 - C(n - c, k) / C(n, k)``, with ``c`` of ``n`` samples right.
 
     The unbiased estimator of Chen et al. (arXiv 2107.03374, eq. 1) for ``c`` right samples of ``n``.
 

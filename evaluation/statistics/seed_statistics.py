@@ -28,7 +28,7 @@ class Estimate:
 
 
 def estimate(runs: Sequence[Scores]) -> Estimate:
-    """The score of a recipe from one ``Scores`` per seed, all of the same problems; in [0, 1], like its interval.
+    """Return a recipe's score from one ``Scores`` per seed on the same problems; it is in [0, 1], like its interval.
 
     >>> one, two = {"sums": {"a": 1.0, "b": 0.0}}, {"sums": {"a": 1.0, "b": 1.0}}
     >>> recipe = estimate([one, two])

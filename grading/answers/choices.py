@@ -71,7 +71,7 @@ def _stated(text: str) -> str | None:
 
 
 def same_choice(answer: str, gold: str) -> bool:
-    """Whether two option labels are the same; a gold answer from 1 to 10 also accepts the letter in that position.
+    """Return whether two option labels are the same; a gold answer from 1 to 10 also accepts the letter of its rank.
 
     A digit against a gold letter is wrong, because it is more often an option's value than its position.
 

@@ -79,7 +79,7 @@ def extract_boxed(text: str) -> str | None:
 
 
 def braced(text: str) -> str | None:
-    r"""The content of the brace that opens ``text``, or None if it is never closed; ``\{`` and ``\}`` do not count.
+    r"""Return the content of the brace that opens ``text``; None if it is never closed. ``\{`` and ``\}`` do not count.
 
     >>> braced(r"{a{b}\}c} d")
     'a{b}\\}c'

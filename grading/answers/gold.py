@@ -20,7 +20,7 @@ _WORDS = compile_full_match(r"[^\W\d_]{2,}(?:[ ,.'’-]+[^\W\d_]+)*[.!]?")
 
 
 def split_solution(text: str) -> tuple[str, str | None]:
-    """A solution without its last line ``#### ANSWER``, and that answer; None if it does not end with such a line.
+    """Split a solution into its text and the answer of its last line ``#### ANSWER``; None without such a line.
 
     >>> split_solution("He pays 2*3 = $<<2*3=6>>6.\\n#### 6")
     ('He pays 2*3 = $<<2*3=6>>6.', '6')

@@ -75,7 +75,7 @@ def _is_zero(number: Any) -> bool:
 
 
 def clearly_different(one: Any, other: Any) -> bool:
-    """Whether two expressions have clearly different values, which is quicker to see than whether they are equal."""
+    """Return whether two expressions clearly differ in value, which is faster to see than whether they are equal."""
     if _slow(one) or _slow(other):
         return False
     for point in _points(one, other):
@@ -128,7 +128,7 @@ def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:
 
 
 def _vanishes(one: Any, other: Any) -> bool | None:
-    """Whether the difference is zero at every point where both sides are real numbers; None if there is no number."""
+    """Return whether the difference is zero at every point where both sides are real; None without such a point."""
     difference, compared = one - other, False
     for point in _points(one, other):
         zero = _certain_zero(difference, point)

@@ -244,7 +244,7 @@ def _named(side: list[str], name: str) -> Form:
 
 
 def name_of(side: list[str]) -> str | None:
-    r"""The name that a side is, such as ``b``, ``x_1``, ``f(x)``, ``AB``, ``\text{area}``; None if it is none."""
+    r"""Return the name that a side is, such as ``b``, ``x_1``, ``f(x)``, ``AB``, ``\text{area}``; None for others."""
     parts = [part for part in side if not part.isspace()]
     text = "".join(parts)
     if not parts:
@@ -351,7 +351,7 @@ def _both_signs(parts: list[str], unit: str | None) -> Form:
 
 
 def _several_quantities(rest: str, text: str) -> Form | None:
-    r"""``3 \text{ hours } 20 \text{ minutes}`` and ``4\text{ ft} \times 12\text{ ft}``; None for one quantity."""
+    r"""Read ``3 \text{ hours } 20 \text{ minutes}`` and ``4\text{ ft} \times 12\text{ ft}``; None for one quantity."""
     if "\\text" not in rest and not any(character.isalpha() for character in rest.replace("\\times", "")):
         return None
     factors, times = divide(tokens(text), ("\\times", "\\cdot", "*"))

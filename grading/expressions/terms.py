@@ -392,7 +392,7 @@ def _matrix(parts: list[str], position: int) -> tuple[str, int]:
 
 
 def with_functions(parts: Sequence[str]) -> list[str]:
-    r"""The tokens with functions of other schools and bare names as commands: ``arctg``, ``\lg``, ``sqrt(2)``."""
+    r"""Rewrite function names of other conventions and bare names as commands: ``arctg``, ``\lg``, ``sqrt(2)``."""
     result: list[str] = []
     position = 0
     while position < len(parts):

@@ -46,7 +46,7 @@ def closing(parts: Sequence[str], start: int) -> int:
 
 
 def divide(parts: Sequence[str], at: Callable[[str], bool] | Iterable[str]) -> tuple[list[list[str]], list[str]]:
-    """``parts`` divided at the separators outside of all brackets: the pieces, and the separators between them."""
+    """Divide ``parts`` at the separators outside all brackets; return the pieces and the separators between them."""
     is_separator = at if callable(at) else frozenset(at).__contains__
     pieces: list[list[str]] = [[]]
     separators: list[str] = []

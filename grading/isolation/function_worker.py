@@ -41,7 +41,7 @@ def call(function: Callable[..., Any], arguments: Mapping[str, Any], kwargs: Map
 
 
 def read_result(result: Any) -> Outcome:
-    """The outcome in what a function returned: a score, or a mapping with ``score`` and maybe ``reason`` and ``pred``.
+    """Read what a function returned: a score, or a mapping with ``score`` and maybe ``reason`` and ``pred``.
 
     >>> read_result(True), read_result({"score": 0.5, "reason": "half of it", "pred": "7"})
     (('scored', '', 1.0, None), ('scored', 'half of it', 0.5, '7'))

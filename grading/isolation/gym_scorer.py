@@ -13,7 +13,7 @@ reasoning_gym: Any = import_module("reasoning_gym")  # an extra: it may be missi
 def score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any], *, task: str | None, entry: str
 ) -> float:
-    """The score that the task gives to an answer; ``entry`` names the field with the whole entry of its data set.
+    """Return the task's score for an answer; ``entry`` names the field with the whole entry of its data set.
 
     Raises:
         ValueError: the row has no such entry, or no task is known by that name.

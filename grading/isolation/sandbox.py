@@ -175,7 +175,7 @@ def _interpreter(python: str, program: str, limits: Limits, user: int = 0) -> li
 
 
 def _base_python() -> str:
-    """The interpreter without the environment that we run in, whose packages are none of a program's business."""
+    """Return the interpreter without our environment, because a program must not see its packages."""
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 

@@ -71,7 +71,7 @@ class NumberVerifier(Verifier):
         return None
 
     def _factor(self, unit: str, expected: str) -> tuple[Fraction, str]:
-        """What a value in ``unit`` is multiplied by to be one in the unit ``expected``, and what is wrong with it."""
+        """Return the factor from ``unit`` to the unit ``expected``, and what is wrong with the unit."""
         if self.options.unit == "ignored" or unit == expected or (not unit and self.options.unit == "optional"):
             return Fraction(1), ""
         units = self.options.units

@@ -100,7 +100,7 @@ class PythonVerifier(FunctionVerifier):
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Any:
-        """The content of the function's file, and of the files beside it that it imports, in the place of its path."""
+        """Replace the path of the function by the contents of its file and of the files beside it that it imports."""
         module, _, name = options["path"].rpartition(":")
         file = Path(module) if module.endswith(".py") else module_file(module)
         if file is None:

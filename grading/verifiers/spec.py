@@ -137,7 +137,7 @@ def verifier_class(name: str) -> "type[Verifier]":
 
 
 def _of_entry_point(name: str, options: dict[str, Any], where: str) -> dict[str, Any]:
-    """The options of the type ``python`` that call the function of an entry point; its own go to the function."""
+    """Return the options of the type ``python`` for an entry point; options of its own are passed to the function."""
     path = entry(GROUP, name)
     if path is None:
         names = [*TYPES, *entries(GROUP)]

@@ -72,7 +72,7 @@ class Outcomes(NamedTuple, Generic[Group]):
 
 
 def outcomes_by_group(outcomes: Sequence[float], index: Sequence[Group], on_policy: Sequence[bool]) -> Outcomes[Group]:
-    """The outcomes of the groups of a batch; ``sampled`` has an empty list for a group without an on-policy sample.
+    """Return the outcome of each group of a batch; ``sampled`` is empty for a group without on-policy samples.
 
     >>> outcomes_by_group([True, False, False], ["a", "a", "b"], [False, True, False])
     Outcomes(every={'a': [True, False], 'b': [False]}, sampled={'a': [False], 'b': []})

@@ -59,7 +59,7 @@ class Registry(dict[str, str]):
         return name
 
     def outside(self, name: object, folder: Path | None = None) -> str | None:
-        """``module:function`` of an entry point or of a path; None for every other name, and for what is none."""
+        """Return ``module:function`` of an entry point or of a path; None for every other name."""
         if not isinstance(name, str) or name in self:
             return None
         return function_path(name, folder or Path.cwd()) if ":" in name else entry(self.group, name)
@@ -189,7 +189,7 @@ _NUMBER = compile_full_match(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 
 
 def gamma_of(reshape: object) -> float | None:
-    """The gamma in the original's spelling ``p_div_p_GAMMA`` of the shaping function ``p_div_p``; None in any other.
+    """Return the gamma in the original's spelling ``p_div_p_GAMMA`` of the shaping ``p_div_p``; None in any other.
 
     >>> gamma_of("p_div_p_0.1"), gamma_of("p_div_p"), gamma_of("p_div_p_0")
     (0.1, None, None)

@@ -127,7 +127,7 @@ def lay_out_teacher(config: "DictConfig", folder: str) -> None:
 
 
 def longest_scored(config: "DictConfig") -> int:
-    """The most tokens of a prompt that a teacher gets, with the target or its beginning where the prompt shows it."""
+    """Return the token limit of a teacher's prompt, with the target or its beginning if the prompt shows it."""
     shares = [1.0] if config.mixed.distillation.sees_target else []
     shares += [config.mixed.prefix.max] if shows_prefix(config) else []
     return config.data.max_prompt_length + max((shown_tokens(config, share) for share in shares), default=0)

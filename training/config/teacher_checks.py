@@ -35,7 +35,7 @@ def teacher_folder(name: str) -> Path:
 
 
 def served_folder(config: "DictConfig", model: Path) -> Path | None:
-    """The folder of the teacher that verl serves beside the policy, which starts from ``model``; None without one."""
+    """Return the folder of the teacher that verl serves beside the policy of ``model``; None without a teacher."""
     if not has_server(config):
         return None
     return model if config.teacher.model == BASE else teacher_folder(config.teacher.model)

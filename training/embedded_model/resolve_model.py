@@ -95,7 +95,7 @@ def _copy(folder: Path, out_root: Path) -> Path:
 
 
 def _extend(folder: Path, out_root: Path, context: ContextExtension) -> Path:
-    """A folder with links to the files of the model in ``folder``, and a config.json with another ``context``."""
+    """Make a folder with links to the files of the model in ``folder`` and a config.json with another ``context``."""
     name = "config.json"
     config, where = read_object(folder / name), str(folder / name)
     text = config.get("text_config")  # of a model that sees, too

@@ -78,7 +78,7 @@ def warn_before(config: DictConfig, targets: Path, model: Path, warn: Warn) -> N
 
 
 def first_look(config: DictConfig, rollouts: Path, warn: Warn) -> Callable[[], None]:
-    """A function to call after each step: once the samples of the first one are written, it warns of what they show."""
+    """Return a function to call after each step, which warns of what the samples of the first step show."""
     looked = False
 
     def look() -> None:

@@ -66,7 +66,7 @@ class RunRecord:
     def ends(
         self, metric: str, counts: Callable[[Mapping[str, float]], bool] = lambda _: True
     ) -> tuple[float, float] | None:
-        """The means of ``metric`` over the first steps of its `curve` and over the last; None if it has no two."""
+        """Return the means of ``metric`` over the first and the last steps of its `curve`; None for fewer than two."""
         values = self.curve(metric, counts)
         if len(values) < 2:
             return None

@@ -34,7 +34,7 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 @contextmanager
 def asked(section: Mapping[str, Any]) -> Iterator[Score]:
-    """The function of ``section`` (``reward.custom_reward_function``), called in one event loop as verl does it."""
+    """Yield the function of ``section`` (``reward.custom_reward_function``), called in one event loop as in verl."""
     silent = False
     with _event_loop() as loop:
 

@@ -93,7 +93,7 @@ def by_prompt(samples: Iterable[Rollout]) -> list[Sequence[Rollout]]:
 
 
 def signal(data: Mapping[str, float]) -> float | None:
-    """The share of a step's groups with different rewards; a target that is right beside wrong samples counts."""
+    """Return the share of groups with different rewards; a right target beside wrong samples counts."""
     if (partial := data.get("groups/solve_partial")) is None:
         return None
     guided = data.get("groups/off_policy", float(data.get("batch/off_policy_samples", 0) > 0))

@@ -321,7 +321,7 @@ def _locate_files(config: DictConfig) -> None:
 
 
 def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
-    """The leaves that ``overrides`` set; InputError for one that Hydra cannot read, and for a key that is removed."""
+    """Yield the leaves that ``overrides`` set; InputError for an unreadable override or a removed key."""
     for text in overrides:
         try:
             override = OverridesParser.create().parse_override(text)

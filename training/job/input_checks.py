@@ -98,7 +98,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
 
 
 def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
-    """The verifier of each ``data_source`` in a file of ``targets``; mathematics where the file names no verifiers.
+    """Return the verifier of each ``data_source`` in a file of ``targets``; mathematics if the file names none.
 
     Raises:
         InputError: a row is of a source without a verifier, or what a verifier reads outside of the project has

@@ -286,7 +286,7 @@ def _train(
 
 
 def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str, str], attempt: Attempt) -> Task:
-    """The process of an attempt. Its name depends on the folder alone, so that a newer version of the code finds it."""
+    """Build the task of an attempt; its name depends on the folder alone, so that newer code finds it too."""
     path = folder.path.resolve()
     return Task(
         name=f"luffy-{request.recipe_name}-{digest_bytes(str(path).encode())[:16]}-{attempt.number}",

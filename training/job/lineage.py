@@ -72,7 +72,7 @@ def build_manifest(
 
 
 def portable(value: Any, run: Path) -> Any:
-    """``value`` with paths in the run's folder or the checkout relative to it, and only the names of other files."""
+    """Return ``value`` with paths relative to the run's folder or the checkout, and only the names of other files."""
     if isinstance(value, dict):
         return {key: portable(inner, run) for key, inner in value.items()}
     if isinstance(value, list):

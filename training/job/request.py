@@ -27,7 +27,7 @@ FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
 
 def _as_record(value: Any) -> Any:
-    """A path alone, or a record without a digest, as a record whose digest `TrainingRequest.complete` computes."""
+    """Turn a path, or a record without a digest, into a record; `TrainingRequest.complete` computes its digest."""
     if isinstance(value, str | Path):
         return {"path": value, "digest": ""}
     return {"digest": "", **value} if isinstance(value, dict) else value
@@ -86,7 +86,7 @@ class TrainingRequest(Placement):
         return [f"seed={self.seed}", *where, *self.overrides]
 
     def complete(self) -> Self:
-        """The request with absolute paths and the digests of its files; the digest of an input that it has is trusted.
+        """Return the request with absolute paths and with digests of its files; a digest that is given is trusted.
 
         A relative path is seen from the folder of the process: the user's own.
 
@@ -143,14 +143,14 @@ class TrainingRequest(Placement):
         return identity(self.computed().model_dump(mode="json"), self.code_digest(project))
 
     def first_stage(self, recipe: str, overrides: Sequence[str]) -> Self:
-        """The request of a first stage of ``recipe``: our overrides, as far as it reads them, then ``overrides``."""
+        """Return the request of a first stage of ``recipe``: our overrides, if it reads them, then ``overrides``."""
         shared = [text for text in self.overrides if not text.startswith(("first_stage", "run.push_to_hub"))]
         changes = {"recipe": recipe, "overrides": (*read_by(recipe, shared)[0], *overrides), "heldout": None}
         return self.model_copy(update={**changes, "out": self.out / FIRST_STAGE})
 
 
 def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
-    """The digests of the user's files that decide what a run computes, by what names them; errors as those below."""
+    """Return the digests of the user's files that decide what a run computes, by key. Errors as for `named_files`."""
     files = named_files(overrides) | outside_files(recipe, hardware, overrides)
     return {key: _file_digest(file) for key, file in files.items()} | _teacher_digest(recipe, hardware, overrides)
 
@@ -171,7 +171,7 @@ def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dic
 
 
 def named_files(overrides: Sequence[str]) -> dict[str, Path]:
-    """The file that each of ``overrides`` names, by its key; a module after ``pkg://`` is a file on Python's path.
+    """Return the file that each of ``overrides`` names, by key; a module after ``pkg://`` is one on Python's path.
 
     Raises:
         InputError: there is no such file or module.
@@ -192,7 +192,7 @@ def named_files(overrides: Sequence[str]) -> dict[str, Path]:
 
 
 def outside_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, Path]:
-    """The user's files that decide what a run computes: of its recipe, and of the functions that a `KEYS` key names.
+    """Return the user's files that decide what a run computes: of its recipe, and of the functions of `KEYS`.
 
     Raises:
         InputError: a function's file or module does not exist.
@@ -229,7 +229,7 @@ def _module_file(key: str, value: str) -> dict[str, Path]:
 
 
 def _file_digest(file: Path) -> str:
-    """The digest of a file that a key names; that of a Python file covers the modules beside it that it imports."""
+    """Return the digest of a file that a key names; a Python file's digest covers the modules beside it too."""
     return user_code_digest(file) if file.suffix == ".py" else digest_shards(file)
 
 
@@ -248,7 +248,7 @@ def has_first_stage(recipe: str) -> bool:
 
 
 def targets_digest(path: Path) -> str:
-    """The digest of the rows that the preparation wrote into the file, or else the digest of the file's bytes."""
+    """Return the digest of the rows that the preparation wrote into the file, or otherwise of the file's bytes."""
     import pyarrow.parquet as pq
 
     try:

@@ -42,7 +42,7 @@ class RunFolder:
         return RunFolder(self.path / FIRST_STAGE)
 
     def has_policy_of(self, request: TrainingRequest, say: Callable[[str], None]) -> bool:
-        """Whether the policy in the folder is the one that ``request`` would train, byte for byte as it was written.
+        """Return whether the policy in the folder is the one that ``request`` would train, and its files are intact.
 
         A policy that was damaged since is set aside, and ``say`` gets a line.
         """

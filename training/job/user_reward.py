@@ -21,7 +21,7 @@ class RewardError(RuntimeError):
 
 
 def wrapped(section: Mapping[str, Any]) -> dict[str, Any]:
-    """``reward.custom_reward_function`` so that verl calls the function of ``section`` by way of `compute_score`."""
+    """Return ``reward.custom_reward_function`` with which verl calls the function of ``section`` by `compute_score`."""
     return {"path": f"{MODULE}{__name__}", "name": compute_score.__name__, "reward_kwargs": {"function": dict(section)}}
 
 

@@ -8,7 +8,7 @@ BLOCK = 128  # rows and columns that share a scale in fp8, as in vLLM's block-wi
 
 
 def round_weight(weight: Tensor, precision: str) -> Tensor:
-    """``weight`` after it was kept as ``fp8`` (e4m3, a scale per block) or ``int4`` (symmetric, a scale per row).
+    """Round ``weight`` as ``fp8`` (e4m3, one scale per block) or ``int4`` (symmetric, one scale per row) does.
 
     ``weight`` is a matrix of any size, and stays as it is; the result has its type.
 

@@ -47,7 +47,7 @@ def processes_memory(layout: Layout, config: "DictConfig", *, cuda: bool) -> flo
 def host_memory(
     shape: ModelShape, layout: Layout, config: "DictConfig", *, cuda: bool, teacher: ModelShape | None = None
 ) -> dict[str, float]:
-    """Bytes of memory that each node needs, by purpose; ``teacher`` is that of a model served beside the policy."""
+    """Return the bytes of memory that each node needs, by purpose; ``teacher`` is a model served beside the policy."""
     parts = {"processes": processes_memory(layout, config, cuda=cuda)}
     tokens = layout.sequences * (layout.prompt_length + layout.response_length)
     batches = 1 if config.rollouts == "sync" else config.max_staleness + 1
@@ -79,19 +79,19 @@ def host_memory(
 
 
 def pinned_bytes(shape: ModelShape, layout: Layout) -> float:
-    """The weights that a step starts from, and those of the moment: kept where mini-batches are sampled apart."""
+    """Return the bytes of two copies of the weights, of the step's start and the present, where both are kept."""
     copies = 2 if layout.rollout_gpus else 0
     return copies * PARAMETER * shape.parameters * layout.gpus / layout.shards
 
 
 def object_store(layout: Layout) -> int:
-    """Bytes of Ray's object store: what travels between processes in a step, and room for it to be freed late."""
+    """Return the size of Ray's object store in bytes: what travels in a step, with room for what is freed late."""
     tokens = layout.sequences * (layout.prompt_length + layout.response_length)
     return int(max(1e9, 4 * TRANSFER * tokens))
 
 
 def shared_memory(shape: ModelShape, layout: Layout, config: "DictConfig") -> float:
-    """Bytes below /dev/shm of each node that must be there: on GPUs Ray's object store, and what NCCL and vLLM share.
+    """Return the bytes that each node needs in /dev/shm: on GPUs Ray's object store and the share of NCCL and vLLM.
 
     On a CPU, weights reach vLLM through it, a bucket at a time; Ray's store may lie elsewhere.
     """

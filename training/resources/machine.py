@@ -99,7 +99,7 @@ def free_disk(folder: Path) -> float:
 
 
 def available_memory() -> float:
-    """Bytes of memory that may still be used: of the machine, or of our control group if that allows less."""
+    """Return the bytes of memory that may still be used: on the machine, or in our control group if that has less."""
     free: float = psutil.virtual_memory().available
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -135,7 +135,7 @@ def ray_cluster(address: str, folder: Path) -> Machine:
 
 
 def _alive_nodes(address: str) -> list[dict[str, Any]]:
-    """The resources of each node that is alive; the dashboard of a cluster that has just started answers before."""
+    """Return the resources of each living node; the dashboard of a cluster that just started answers before that."""
     from ray.util.state import list_nodes
 
     deadline = time.monotonic() + NODE_SECONDS
@@ -152,7 +152,7 @@ def _alive_nodes(address: str) -> list[dict[str, Any]]:
 
 
 def slurm_node(slurm: Mapping[str, Any], folder: Path) -> Machine:
-    """A node of which only what the job asks for is known: ``slurm`` are sbatch's parameters as submitit names them."""
+    """Return a node of which only the request is known: ``slurm`` holds sbatch's parameters in submitit's names."""
     count = int(slurm.get("gpus_per_node") or 0)
     return Machine(
         nodes=1,

@@ -67,7 +67,7 @@ def logits_bytes(shape: ModelShape, layout: Layout) -> float:
 
 
 def generation_memory(shape: ModelShape, layout: Layout, card: float) -> dict[str, float]:
-    """Bytes on each GPU of ``card`` bytes while vLLM generates; its share of the card holds weights and cache."""
+    """Return the bytes on each GPU of ``card`` bytes while vLLM generates; its share holds weights and cache."""
     beside = layout.offload == "none" and not layout.rollout_gpus  # the actor's state
     resident = state_bytes(shape, layout) / layout.shards if beside else 0.0
     if beside:
@@ -86,7 +86,7 @@ def token_bytes(shape: ModelShape, layout: Layout) -> float:
 
 
 def teacher_memory(teacher: ModelShape, layout: Layout, card: float) -> dict[str, float]:
-    """Bytes on each GPU of a teacher: vLLM's share of the card, and beside it the logits of the longest sample."""
+    """Return the bytes on each GPU of a teacher: vLLM's share, and beside it the logits of the longest sample."""
     tokens = layout.prompt_length + layout.response_length
     return {
         "vLLM": layout.teacher_utilization * card,
@@ -96,7 +96,7 @@ def teacher_memory(teacher: ModelShape, layout: Layout, card: float) -> dict[str
 
 
 def teacher_server(teacher: ModelShape, layout: Layout) -> dict[str, float]:
-    """What vLLM's share of a teacher's GPU must hold: the weights, and the keys and values of the longest sample."""
+    """Return the bytes that vLLM's share of a teacher's GPU must hold: weights, and the cache of the longest sample."""
     tokens, gpus = layout.prompt_length + layout.response_length, layout.teacher_parallel
     keys = 2 * teacher.layers * teacher.kv_width * BFLOAT16 * tokens
     return {"weights": BFLOAT16 * teacher.parameters / gpus, "keys and values": keys / gpus, "graphs": GRAPHS}

@@ -54,7 +54,7 @@ def figures(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[Figure]:
 
 
 def _prediction(plan: Mapping[str, Any], steps: list[Mapping[str, Any]]) -> Prediction | None:
-    """The roofline of a mean step of the lengths that the samples had; None for a device whose numbers are unknown."""
+    """Return the roofline of a mean step with the lengths of the samples; None for a device without known numbers."""
     layout, card = Layout(**plan["layout"]), card_of(plan["card"] or "")
     response, total = _mean(steps, RESPONSE_LENGTH), _mean(steps, STEP_TOKENS)
     if card is None or response is None or total is None:

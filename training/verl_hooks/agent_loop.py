@@ -21,7 +21,7 @@ NO_VERSION = -1
 
 
 def batch_number(row: dict[str, Any]) -> int:
-    """Number of the batch that a row was drawn for, from 1: the step, where samples are drawn in their step."""
+    """Return the number of the batch that a row was drawn for, from 1, which is the step in synchronous training."""
     return int(row.get("batch_number", row["global_steps"]))
 
 
@@ -141,7 +141,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
         return list(row["target_log_probs"])[:length] if length else []
 
     def _truncated(self, response: list[int]) -> bool:
-        """Whether a response scores 0 because it filled its limit without an end token (a model may have several)."""
+        """Return whether a response scores 0 because it filled its limit without one of the model's end tokens."""
         if self.config.reward.truncated == "by_text":
             return False
         return len(response) >= self.response_length and response[-1] not in self.tokenizer.all_special_ids

@@ -44,7 +44,7 @@ class Ledger:
 
 
 def supervised_uses(targets: Sequence[tuple[str, str]], step: int) -> list[dict[str, Any]]:
-    """The uses of (id, source) in an update that is only supervised, and whose probabilities no one computes before."""
+    """Return the uses of (id, source) in a supervised update, before which nobody computes their probabilities."""
     share = 1 / max(len(targets), 1)
     return [
         {"step": step, "target": target, "data_source": source, "loss_share": share, "gate": 1.0}

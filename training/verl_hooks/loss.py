@@ -222,7 +222,7 @@ def sft_update_loss(model_output: dict[str, Tensor], data: TensorDict) -> Losses
 
 
 def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> Losses:
-    """The share of one micro-batch of targets in the mean of ``-w log_prob`` over the target tokens of its update.
+    """Return the share of a micro-batch of targets in the mean of ``-w log_prob`` over its update's target tokens.
 
     Its metrics are the figures of its rows for the ledger, as they are before the update.
 

@@ -41,7 +41,7 @@ def compute_score(
     thinking: bool = True,
     verifiers: str = "{}",
 ) -> dict[str, Any]:
-    """The score in [0, 1] that the verifier of ``data_source`` gives, whether that solves the problem, and its failure.
+    """Return the score in [0, 1] by the verifier of ``data_source``, whether it solves the problem, and the failure.
 
     verl's reward workers call it once per sample, off-policy samples included. With ``thinking`` a response without a
     closing tag scores 0.

@@ -149,7 +149,7 @@ class SupervisedTrainer:
         tracking.finish(exit_code=0)
 
     def _update(self, rows: dict[str, Any], step: int) -> dict[str, float]:
-        """One optimiser step on a batch, which the ledger notes; its metrics under the names of the other recipes."""
+        """Make one optimiser step on a batch and note it in the ledger; metrics have the other recipes' names."""
         actor = self.config.actor_rollout_ref.actor
         lengths = rows["input_ids"].offsets().diff().tolist()
         targets = rows["loss_mask"].values().sum().item()

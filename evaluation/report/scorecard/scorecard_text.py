@@ -104,7 +104,7 @@ def samples_table(card: Scorecard) -> Table:
 
 
 def composition_table(card: Scorecard) -> Table:
-    """How many traces of each source, teacher, license or other metadata were read, and how many became targets."""
+    """Return how many traces were read, and how many became targets, by source, teacher, license or other metadata."""
     table = Table(["targets by", "", "traces read", "targets kept", "share kept"], left=(0, 1))
     previous = ""
     for name, value, read, kept in card.lineage.composition():

@@ -17,7 +17,7 @@ def teacher_advantage(
     scored: Bool[Tensor, "batch length"],
     options: DistillationOptions,
 ) -> Float[Tensor, "batch length"]:
-    """``coef (log q - log p)`` at the ``scored`` tokens, 0 elsewhere, with the policy's ``p`` and the teacher's ``q``.
+    """Return ``coef (log q - log p)`` at the ``scored`` tokens and 0 elsewhere, for policy ``p`` and teacher ``q``.
 
     Its mean over the policy's own samples is ``-coef KL(policy || teacher)``, token by token, so the policy gradient
     with it as the advantage lowers the reverse KL (https://thinkingmachines.ai/blog/on-policy-distillation). No token

@@ -32,7 +32,7 @@ def sft_coefficient(options: SFTMultitaskOptions, step: int) -> float:
 
 
 def policy_weight(options: SFTMultitaskOptions, coefficient: float) -> float:
-    """The weight of the policy loss beside a supervised loss with this weight: 1, or ``1 - mu`` with ``complement``.
+    """Return the weight of the policy loss beside the supervised one: 1, or ``1 - mu`` with ``complement``.
 
     >>> policy_weight(SFTMultitaskOptions(use=True, complement=True), 0.25)
     0.75

@@ -38,7 +38,7 @@ def supervised_scale(entropy: Float[Tensor, "batch 1"], options: SRFTOptions) ->
 
 
 def outcome_advantage(solved: Bool[Tensor, " batch"], options: SRFTOptions) -> Float[Tensor, " batch"]:
-    """The advantage of each row's on-policy tokens before `entropy_advantage`: ``solved_weight`` if right, else -1.
+    """Return the advantage of each row's on-policy tokens before `entropy_advantage`: ``solved_weight`` or -1.
 
     With the loss ``-A log p`` (``on_policy_loss: reinforce``) right samples become likelier and wrong ones less likely,
     whatever the other samples of the group are.

@@ -164,6 +164,6 @@ def _uniform_up_to(tenths: int, options: PrefixOptions, sample: Sample) -> float
 
 
 def _uniform(seed: int, step: int, prompt_id: str | int, sample_id: int) -> float:
-    """A float strictly between 0 and 1, a hash of its arguments: the same on every machine and version of Python."""
+    """Hash the arguments to a float strictly between 0 and 1, the same on every machine and version of Python."""
     key = repr((int(seed), int(step), str(prompt_id), int(sample_id))).encode()
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") // 2**12 + 0.5) / 2**52

@@ -27,7 +27,7 @@ SCHEMA = pa.schema(
 
 
 def with_replay(batch: TensorDict, trajectory: Trajectory | None) -> TensorDict:
-    """``batch`` of one prompt, whose first sample is to be ``trajectory``; None: it is generated as any other."""
+    """Return ``batch`` of one prompt with ``trajectory`` as its first sample; None: it is generated as usual."""
     content = {} if trajectory is None else {"tokens": trajectory.tokens, "log_probs": trajectory.log_probs}
     batch["replay"] = NonTensorStack.from_list([NonTensorData(content)])
     return batch
