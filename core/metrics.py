@@ -17,10 +17,10 @@ OFF_POLICY_PROB = "actor/off_policy_prob"
 RESPONSE_LENGTH, CUT_SHARE = "response_length/mean", "response_length/clip_ratio"
 KEPT_SHARE = "rollout_correction/kept_share"
 LOG_RATIO_MEAN, LOG_RATIO_MAX = "rollout_correction/abs_log_ratio_mean", "rollout_correction/abs_log_ratio_max"
-DRIFT_BY_AGE = "drift/age_"  # and the age
+DRIFT_BY_AGE = "drift/age_"  # followed by the age
 THROUGHPUT, ACTOR_MFU = "perf/throughput", "perf/mfu/actor"
 GENERATED_TOKENS, STEP_TOKENS = "batch/generated_tokens", "perf/total_num_tokens"
-PHASE_SECONDS = "timing_s/"  # and the phase
+PHASE_SECONDS = "timing_s/"  # followed by the phase
 STEP_SECONDS, VALIDATION_SECONDS = f"{PHASE_SECONDS}step", f"{PHASE_SECONDS}testing"
 DEVICE_HOURS, COST = "run/device_hours", "run/cost"
 
@@ -43,12 +43,12 @@ class Metric:
     """One metric, or a family of them.
 
     Attributes:
-        name: as verl or our hooks log it. One that ends with ``*`` stands for all that begin like it.
+        name: The name that verl or our hooks log. A name that ends with ``*`` stands for all with this prefix.
         label: title of its chart; ``{}`` in it is what ``*`` stands for.
         unit: of its values; "" for a plain number.
         better: which way it should go; "" where that depends.
         live: recorded as an observation while the training runs; ``metrics.jsonl`` and the trackers have every metric.
-        views: where it is drawn.
+        views: The views that draw it.
         alert: key of ``run.alerts`` whose rule watches it.
         short: its title on the terminal.
     """

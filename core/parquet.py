@@ -82,7 +82,7 @@ def read_shards(path: Path, **options: Any) -> "pa.Table":
     """Read the table ``path``, without columns from folder names; ``options`` are those of ``pq.read_table``."""
     import pyarrow.parquet as pq
 
-    none: Any = None  # which the types of pyarrow do not know
+    none: Any = None  # the types of pyarrow do not know that it may be None
     return pq.read_table(shards(path), partitioning=none, **options)
 
 

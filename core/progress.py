@@ -55,7 +55,7 @@ class Terminal:
         self.rewrites = (
             self._console.file.isatty()
             and not self._console.is_dumb_terminal
-            and self._console.encoding.startswith("utf")  # else it has no characters to draw with
+            and self._console.encoding.startswith("utf")  # other encodings have no characters to draw with
         )
         self._status = self._console.status("") if self.rewrites else None
         if self._status:

@@ -28,7 +28,7 @@ def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[
 
     Args:
         command: `generate` or `traces`.
-        request: what it is asked to do, and where. Equal requests, in the same folder, mean the same job.
+        request: The work of the job, and where it runs. Equal requests in the same folder mean the same job.
         out: the folder that the job writes; its request, log and progress go into ``attempts/`` below.
         report: receives the job's events.
 

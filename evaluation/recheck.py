@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RESPONSES, VERDICTS = "responses", "verdicts"  # kinds of checks
 SHOWN = 5  # differences in a text
-TOLERANCE = 0.01  # of values in a step that agrees
+TOLERANCE = 0.01  # largest relative difference of values in a step that agrees
 VERDICT = ("gold", "extracted", "verdict", "score")  # what grading decides
 SAMPLED = ("prompt", "response", "tokens", "finish_reason", "seed")  # what sampling decides
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 OPTIONAL = ("alternatives", "subject", "fields", "extracted", "reason")  # columns that may be missing or empty
 ALWAYS_DIGESTED = ("benchmark", "id", "problem", "prompt", "gold", "grader", "subject")
-NAME_IN_DIGEST = {"verifier": "grader"}  # by which the digests of recorded runs know a column
+NAME_IN_DIGEST = {"verifier": "grader"}  # the name of a column in the digests of recorded runs
 
 
 def read_suite_file(path: Path) -> "pa.Table":

@@ -20,7 +20,7 @@ from grading.pool import WorkerPool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EXAMPLES = 5  # of each kind of disagreement in the text
+EXAMPLES = 5  # number for each kind of disagreement in the text
 WORKERS = 2
 
 

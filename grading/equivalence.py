@@ -27,10 +27,10 @@ from grading.expressions.comparison import same
 from grading.expressions.reader import read
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
-Reply = Callable[..., tuple[Any, ...]]  # from the arguments of a request
+Reply = Callable[..., tuple[Any, ...]]  # computes a reply from the arguments of a request
 
-MEMORY_BYTES = 160 << 20  # that a comparison may take beside what the program takes
-RENEWED_BYTES = 64 << 20  # by which a fork may grow before the next one takes its place
+MEMORY_BYTES = 160 << 20  # memory that a comparison may take beyond that of the program
+RENEWED_BYTES = 64 << 20  # growth of a fork after which the next one takes its place
 RENEW, ENDED = 3, 4  # exit status of a fork that has grown too large, and of one whose stdin is closed
 REPEAT_S = 0.25  # the alarm repeats, because libraries may swallow the first one in a bare `except:`
 PARENT_CHECK_S = 10.0

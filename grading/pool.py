@@ -26,9 +26,9 @@ from core.machine.processes import Process, descendants
 from core.plugins.user_code import python_path
 
 START_S = 120.0  # importing sympy on a busy machine
-END_S = 1.0  # from the end of its input to the end of an idle program
+END_S = 1.0  # time for an idle program to end after the end of its input
 GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
-NEEDED_BYTES = 256 << 20  # of address space; with the versions of the lock it starts in 100 MiB
+NEEDED_BYTES = 256 << 20  # address space; with the versions of the lock the program starts in 100 MiB
 PROGRAM, WHOLE_TEXT_PROGRAM = ("grading.equivalence",), ("grading.whole_text",)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 DATA_SOURCE, PROBLEM = "data_source", "problem"  # every row has them
-OPTIONS = "options"  # of a question
+OPTIONS = "options"  # the options of a question
 
 
 def row_fields(data_source: str, problem: str | None, more: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
-WAIT_S = 60.0  # for another process's write, which takes less than a millisecond
+WAIT_S = 60.0  # time to wait for another process's write, which takes less than a millisecond
 LASTING = ("correct", "wrong", "gold_unparsed")  # a timeout or an error may not happen again
 
 

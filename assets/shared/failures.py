@@ -15,7 +15,7 @@ from core.text.secrets import redact
 # What Dagster raises in a step whose run is cancelled.
 INTERRUPTIONS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
 CANCELLED = "cancelled; "
-RESTARTS = 3  # of a step, in one run
+RESTARTS = 3  # the most restarts of a step in one run
 RESTART_SECONDS = 10.0  # until a step starts again
 
 

@@ -14,8 +14,8 @@ import dagster as dg
 from assets.shared.interpreter import TrainingInterpreter
 from core.errors import InputError
 
-NEEDED = ("lifecycle", "create", "on_create", "wait", "on_ready", "ready", "dashboard_url")  # of a RayResource
-OF_SLURM = "get_run_allocation_session"  # of a ComputeResource
+NEEDED = ("lifecycle", "create", "on_create", "wait", "on_ready", "ready", "dashboard_url")  # members of a RayResource
+OF_SLURM = "get_run_allocation_session"  # the member of a ComputeResource
 RAY = "ray.scripts.scripts"  # the module of the command
 AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")  # variables; the token itself is in no script
 

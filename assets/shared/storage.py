@@ -126,7 +126,7 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
     """Stores the references that assets return, and reads them as the type of the input's annotation."""
 
     storage: dg.ResourceDependency[Storage]
-    key_prefix: list[str] = Field(default=[])  # of our keys; the storage does not repeat it
+    key_prefix: list[str] = Field(default=[])  # the prefix of our keys, which the storage does not repeat
 
     def handle_output(self, context: dg.OutputContext, obj: Reference) -> None:
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from targets.prepared import Prepared
 
 PREVIEW_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
-EXAMPLES = 2  # of each reason
+EXAMPLES = 2  # number for each reason
 
 
 def stages(prepared: "Prepared") -> list[tuple[str, int]]:

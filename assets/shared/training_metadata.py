@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.metrics import REWARD, VALIDATION_SCORE, View, titles
 from evaluation.promotion.champions import Registry
 
-SAMPLES = 4  # of the first and of the last step
+SAMPLES = 4  # number from the first step, and from the last
 METRICS_FILE = "metrics.jsonl"
 
 

@@ -16,7 +16,7 @@ from core.errors import InputError
 from core.plugins.user_code import python_path
 
 ASK_SECONDS = 5.0  # between two questions to the controller, which all users share
-ANSWER_SECONDS = 30.0  # in which the controller answers, or the result of an ended job appears on this node
+ANSWER_SECONDS = 30.0  # time for the controller to answer, or for the result of an ended job to appear on this node
 UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING", "STOPPED")
 
 

@@ -12,7 +12,7 @@ from core.code_digest import PROJECT
 from core.machine.loopback import single_node_environment
 from core.plugins.user_code import python_path
 
-GRACE_SECONDS = 10.0  # from TERM to KILL
+GRACE_SECONDS = 10.0  # time from TERM to KILL
 
 
 def base_environment() -> dict[str, str]:

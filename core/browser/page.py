@@ -29,11 +29,11 @@ FOLDER = Path(__file__).parent
 KATEX = FOLDER / "katex-0.19.1.tgz"  # the package of npm as it is published
 KATEX_SHA512 = "jG8uKntjSEcm2EpQOh0XturpPuuC9r3Sq5HLHdsFdWZT27E672SF19QEi+of0/YeOy15lDgRhKvr5614uRrEfA=="  # npm's
 MOST_ROWS = 100_000
-ALL_CHARACTERS = 600_000_000  # of a page: a text of many rows is shorter
+ALL_CHARACTERS = 600_000_000  # limit for a page; with many rows, each text is shortened
 SHORTEST, LONGEST = 4_000, 100_000  # characters of a text, at most
 TITLE = 160  # characters of a problem in the list
 CHUNK_ROWS, CHUNK_CHARACTERS = 256, 1_000_000
-SLOT = compile_pattern(r"@([A-Z]+)@")  # of page.html
+SLOT = compile_pattern(r"@([A-Z]+)@")  # a slot in page.html
 FONT = compile_pattern(r'url\(fonts/([\w-]+\.woff2)\) format\("woff2"\)(?:,url\([^)]*\) format\("\w+"\))*')
 
 

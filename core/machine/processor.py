@@ -4,7 +4,7 @@ from importlib import metadata
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
-BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as Linux names the instructions of x86 and Arm
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # the names that Linux gives these instructions of x86 and Arm
 # A model of fewer parameters spends its time between the matrix products, which bfloat16 and threads do not shorten.
 LARGE = 16e6
 

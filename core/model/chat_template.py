@@ -22,8 +22,8 @@ from core.errors import InputError, first_line
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Messages, messages, render_prompt
 from core.model.special_tokens import special_tokens, tokenizer_settings
 
-ADDED_CHARACTERS = 1 << 20  # that a template may add to a conversation
-REPEATS = 4  # of the conversation's own text
+ADDED_CHARACTERS = 1 << 20  # the most that a template may add to a conversation
+REPEATS = 4  # how often it may repeat the conversation's own text
 # Variables of a template that its caller fills in.
 FILLED_IN = ("messages", "add_generation_prompt", "tools", "documents")
 

@@ -25,7 +25,7 @@ class Record(BaseModel):
 class InputRecord(Record):
     """A file or folder that a training read."""
 
-    path: Path  # in a manifest as seen from the checkpoint's folder, so that a storage can be moved
+    path: Path  # in a manifest it is relative to the checkpoint's folder, so that a storage can be moved
     digest: str
 
     def seen_from(self, checkpoint: Path) -> Self:
@@ -91,7 +91,7 @@ class Manifest(StageRecord):
     started: str
     finished: str | None
     last_step: dict[str, float]  # metrics
-    ledger: dict[str, dict[str, int]] | None = None  # of each source its targets by verdict; None: no ledger was kept
+    ledger: dict[str, dict[str, int]] | None = None  # targets by source and verdict; None: no ledger was kept
     first_stage: StageRecord | None = None
 
     def to_json(self) -> dict[str, Any]:

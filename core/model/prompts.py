@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).resolve().with_name("prompts.yaml")
 PROBLEM = "{problem}"  # stands for the problem in a template's text and in a frame
-METADATA_KEY = b"template"  # of a parquet file of samples
+METADATA_KEY = b"template"  # key in the metadata of a parquet file of samples
 OPEN_THOUGHTS = "<think>"
 # Arguments of every chat template. A template that prints today's date calls `strftime_now`; it gets this date instead,
 # so that a prompt is the same on every day: that which the templates of Llama 3 print where they are given none.
@@ -114,7 +114,7 @@ def render_prompt(
         conversation: ends with the user's message.
         tokenizer: not needed by a template with a text of its own.
         template: the chat template by default.
-        bare: what to do where the tokenizer has no chat template: join the contents with newlines, or raise InputError.
+        bare: If the tokenizer has no chat template, join the contents with newlines instead of raising InputError.
     """
     problem = conversation[-1]["content"]
     if template.text is not None:
@@ -201,9 +201,9 @@ class PromptRecord:
     """The description of the prompts in the parquet metadata of samples.
 
     Attributes:
-        name: of the template; None where the file records none.
+        name: Name of the template; None if the file records none.
         thinking: an answer counts only after ``</think>``.
-        frame: what surrounds every problem, see `prompt_frame`.
+        frame: The text around every problem, see `prompt_frame`.
         training: the frame that the checkpoint was trained with; None where it is not known.
     """
 

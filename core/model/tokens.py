@@ -12,7 +12,7 @@ from core.model.chat_template import ChatTemplate, check_chat_template
 from core.model.prompts import CHAT, Messages, Template, render_prompt, render_target
 from core.model.special_tokens import check_end_token, special_tokens
 
-CHARACTERS = 1_000_000  # whose tokens are in memory at once
+CHARACTERS = 1_000_000  # the most whose tokens are in memory at once
 END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target
 
 

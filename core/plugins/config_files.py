@@ -21,7 +21,7 @@ PROFILES, SUITES = "pipelines/profiles", "evaluation/benchmarks/suites"
 # The groups of files, by the folder here whose files they join.
 GROUPS = {RECIPES: "luffy.recipes", PROFILES: "luffy.profiles", SUITES: "luffy.suites"}
 YAML = (".yaml", ".yml")
-SELF = "_self_"  # in the parents of a recipe: its own place among them
+SELF = "_self_"  # an entry of a recipe's parents: its own place among them
 
 
 def entries(group: str) -> list[str]:
@@ -70,7 +70,7 @@ def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
     """Return the file that ``name`` stands for: one of ``folder``, one that a package adds, or a path of a YAML file.
 
     Args:
-        folder: of the project, such as `RECIPES`.
+        folder: A folder of the project, such as `RECIPES`.
         beside: a file of the user's, in whose folder the name, or a relative path, is looked up first.
 
     Raises:
@@ -109,8 +109,8 @@ def config_files(
     """Yield the file ``name`` of `RECIPES` or `HARDWARE`, then its parents, each followed by the parents of its own.
 
     Args:
-        folder: of the project.
-        name: as `config_file` takes it.
+        folder: A folder of the project.
+        name: A name or path, as for `config_file`.
         beside: likewise.
         extended_by: the files whose parent it is, the first one first.
 

@@ -25,7 +25,7 @@ def function_path(value: str, folder: Path) -> str:
     """Return ``value``, ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``, with its file as an absolute path.
 
     Args:
-        folder: what a relative path is relative to.
+        folder: The folder from which a relative path starts.
 
     Raises:
         ValueError: another form, or there is no such file.
@@ -88,7 +88,7 @@ def named_in_errors(path: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except (Exception, SystemExit) as error:  # of the user's function, whatever it is
+        except (Exception, SystemExit) as error:  # whatever the user's function raises
             raise UserFunctionError(f"{path} raised {type(error).__name__}: {first_line(error)}") from error
 
     return call
@@ -106,7 +106,7 @@ def check_function(path: str, arguments: Iterable[str]) -> None:
         raise InputError(f"{path}: there is no such function in it") from None
     except InputError:
         raise
-    except (Exception, SystemExit) as error:  # of the user's module, whatever it is
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
         raise InputError(f"{path}: its import raised {type(error).__name__}: {first_line(error)}") from error
     names = ", ".join(arguments)
     try:
@@ -130,7 +130,7 @@ def import_function(module: str, name: str) -> Callable[..., Any]:
     spec = importlib.util.spec_from_file_location(unique, module)
     assert spec and spec.loader
     imported = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = imported  # as dataclasses and pickle expect
+    sys.modules[spec.name] = imported  # dataclasses and pickle expect it there
     spec.loader.exec_module(imported)
     return getattr(imported, name)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FIRST_TASK_SEED = 1_000_000  # of the problems that benchmarks generate
+FIRST_TASK_SEED = 1_000_000  # first seed of the problems that benchmarks generate
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def read_benchmark(
     Args:
         benchmark: its registry entry.
         roots: folders that are searched for its files, each with its direct subfolders.
-        limit: so many problems, sampled with ``seed`` and in the benchmark's order; other benchmarks do not matter.
-        seed: of the sample, of a generator's problems and of shuffled options.
+        limit: Take at most this many problems, sampled by ``seed``, in the benchmark's order.
+        seed: Seed of the sample, of generated problems and of shuffled options.
         system_prompt: precedes every problem.
 
     Raises InputError for a missing file, column or gold answer, and for a duplicate that is not marked as repeated.

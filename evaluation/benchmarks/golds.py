@@ -36,7 +36,7 @@ def option_indices(
 
     Args:
         labels: the file's own labels of the options, in their order. None: A to J, or positions from 1.
-        options: how many there are.
+        options: The number of options.
         index_base: the position of the first option, where gold answers are positions. None: they are labels.
     """
     if index_base is not None:

@@ -37,7 +37,7 @@ class Columns(BaseModel):
     gold: str = "reward_model.ground_truth"
     options: str | None = None  # their texts (see `evaluation.benchmarks.options`), labelled A to J in the prompt
     labels: str | None = None  # the file's own labels of the options, where gold is one of them ("A", or "1")
-    id: str | None = None  # else a digest of the problem
+    id: str | None = None  # without it, a digest of the problem
     subject: str | None = None
 
 
@@ -62,7 +62,7 @@ class Source(BaseModel):
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
     fields: NamedColumns = {}  # columns that the verifier reads beside the gold answer
-    answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.answers.gold`)
+    answer_form: AnswerForm = "text"  # form of the column `gold` (see `grading.answers.gold`)
     gold_list: Literal["all", "any"] = "all"  # a list of golds: all of them are the answer, or any one of them is
     index_base: Literal[0, 1] | None = (
         None  # gold is the position of the right option, counted from it; none: its label
@@ -102,7 +102,7 @@ class Benchmark(BaseModel):
     sources: tuple[Source, ...] = ()
     obtain: str | None = None  # where its files can be had, for people who do not have them
     generator: str | None = Field(default=None, pattern=rf"^(arithmetic|{GYM[:-1]}):[a-z0-9_]+$")
-    options: dict[str, Any] = {}  # of a task of Reasoning Gym: seed, and what the task takes
+    options: dict[str, Any] = {}  # options of a task of Reasoning Gym: seed, and what the task takes
     published: Published | None = None
 
     @model_validator(mode="before")

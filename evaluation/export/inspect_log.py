@@ -26,9 +26,9 @@ from evaluation.statistics.scores import Summary, problem_scores, summarize
 if TYPE_CHECKING:
     import pyarrow as pa
 
-VERSION = 2  # of the format
+VERSION = 2  # version of the format
 STOP_REASONS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}  # ours -> Inspect's
-ROWS = 256  # that are texts at the same time
+ROWS = 256  # number of rows that are texts at the same time
 
 
 def write_logs(
@@ -46,7 +46,7 @@ def write_logs(
         suite: the BENCHMARK table that they were made with.
         out: folder of the logs.
         graded: when the results were made.
-        tags: of every log, such as the role of the model.
+        tags: Tags of every log, such as the role of the model.
 
     Raises InputError for results that are not of the suite.
     """

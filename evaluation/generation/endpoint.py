@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 API_KEY = "OPENAI_API_KEY"
 CONCURRENCY = 64  # requests under way at once; the server batches them
-RETRIES = 6  # of a request, with growing pauses, when the server is busy or does not answer
-TIMEOUT_S = 3600.0  # of one response
-REACH_S = 10.0  # of the question whether an endpoint answers at all
+RETRIES = 6  # most retries of a request, with growing pauses, if the server is busy or does not answer
+TIMEOUT_S = 3600.0  # time limit of one response
+REACH_S = 10.0  # time limit of the check whether an endpoint answers at all
 LIMITS, DRAWN = ("max_tokens", "max_completion_tokens"), ("temperature", "top_p", "seed")  # fields of a request
 REQUEST_FIELDS = {"model", "messages", "n", "stream", *LIMITS, *DRAWN}
 REFUSED = (400, 422)  # statuses of a request that the server does not take

@@ -15,11 +15,11 @@ THINK, THINK_END = "<think>", "</think>"
 THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")  # fields of a message, the first counts
 TEXTS = ("text", "content", "thinking", "reasoning", "summary", "refusal")  # fields of a part, the first counts
 THOUGHT_PARTS = ("thinking", "reasoning")  # a part whose type begins so, such as "reasoning.text", is of the thoughts
-HIDDEN = ("redacted", "encrypted")  # in the type of a part that nobody but its provider can read
+HIDDEN = ("redacted", "encrypted")  # words in the type of a part that only its provider can read
 REASONS = ("message", "msg", "detail", "error", "errors", "reason", "title")  # fields that say what is wrong
 CUT = ("length", "max_tokens", "max_output_tokens", "model_length")  # names of the same end, at the token limit
 LONGEST_REASON = 300  # characters
-MOST_TOKENS = 2**31 - 1  # that a table holds
+MOST_TOKENS = 2**31 - 1  # the largest number that a table holds
 
 
 class UnreadableAnswer(InputError):
@@ -141,5 +141,5 @@ def _reason(body: Any) -> str:
     if not isinstance(body, dict):
         return body if isinstance(body, str) else ""
     stated = next((reason for name in REASONS if (reason := _reason(body.get(name)))), "")
-    place = body.get("loc")  # of FastAPI's validation errors
+    place = body.get("loc")  # FastAPI's validation errors have it
     return f"{'.'.join(map(str, place))}: {stated}" if stated and isinstance(place, list) else stated

@@ -15,8 +15,8 @@ from core.machine.processor import compute_dtype, computes_on_cpu, multiplies_bf
 from core.model.model_folder import bfloat16_bytes
 from evaluation.generation.requests import Completion
 
-CPU_SEQUENCES = 64  # at once on a CPU; more would only need more cache
-CPU_TOKENS = 4096  # of the prompts that start in one step
+CPU_SEQUENCES = 64  # most sequences at once on a CPU; more would only need more cache
+CPU_TOKENS = 4096  # most prompt tokens that start in one step
 CPU_CACHE_BYTES = (64 << 20, 4 << 30)  # bounds of the KV cache on a CPU
 
 # No hub; on a CPU one process and no compiler, which turns 50 s of loading into 3 s.
@@ -123,7 +123,7 @@ class Engine:
                 top_p=self._options.top_p,
                 max_tokens=self._options.max_tokens,
                 seed=request.seed,
-                logprobs=0 if self._options.log_probs else None,  # of the sampled tokens only
+                logprobs=0 if self._options.log_probs else None,  # log-probabilities of the sampled tokens only
                 output_kind=RequestOutputKind.FINAL_ONLY,
             )
             prompt = {"type": "token", "prompt_token_ids": list(request.tokens)}

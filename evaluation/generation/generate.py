@@ -23,7 +23,7 @@ from evaluation.generation.requests import Completion, Counts, SampleRequest, Sa
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CACHE = Path("var/storage/samples")  # of the command line; the Dagster assets keep theirs in their storage
+CACHE = Path("var/storage/samples")  # cache of the command line; the Dagster assets keep theirs in their storage
 
 
 def generate(

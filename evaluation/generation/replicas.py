@@ -19,7 +19,7 @@ from core.plugins.user_code import python_path
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads
 from evaluation.generation.requests import Completion
 
-WEIGHTS_SHARE = 0.6  # of a GPU's memory; the rest is for keys and values, activations and graphs
+WEIGHTS_SHARE = 0.6  # share of a GPU's memory; the rest is for keys and values, activations and graphs
 GPU_SECONDS = 1800.0  # how long a GPU of a cluster may take to become free, or its node to start
 # Of the processes that Ray starts for us; in a job of a cluster, ray.init may not say again what the job has said.
 ENVIRONMENT = {"env_vars": {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}}

@@ -39,7 +39,7 @@ CACHED = pa.schema(
 )
 
 
-LOG_PROBS = "log_probs"  # in a group: its samples have their tokens and log-probabilities
+LOG_PROBS = "log_probs"  # key of a group whose samples have tokens and log-probabilities
 WITH_LOG_PROBS = pa.schema([*CACHED, ("token_ids", pa.list_(pa.int32())), ("log_probs", pa.list_(pa.float32()))])
 
 

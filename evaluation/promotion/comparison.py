@@ -55,7 +55,7 @@ def weigh(differences: Sequence["NDArray"], level: float, *, bound: float = 0.0,
     The mean gives each benchmark the same weight, so an answer counts more where a benchmark has fewer of them.
 
     Args:
-        differences: of the answers of each benchmark, in [-1, 1].
+        differences: Differences of the answers of each benchmark, in [-1, 1].
         level: chance of showing it although it is not so.
         most: answers of each model that may be drawn; None: no more.
     """
@@ -63,7 +63,7 @@ def weigh(differences: Sequence["NDArray"], level: float, *, bound: float = 0.0,
 
     answers = sum(len(part) for part in differences)
     weights = [1 / len(part) for part in differences]
-    scale = max(weights) * max(1.0, 1.0 + bound)  # so that no bet can lose more than there is
+    scale = max(weights) * max(1.0, 1.0 + bound)  # no bet can lose more than there is
     scaled = np.concatenate(
         [(part - bound) * weight / scale for part, weight in zip(differences, weights, strict=True)]
     )
@@ -88,9 +88,9 @@ class Comparison:
     """A policy beside its opponent."""
 
     gain: Evidence  # in domain
-    losses: Mapping[str, Evidence]  # of each benchmark out of domain, that its loss is within the limit
+    losses: Mapping[str, Evidence]  # for each benchmark out of domain, that its loss is within the limit
     limits: Mapping[str, float]  # the loss that is allowed there
-    answers: int  # of each model, on all benchmarks
+    answers: int  # number of answers of each model, on all benchmarks
     sequential: bool  # drawn until decided
 
     def within(self, name: str) -> bool | None:

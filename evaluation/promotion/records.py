@@ -54,13 +54,13 @@ class Decision(_Record):
 
     promoted: bool
     rule: Literal["error_rate", "per_decision"] | None = None  # None: by hand, or decided when there was one rule
-    outcome: Literal["promoted", "refused", "not_decided"] | None = None  # by the error rate
+    outcome: Literal["promoted", "refused", "not_decided"] | None = None  # the outcome by the error rate
     test: str | None = None  # identity of what was compared: it spends its level once
-    level: float | None = None  # of the test
-    left: float | None = None  # of the error rate, after this decision
+    level: float | None = None  # the level of the test
+    left: float | None = None  # the error rate that is left after this decision
     log_evidence: float | None = None  # natural logarithm of the e-value; it promotes from -log(level) on
-    answers: int | None = None  # of each of the two models
-    more_answers: int | None = None  # of each model, which would decide it if they are like those so far
+    answers: int | None = None  # number of answers of each of the two models
+    more_answers: int | None = None  # number for each model that would decide it, if they are like those so far
     above_base: dict[str, float] = {}  # differences from the base out of domain
     surely_above_base: dict[str, float] = {}  # the lower ends of their 90% intervals
     reasons: list[str]  # against a promotion, or given by who moved the champion by hand
@@ -68,7 +68,7 @@ class Decision(_Record):
     difference: float | None = None  # in-domain average, policy minus opponent; None where nothing was compared
     low: float | None = None  # its 95% interval, by the rule per decision
     high: float | None = None
-    p_values: dict[str, float] = {}  # of each benchmark's difference
+    p_values: dict[str, float] = {}  # the p-value of each benchmark's difference
     ood: dict[str, float] = {}  # differences out of domain
     truncated: dict[str, float] = {}  # the policy's share by benchmark
     contamination: dict[str, int] | None = None  # benchmark problems among the targets; None: not known

@@ -51,7 +51,7 @@ CLIPS_AND_IDS = compile_quick_pattern(r' id="\w+_\d+"| clip-path="[^"]*"|<clipPa
 NOTE = compile_quick_pattern(r' id="note(\d+)">')
 
 WIDE, NARROW = 744, 340  # pixels
-LABEL_WIDTH = 300  # of the longest line of a label
+LABEL_WIDTH = 300  # width of the longest line of a label
 TEXT, SMALL = 12.0, 11.0  # pixels; a figure's point is the page's pixel
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",

@@ -69,7 +69,7 @@ class Condition:
 class Measured:
     """One variant; the lists have one number for each seed."""
 
-    name: str  # of the correction, with its band
+    name: str  # name of the correction, with its band
     type: str
     condition: Condition
     recipe: Recipe
@@ -78,7 +78,7 @@ class Measured:
     collapsed: tuple[bool, ...]
     gradients: tuple[float, ...]  # largest of all steps
     kept: tuple[float, ...]  # mean over the steps
-    least_kept: float  # of all steps and seeds
+    least_kept: float  # the lowest over all steps and seeds
     drift: tuple[float, ...]  # mean over the last steps
     largest_drift: float
     by_age: Mapping[int, float]

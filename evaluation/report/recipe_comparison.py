@@ -53,7 +53,7 @@ class Run:
     records: Records = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    seed: int | None = None  # of the training; None for a model that was not trained
+    seed: int | None = None  # seed of the training; None for a model that was not trained
     costs: Mapping[str, float] = field(default_factory=dict)  # what the training took
 
     @cached_property
@@ -97,7 +97,7 @@ class Comparison:
     recipes: tuple[Recipe, ...]
     titles: Mapping[str, Mapping[str, str]]  # group -> benchmark -> title
     notes: tuple[str, ...]
-    answers: tuple[Answer, ...] = ()  # of the model that was not trained and of the first run of `answering`
+    answers: tuple[Answer, ...] = ()  # answers of the untrained model and of the first run of `answering`
     answering: str = ""
 
     @property

@@ -100,7 +100,7 @@ def bootstrap(deltas: Sequence[float], *, resamples: int = RESAMPLES, seed: int 
     import numpy as np
     from scipy import stats
 
-    if len(deltas) == 1:  # which scipy refuses: the one problem is every resample
+    if len(deltas) == 1:  # scipy refuses a single problem, which is its own resample
         low = high = deltas[0]
         means = np.full(resamples, low)
     else:

@@ -37,7 +37,7 @@ class Summary:
     mean_tokens: float
     pass_at: dict[int, float] = field(default_factory=dict)  # for powers of two up to k
     verdicts: dict[str, int] = field(default_factory=dict)
-    unsettled_reason: str = ""  # of the first sample that grading could not decide
+    unsettled_reason: str = ""  # reason of the first sample that grading could not decide
 
     def to_text(self) -> str:
         """Return one line for a terminal."""

@@ -27,7 +27,7 @@ DIFFICULTY = pa.schema(
         ("solved", pa.int32()),
         ("samples", pa.int32()),
         ("pass_rate", pa.float64()),
-        ("low", pa.float64()),  # of the 95% Wilson interval
+        ("low", pa.float64()),  # lower end of the 95% Wilson interval
         ("high", pa.float64()),
         ("model", pa.string()),
     ]
@@ -67,7 +67,7 @@ def verdicts_of(
 def as_suite(problems: pa.Table, samples: int) -> pa.Table:
     """Turn the BENCHMARK rows ``problems`` into a suite from which a model draws ``samples`` per problem."""
     (name,) = problems["benchmark"].unique().to_pylist()
-    origin = (Source(file=name),)  # of no meaning: the rows are here
+    origin = (Source(file=name),)  # it has no meaning, because the rows are here
     entry = Benchmark(name=name, group="evals", title="Problems of the sources", samples=samples, sources=origin)
     return problems.replace_schema_metadata({ENTRIES_KEY: json.dumps([entry.model_dump(mode="json")])})
 

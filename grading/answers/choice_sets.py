@@ -5,7 +5,7 @@ from grading.answers.choices import extract_choice
 from grading.answers.extraction import SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize
 
-_NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # of texts without repeated blanks
+_NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # for texts without repeated blanks
 _BOXED = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
 _STATED = compile_quick_pattern(
     r"(?i:answers?|choices?|options?)\**+ ?(?i:is|are|:|=) ?[*$]*+(?i:options? )?"

@@ -14,7 +14,7 @@ TEXT = compile_quick_pattern(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox
 _BLANK = compile_quick_pattern(r"\s+")
 _INNER_BLANK = compile_quick_pattern(r"(?<![\d.]) | (?![\d.])")
 _COMMAND = compile_quick_pattern(r"\\(?:(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?|[a-zA-Z]+|[^a-zA-Z])|~")
-_COMMANDS: Mapping[str, str] = {  # that mean no more than another one; what is not here stays
+_COMMANDS: Mapping[str, str] = {  # commands that mean no more than another one; all others stay
     **dict.fromkeys(("\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad"), " "),
     **dict.fromkeys(("\\displaystyle", "\\textstyle", "\\rm", "\\thinspace", "\\medspace", "\\thickspace"), " "),
     **dict.fromkeys(("\\!", "\\limits"), ""),
@@ -52,7 +52,7 @@ _UPRIGHT = compile_quick_pattern(
     r"\{([^{}]*)\}(\s?[_^])?"
 )
 _NAMES = FUNCTIONS | SCHOOLS.keys() | {"lg"}
-_NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # which as plain words are no functions
+_NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # as plain words these are no functions
 _THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ROUND_THOUSANDS = compile_quick_pattern(
     r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"

@@ -8,7 +8,7 @@ from grading.expressions.forms import Based, Builder, Congruence, Form, Group, R
 from grading.expressions.regions import numbers_of, variable_of
 from grading.expressions.units import PERCENT
 
-SAME_DIGITS = 3  # so many digits that one side repeats with a base mean that the other has left the base out
+SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 UNORDERED = ("list", "set", "product", "lor", "land")
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 

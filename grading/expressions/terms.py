@@ -104,7 +104,7 @@ def _canonical(form: Any) -> Any:
     from sympy import I, Product, Sum, Symbol
     from sympy.core.function import AppliedUndef
 
-    if not form.has(Sum, Product):  # in which i counts
+    if not form.has(Sum, Product):  # in a sum or product, i counts
         form = form.xreplace({symbol: I for symbol in form.free_symbols if symbol.name == "i"})
     return form.xreplace({call: Symbol(str(call)) for call in form.atoms(AppliedUndef)})
 
@@ -190,7 +190,7 @@ def _written(parts: list[str]) -> Iterator[str]:
     """Rewrite the tokens for the grammar; Unread for tokens that it would reject or read wrongly."""
     position, degrees = 0, _in_degrees(parts)
     parts = list(parts)
-    base = ""  # of the indices and exponents
+    base = ""  # the base of the indices and exponents
     integral = "\\int" in parts
     while position < len(parts):
         part = parts[position]

@@ -52,7 +52,7 @@ def read_result(result: Any) -> Outcome:
     if more and "score" not in more:
         return _error(f"returned a mapping with {', '.join(map(str, more))[:80]} and no score")
     score = more["score"] if more else result
-    item = getattr(score, "item", None)  # of numpy and torch
+    item = getattr(score, "item", None)  # numbers of numpy and torch have it
     if not isinstance(score, numbers.Real) and callable(item):
         score = item()
     if not isinstance(score, numbers.Real):
@@ -85,7 +85,7 @@ def load(path: str, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         function = import_function(module, name)
     except InputError as error:
         raise InputError(f"verifier {path}: {error}") from None
-    except (Exception, SystemExit) as error:  # of the user's module, whatever it is
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
         if isinstance(error, AttributeError) and error.name == name:
             raise InputError(f"verifier {path}: {module} has no function {name}") from None
         raise InputError(f"verifier {path}: its import raised {type(error).__name__}: {first_line(error)}") from None

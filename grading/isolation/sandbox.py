@@ -27,7 +27,7 @@ from typing import IO, NamedTuple, Protocol
 from core.errors import InputError
 from core.machine.processes import descendants
 
-FIRST_USER = 1_000_000_000  # of the ids that root gives to programs, which no system assigns
+FIRST_USER = 1_000_000_000  # first of the ids that root gives to programs; no system assigns them
 USERS = 64  # ids of one of our processes
 FORKS = 4  # times the processes that a program may have: the kernel refuses more even while nobody watches
 NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.machine.processes import Process, start_ticks
 
-WAIT_S = 60.0  # for another process's write
+WAIT_S = 60.0  # time to wait for another process's write
 POLL_S = 0.1  # while another process asks the same
 
 

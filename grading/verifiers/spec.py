@@ -80,8 +80,8 @@ def parse_spec(value: Any, where: str, *, folder: Path | None = None) -> Verifie
     """Return the spec in ``value``: the name of a type, or a mapping with ``type`` and options.
 
     Args:
-        where: how messages name the place in which ``value`` stands.
-        folder: what relative paths in it are relative to; by default the current folder.
+        where: The place of ``value``, as messages name it.
+        folder: The folder from which relative paths in it start; by default the current folder.
 
     Raises:
         InputError: an unknown type or option, or a value that does not fit; the message starts with ``where``.

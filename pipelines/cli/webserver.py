@@ -145,7 +145,7 @@ def _serve(
         DagsterInstance.get() as instance,
         WorkspaceProcessContext(instance, workspace_load_target=target, version=__version__) as context,
     ):
-        end_dead_runs(instance)  # of a UI that was killed
+        end_dead_runs(instance)  # runs of a UI that was killed
         app = GuardedWebserver(context, allowed_hosts(host), storage).create_asgi_app()
         server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning"))
         threading.Thread(target=_stop_with, args=(server, children), daemon=True).start()

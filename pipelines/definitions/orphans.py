@@ -20,7 +20,7 @@ from assets.shared.interpreter import RUN_VARIABLE
 from core.machine.processes import Process, running, start_ticks
 
 SETTLE_SECONDS = 60.0  # after a run's end, in which its own supervisor may still stop everything
-KILL_SECONDS = 60.0  # from TERM to KILL
+KILL_SECONDS = 60.0  # time from TERM to KILL
 
 
 @dataclass(frozen=True)

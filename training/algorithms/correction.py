@@ -95,7 +95,7 @@ def rollout_correction(
             [0.5000, 0.5000]])
 
     Args:
-        old_log_prob, rollout_log_prob: of the actor and of the rollout engine.
+        old_log_prob, rollout_log_prob: Log-probabilities of the actor and of the rollout engine.
         response_mask: bool or 0/1, valid tokens.
         off_policy_mask: bool or 0/1; None for none.
 

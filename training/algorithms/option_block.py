@@ -49,6 +49,6 @@ def _explain(error: ValidationError, cls: type[Options]) -> str:
         nearest = difflib.get_close_matches(name, fields, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else "."
         return f"{key}: no such option{hint} Options: {', '.join(fields)}"
-    if cause is not None:  # of a validator of ours, which says what it got
+    if cause is not None:  # one of our validators raised it, and its text says what it got
         return f"{key}: {cause}"
     return f"{key}: got {first['input']!r}, {first['msg'].replace('Input should be', 'expected')}"

@@ -35,7 +35,7 @@ Baseline = Literal["all_samples", "on_policy"]
 class FunctionOptions(Options):
     """Options that a function outside the project may read: it gets the block whole."""
 
-    kwargs: dict[str, JsonValue] = Field(default_factory=dict)  # of that function, under names of its own
+    kwargs: dict[str, JsonValue] = Field(default_factory=dict)  # arguments of that function, under names of its own
 
     def _are_read(self, block: str, *chosen: tuple[str, Registry]) -> None:
         """Raise for ``kwargs`` if all functions that the block chooses are the project's, which read none."""
@@ -54,9 +54,9 @@ class PrefixOptions(Options):
     strategy: Annotated[str, AfterValidator(PREFIX_STRATEGIES.require)] = "fixed"
     min: Share = 1.0
     max: Share = 1.0
-    steps: Annotated[int, Field(ge=1)] = 300  # of the schedules that depend on the step
+    steps: Annotated[int, Field(ge=1)] = 300  # length of the schedules that depend on the step
     share: bool = False  # one draw for all samples of a prompt
-    std: NotNegative = 0.1  # of linear_variance
+    std: NotNegative = 0.1  # standard deviation of linear_variance
     alpha: NotNegative = 1.0  # weight of the advantage on off-policy tokens
     beta: NotNegative = 1.0  # weight of the advantage on on-policy tokens
 
@@ -75,7 +75,7 @@ class RolloutCorrectionOptions(FunctionOptions):
     """How the mismatch of the rollout engine and the actor is corrected (``training.algorithms.correction``)."""
 
     type: Annotated[str, AfterValidator(CORRECTIONS.require)] = "none"
-    low: NotNegative = 0.5  # of the band in which a ratio is kept or to which it is clamped
+    low: NotNegative = 0.5  # lower end of the band in which a ratio is kept or to which it is clamped
     high: NotNegative = 5.0
 
     @model_validator(mode="after")
@@ -97,7 +97,7 @@ class RolloutOptions(Options):
     rollouts: Literal["sync", "colocate_async", "separate_async"] = "sync"
     max_staleness: Annotated[int, Field(ge=0)] = 1  # the largest age of a token
     stale_samples: Literal["wait", "drop"] = "wait"  # what becomes of groups that would grow older
-    rollout_precision: Literal["auto", "float32", "bfloat16", "fp8", "int4"] = "bfloat16"  # of vLLM
+    rollout_precision: Literal["auto", "float32", "bfloat16", "fp8", "int4"] = "bfloat16"  # precision of vLLM
 
 
 class SFTMultitaskOptions(Options):
@@ -108,10 +108,10 @@ class SFTMultitaskOptions(Options):
 
     use: bool = False
     coef: NotNegative = 0.1  # weight of the loss; the highest, where it follows a schedule
-    weight: Annotated[str, AfterValidator(SFT_WEIGHTS.require)] = "one"  # of a token, by its probability
+    weight: Annotated[str, AfterValidator(SFT_WEIGHTS.require)] = "one"  # weight of a token, by its probability
     complement: bool = False  # the policy loss has the weight 1 - that of the supervised loss
-    warmup_steps: Annotated[int, Field(ge=0)] = 0  # from 0 to coef
-    decay_steps: Annotated[int, Field(ge=0)] = 0  # from coef to valley; 0: the weight stays coef
+    warmup_steps: Annotated[int, Field(ge=0)] = 0  # steps from 0 to coef
+    decay_steps: Annotated[int, Field(ge=0)] = 0  # steps from coef to valley; 0: the weight stays coef
     valley: NotNegative = 0.0
 
     @model_validator(mode="after")
@@ -133,7 +133,7 @@ class GateOptions(FunctionOptions):
     """RL or supervised training for each prompt, by its successes (``training.algorithms.methods.gate``)."""
 
     type: Annotated[str, AfterValidator(GATES.require)] = "none"
-    gamma: Annotated[int, Field(ge=0)] = 0  # of hard: with more successes a prompt has RL
+    gamma: Annotated[int, Field(ge=0)] = 0  # for hard: with more successes than this, RL trains on a prompt
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -147,7 +147,7 @@ class SRFTOptions(Options):
     """Weights by the entropy of each row, and advantages by outcome (``training.algorithms.methods.srft``)."""
 
     use: bool = False
-    sign: Literal["minus", "plus"] = "minus"  # of the entropy in the supervised loss's factor exp(+-H)
+    sign: Literal["minus", "plus"] = "minus"  # sign of the entropy in the supervised loss's factor exp(+-H)
     solved_weight: Positive = 0.1  # times exp(H): the advantage of a right sample; that of a wrong one is -1
 
 
@@ -162,7 +162,7 @@ class ReplayOptions(Options):
     """A replay of the policy's own right samples (``training.algorithms.methods.exgrpo``)."""
 
     use: bool = False
-    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # of a batch's prompts, at most
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # largest share of a batch's prompts
     start: Share = 0.35  # share of right samples above which it begins
 
 
@@ -173,7 +173,7 @@ class DistillationOptions(Options):
     """
 
     use: bool = False
-    coef: Positive = 1.0  # of log q - log p in the advantage of a token
+    coef: Positive = 1.0  # coefficient of log q - log p in the advantage of a token
     max_advantage: Positive | None = None  # bound of abs(log q - log p)
     task_rewards: bool = True  # whether on-policy samples have the group's advantage, too
     sees_target: bool = False  # whether the teacher's prompt holds the target
@@ -207,9 +207,9 @@ class EntropyOptions(Options):
 class GroupOptions(Options):
     """Settings of the computations over a group (``training.algorithms.advantage`` and ``group_rejection``)."""
 
-    baseline: Baseline = "all_samples"  # whose scores the mean and the deviation of a group are taken over
+    baseline: Baseline = "all_samples"  # the samples whose scores give the mean and the deviation of a group
     use_std: bool = False  # divide by the deviation
-    filter_on: Baseline = "all_samples"  # whose outcomes decide that a group carries no signal
+    filter_on: Baseline = "all_samples"  # the samples whose outcomes decide that a group carries no signal
 
 
 class LossOptions(FunctionOptions):

@@ -20,7 +20,7 @@ class Registry(dict[str, str]):
     """Name -> ``module:function``.
 
     Args:
-        group: of the entry points by which packages add functions.
+        group: The group of entry points by which packages add functions.
         arguments: the names of what a function is called with, in order.
     """
 
@@ -41,7 +41,7 @@ class Registry(dict[str, str]):
         """Return ``module:function`` of a registered name, of an entry point or of a path.
 
         Args:
-            folder: what the path of a file is relative to; by default the current folder.
+            folder: The folder from which the path of a file starts; by default the current folder.
 
         Raises:
             ValueError: it is none of these. The message lists the names.
@@ -184,7 +184,7 @@ def outside_function(key: str, value: object, folder: Path | None = None, where:
         raise InputError(f"{where}{key}: {value}: {error}") from None
 
 
-GAMMA = 0.1  # of the shaping p / (p + gamma), as LUFFY publishes it
+GAMMA = 0.1  # gamma of the shaping p / (p + gamma), as LUFFY publishes it
 _NUMBER = compile_full_match(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 
 

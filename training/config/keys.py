@@ -30,7 +30,7 @@ OPEN = (
     "mixed.rollout_correction.kwargs",
 )
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
-SIMILAR = 60  # of 100: below it, two names have nothing to do with each other
+SIMILAR = 60  # similarity from 0 to 100; below it, two names have nothing to do with each other
 
 
 class Rules(NamedTuple):

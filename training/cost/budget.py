@@ -17,9 +17,9 @@ class BudgetOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    hours: float | None = Field(default=None, gt=0)  # of the clock
-    tokens: float | None = Field(default=None, gt=0)  # of prompts and responses
-    money: float | None = Field(default=None, gt=0)  # at run.device_hour_price
+    hours: float | None = Field(default=None, gt=0)  # hours of wall-clock time
+    tokens: float | None = Field(default=None, gt=0)  # tokens of prompts and responses
+    money: float | None = Field(default=None, gt=0)  # cost at run.device_hour_price
 
     @classmethod
     def of(cls, config: DictConfig) -> "BudgetOptions":
@@ -46,7 +46,7 @@ class Budget:
     Args:
         options: the limits.
         rates: the devices and their price.
-        spent: what was spent so far; read only where it decides something.
+        spent: Returns what was spent so far; called only if it decides something.
         total: steps of the run.
         save_freq: steps between two checkpoints.
     """

@@ -17,9 +17,9 @@ SKIPPED = 1  # first steps of an attempt, in which kernels are compiled
 class Cost:
     """An amount spent or estimated. Money is 0 if no price is set."""
 
-    hours: float  # of the clock
+    hours: float  # wall-clock time
     device_hours: float
-    tokens: float  # of prompts and responses, in every step that was done
+    tokens: float  # tokens of prompts and responses, in every step that was done
     money: float
 
     def __add__(self, other: Self) -> "Cost":

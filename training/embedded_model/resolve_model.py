@@ -98,7 +98,7 @@ def _extend(folder: Path, out_root: Path, context: ContextExtension) -> Path:
     """Make a folder with links to the files of the model in ``folder`` and a config.json with another ``context``."""
     name = "config.json"
     config, where = read_object(folder / name), str(folder / name)
-    text = config.get("text_config")  # of a model that sees, too
+    text = config.get("text_config")  # a model that also sees has it
     config = {**config, "text_config": context.applied_to(text, where)} if text else context.applied_to(config, where)
     files = [file for file in model_files(folder) if file.name != name]
     content = json.dumps([config, *map(str, (file.resolve() for file in files))])

@@ -18,11 +18,11 @@ from training.explain.record import RunRecord
 from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED, VERIFIERS
 
-NO_BOX = 0.9  # of the samples: a base model that boxes one answer in ten can be rewarded for it
-TWICE = 0.5  # of the samples: a template or a target does it in all of them
+NO_BOX = 0.9  # share of the samples: a base model that boxes one answer in ten can be rewarded for it
+TWICE = 0.5  # share of the samples: a template or a target does it in all of them
 CUT = 0.5  # of the samples, as for the warning run.alerts.cut_share: such a reward mostly measures length
 CUT_AT_START = 0.25  # a base model that rambles; less than this is the policy's own doing
-GOES_ON = 0.5  # of the cut samples: those that were not done have no answer before the limit
+GOES_ON = 0.5  # share of the cut samples: those that were not done have no answer before the limit
 AFTERWORD = 8  # characters after an answer, more than a mark or a closing tag
 
 TWICE_IN_PROMPT = compile_quick_pattern(r"<think>\s{0,9}<think>\s{0,9}\Z")

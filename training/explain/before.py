@@ -34,7 +34,7 @@ BORROWED = 2  # answers to other problems that a verifier should not take for ri
 COSTLY = "judge"  # type of a verifier whose verdicts cost money
 WHOLE_TEXT = "compute_score_whole_text"
 
-Warn = Callable[[int, str], None]  # of a step
+Warn = Callable[[int, str], None]  # reports a text about a step
 
 
 def examine(
@@ -42,12 +42,12 @@ def examine(
 ) -> list[Finding]:
     """Return the causes that can be seen in some targets of a run, before it starts.
 
-    Args:
-        config: of the run, as it was composed.
-        targets: the file of its training set.
-        model: the folder of its base model.
-        drawn: by problem, the base model's responses with their tokens; without them the verifier is tried on answers
-            to other problems.
+        Args:
+            config: The composed configuration of the run.
+            targets: the file of its training set.
+            model: the folder of its base model.
+    drawn: The base model's responses with their tokens, by problem; without them the verifier is tried on answers
+                to other problems.
     """
     rows = sample_rows(targets)
     verifiers = read_verifiers(targets)

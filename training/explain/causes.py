@@ -22,10 +22,10 @@ class Cause:
 
     Attributes:
         name: short, and the anchor of its section in docs/explain.md.
-        title: what is wrong, as a sentence.
+        title: A sentence that says what is wrong.
         keys: the settings to change.
         test: the evidence for it in a record; None if there is none.
-        early: whether it can be seen before a training, in prompts, targets and first samples.
+        early: Whether prompts, targets and first samples show it before a training.
     """
 
     name: str

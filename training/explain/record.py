@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WINDOW = 5  # steps at either end of a curve, at most; a quarter of the steps of a shorter run
 SAMPLES = 512  # read of a step
-STEPS = 12  # whose samples are read
+STEPS = 12  # number of steps whose samples are read
 ROSE = 0.1  # a reward that rose by this much was learned from
 KEPT = 0.5  # share of its best reward that a run which learns still has at its end
 LARGEST = 1 << 28  # bytes of a recorded run
@@ -38,7 +38,7 @@ class RunRecord:
     Attributes:
         config: the resolved configuration.
         records: the metrics of its steps, as ``metrics.jsonl`` has them.
-        samples: by step; the first step's were drawn before any update.
+        samples: Samples by step; those of the first step were drawn before any update.
         learned: its `core.schemas.LEARNED`; None without a ledger.
         error: why it ended, if an error ended it.
     """

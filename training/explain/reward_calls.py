@@ -10,10 +10,10 @@ from typing import Any
 from training.job import user_reward
 from training.job.user_reward import RewardError
 
-SECONDS = 2.0  # for an answer; a function that took longer once is asked no more
+SECONDS = 2.0  # time for an answer; a function that once took longer is not asked again
 UNKNOWN = 0.5, ""  # neither right nor wrong
 
-Score = Callable[[Mapping[str, Any], str], tuple[float, str]]  # of a row and a response: score, and why it failed
+Score = Callable[[Mapping[str, Any], str], tuple[float, str]]  # from a row and a response: the score, and why it failed
 
 
 class _DaemonThreads(ThreadPoolExecutor):

@@ -11,11 +11,11 @@ from training.explain.record import RunRecord
 from training.job.records.rollout_log import Rollout
 
 ERRORS = "reward/errors"
-FAILS = 0.01  # of the samples: a verifier that works fails on none, and 5% in a step end the run
-RIGHT, WRONG = 0.99, 0.01  # of the samples: they leave room for one in a hundred
-CONTRADICTED = 0.5  # of the groups: right answers to one problem agree
-SIGNAL = 0.1  # of the groups: with fewer, one group of a batch of 16 teaches, or none
-IDENTICAL = 0.9  # of the groups: only a temperature near 0 repeats a response to the letter
+FAILS = 0.01  # share of the samples: a verifier that works fails on none, and 5% in a step end the run
+RIGHT, WRONG = 0.99, 0.01  # shares of the samples, which leave room for one in a hundred
+CONTRADICTED = 0.5  # share of the groups: right answers to one problem agree
+SIGNAL = 0.1  # share of the groups: with fewer, one group of a batch of 16 teaches, or none
+IDENTICAL = 0.9  # share of the groups: only a temperature near 0 repeats a response to the letter
 
 STOPPED = compile_quick_pattern(r"the verifier of .{1,200} failed on|RewardError")
 

@@ -15,7 +15,7 @@ from training.explain.rewards import is_taught_otherwise, signal
 
 ORDERED = 0.5  # of the variance of the prompts' lengths lies between steps; a shuffled set has (k - 1) / (N - 1)
 OVER_CHANCE = 3.0  # times that share
-FEWEST_STEPS, FEWEST_PROMPTS = 4, 4  # that such a share can be measured on
+FEWEST_STEPS, FEWEST_PROMPTS = 4, 4  # the fewest for which such a share can be measured
 OLD = 2.0  # updates: with 1 and no correction the embedded task is learned, with 4 it is not (docs/results/drift.md)
 APART = 0.1  # mean |log w| of fresh samples; bfloat16 and int4 rollouts of recorded runs that learn have at most 0.05
 FORGOTTEN = 0.8  # share of their first probability that targets have left; those that are trained on rise

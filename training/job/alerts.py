@@ -24,9 +24,9 @@ class AlertOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     window: int = Field(default=10, ge=1)  # steps
-    reward_share: float | None = Field(default=0.5, gt=0, lt=1)  # of the best reward of on-policy samples
+    reward_share: float | None = Field(default=0.5, gt=0, lt=1)  # share of the best reward of on-policy samples
     entropy_factor: float | None = Field(default=3.0, gt=1)  # times the entropy of the start
-    cut_share: float | None = Field(default=0.5, gt=0, le=1)  # of the samples, cut at the length limit
+    cut_share: float | None = Field(default=0.5, gt=0, le=1)  # share of the samples that are cut at the length limit
     off_policy_steps: int | None = Field(default=50, ge=1)  # without a rise of the targets' probability
     uncorrected_staleness: int | None = Field(default=4, ge=1)  # max_staleness without a rollout correction
 

@@ -42,7 +42,7 @@ def follow(
         if done:
             say(f"resuming after step {done} of {total}")
         say("starting Ray, vLLM and the actor")
-    seconds: deque[float] = deque(maxlen=10)  # of the last steps
+    seconds: deque[float] = deque(maxlen=10)  # seconds of the last steps
     watch, called = Alerts(alerts), list(trackers)
 
     def on_step(record: Mapping[str, Any]) -> None:

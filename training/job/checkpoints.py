@@ -49,7 +49,7 @@ class TrainerState:
     ] = ()  # prompts that need no off-policy samples any more, with mixed.off_policy_schedule=until_solved
     unsolved: Sequence[int] = ()  # prompts whose targets wait for a supervised step, with mixed.relift
     retired: Sequence[int] = ()  # prompts that are not replayed any more, with mixed.replay
-    absent: Sequence[int] = ()  # those of them that have left the dataset
+    absent: Sequence[int] = ()  # retired prompts that have left the dataset
     replaying: bool = False  # whether replay has started
 
 

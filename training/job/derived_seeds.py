@@ -8,7 +8,7 @@ from core.files import digest_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Messages = Sequence[Mapping[str, str]]  # of a prompt: each with its role and content
+Messages = Sequence[Mapping[str, str]]  # messages of a prompt, each with role and content
 
 HASHES = 2**60  # values of stable_hash
 

@@ -30,7 +30,7 @@ from training.job.user_reward import check_reward_function
 MATH = VerifierSpec("math")
 VERIFIERS_KEY = b"verifiers"  # metadata of a file of targets
 ROWS = 1024  # read and tokenized at a time
-NAMED_ROWS = 5  # in one message
+NAMED_ROWS = 5  # number of rows that one message names
 
 
 def check_context(model: Path, config: DictConfig) -> None:

@@ -36,18 +36,18 @@ def build_manifest(
     Args:
         request: its inputs and settings.
         folder: its files.
-        config: as it was resolved.
-        targets: of its last stage.
-        upstream: what the caller says about where the inputs came from.
-        first: of its first stage; None if it has none.
-        ledger: of each source its targets by verdict; None if no ledger was kept.
+        config: The resolved configuration.
+        targets: The targets of its last stage.
+        upstream: The origin of the inputs, as the caller states it.
+        first: The first stage; None if there is none.
+        ledger: Targets by source and verdict; None if no ledger was kept.
     """
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     devices, price = Layout.of(config).reserved, config.run.device_hour_price
     steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
     policy = folder.policy
-    if first is not None:  # its manifest lies elsewhere
+    if first is not None:  # the manifest of the first stage lies elsewhere
         located = first.targets.model_copy(update={"path": first.targets.locate(folder.first_stage.policy)})
         first = first.model_copy(update={"targets": located.seen_from(policy)})
     return Manifest(

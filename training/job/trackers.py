@@ -22,8 +22,8 @@ from core.files import digest_bytes, read_object, write_json
 from core.model.manifest import MANIFEST, Manifest, parse_manifest
 from core.text.secrets import redact
 
-FILE = "trackers.json"  # in the folder of the run
-PREFIX = "luffy."  # of tags and parameters, beside those of verl
+FILE = "trackers.json"  # file in the folder of the run
+PREFIX = "luffy."  # prefix of tags and parameters, beside those of verl
 ANSWER_SECONDS = 10.0
 MLFLOW_DIGEST = 36  # characters that MLflow keeps of a digest; the whole one is in the tags
 
@@ -43,7 +43,7 @@ class _Training:
     """The published facts of a training."""
 
     folder: Path
-    name: str  # of its runs
+    name: str  # name of the runs
     manifest: Manifest
     files: Mapping[str, Sequence[Path]]  # by the place of the artifacts
     scores: Mapping[str, float]
@@ -53,10 +53,10 @@ def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str,
     """Open a run per tracker, or go on with those that are named in ``folder``.
 
     Args:
-        folder: of the training.
+        folder: Folder of the training.
         trackers: their names; others than mlflow and wandb have no runs.
         project: the experiment of MLflow and the project of W&B.
-        name: of the runs.
+        name: Name of the runs.
         config: the resolved configuration. MLflow refuses another one for a run, so that gets a run of its own.
 
     Returns:
@@ -86,7 +86,7 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
     """Publish the lineage of the training in ``folder`` in its runs; return a line about each run.
 
     Args:
-        folder: of a training whose policy is complete.
+        folder: Folder of a training with a complete policy.
         scorecard: folder of the scorecard of its policy.
 
     Raises:

@@ -13,7 +13,7 @@ from core.plugins.user_code import ARGUMENTS, load_function
 from training.config.keys import MODULE
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
-VERIFIERS = "verifiers"  # its argument: the spec of each source, as JSON
+VERIFIERS = "verifiers"  # argument with the spec of each source, as JSON
 
 
 class RewardError(RuntimeError):
@@ -38,7 +38,7 @@ def check_reward_function(section: Mapping[str, Any]) -> None:
         raise InputError(f"{where} has no function {section['name']!r}: name one with ...name") from None
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    except (Exception, SystemExit) as error:  # of the user's module, whatever it is
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
         raise InputError(f"{where}: its import raised {type(error).__name__}: {first_line(error)}") from error
     try:
         inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS), **(section.get("reward_kwargs") or {}))
@@ -67,7 +67,7 @@ async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:
             score = await call(**sample, **kwargs)
         else:
             score = await asyncio.to_thread(call, **sample, **kwargs)
-    except (Exception, SystemExit) as error:  # of the user's function, whatever it is
+    except (Exception, SystemExit) as error:  # whatever the user's function raises
         raise RewardError(_text(function, sample, f"raised {type(error).__name__}: {first_line(error)}")) from error
     number = score.get("score") if isinstance(score, Mapping) else score
     try:

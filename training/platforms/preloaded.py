@@ -35,7 +35,7 @@ OF_RAY = (
     "training.verl_hooks.asynchronous.trainers",
 )
 
-MOST_FILES = 253  # that Linux passes in one message
+MOST_FILES = 253  # the most that Linux passes in one message
 
 
 @contextmanager

@@ -33,9 +33,9 @@ class Check:
     """A line of a doctor.
 
     Args:
-        name: what is looked at.
+        name: What the check looks at.
         look: says what it saw, or raises an InputError that says what is wrong.
-        mend: what to do then; ``{kind}`` stands for that of the examination.
+        mend: What to do if it fails; ``{kind}`` stands for the kind of the examination.
         where: the doctors that have this line: `HOST`, `TRAINING`, `TRAINING_GPU`.
     """
 

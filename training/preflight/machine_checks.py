@@ -20,7 +20,7 @@ from training.preflight.checks import HOST, TRAINING, TRAINING_GPU, Check, Exami
 PYTHONS = ((3, 11), (3, 12))
 GB = 1e9
 SETUP_DISK = {"cpu": 8 * GB, "gpu": 16 * GB}  # both environments, and a demo
-LEAST_MEMORY, LEAST_DISK = 8 * GB, 2 * GB  # for the embedded model
+LEAST_MEMORY, LEAST_DISK = 8 * GB, 2 * GB  # what the embedded model needs
 WRITTEN = 256 << 20  # bytes
 SLOWEST = 20e6  # bytes per second: a 7B model's checkpoint would take more than an hour
 # Packed sequences on the device against each of them alone: forward, and the gradient of the weights.

@@ -40,7 +40,7 @@ SETTINGS = {
 SUPERVISED = ("actor_rollout_ref.rollout", "algorithm.")  # keys that supervised training does not read
 LIMIT = 900  # seconds of one command
 BENCHMARK = "arithmetic_short"
-TARGETS, MODEL = "train.parquet", "model"  # in the folder of the examination
+TARGETS, MODEL = "train.parquet", "model"  # names in the folder of the examination
 
 
 def _start(examination: Examination) -> str:

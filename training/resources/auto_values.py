@@ -16,8 +16,8 @@ from training.resources.machine import Machine
 from training.resources.memory import BFLOAT16, USABLE, WEIGHTS_SHARE, generation_memory, training_memory
 from training.resources.model_shape import ModelShape
 
-WORKERS = 8  # of a kind, at most
-CORES = {"agent": 8, "reward": 4, "storage": 8}  # for each worker of a kind
+WORKERS = 8  # most workers of a kind
+CORES = {"agent": 8, "reward": 4, "storage": 8}  # cores for each worker of a kind
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"

@@ -14,8 +14,8 @@ MIB = 2**20
 # perf.trainings.steps --memory.
 COMMAND, RUNNER, BALANCER, CONTROLLER, RAY = (mib * MIB for mib in (590, 600, 550, 285, 360))
 ACTOR, SERVER, ENGINE, AGENT, REWARD, STORAGE = (mib * MIB for mib in (650, 585, 580, 590, 360, 285))
-SHARED = 200 * MIB  # of NCCL and vLLM, for each GPU
-CUDA = 2.5e9  # of each process with a CUDA context: an estimate
+SHARED = 200 * MIB  # memory of NCCL and vLLM for each GPU
+CUDA = 2.5e9  # memory of each process with a CUDA context: an estimate
 TRANSFER = 64  # bytes per token of a step in the TransferQueue: ids, masks, positions, log-probabilities, advantages
 # Logical CPUs that verl reserves for each GPU: of the actor, of rollouts that have their own, of supervised training.
 BUNDLE, ROLLOUT_BUNDLE, SUPERVISED_BUNDLE = 3, 2, 1

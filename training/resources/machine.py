@@ -15,7 +15,7 @@ from core.errors import InputError
 from core.machine.processor import multiplies_bfloat16
 from training.resources.gpu_models import card_of
 
-NODE_SECONDS = 60.0  # in which a node of a cluster that has just started appears
+NODE_SECONDS = 60.0  # time for a node of a cluster that just started to appear
 SHARED_MEMORY = Path("/dev/shm")
 QUERY = ("name", "memory.total", "compute_cap", "driver_version", "uuid")
 

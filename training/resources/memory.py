@@ -16,8 +16,8 @@ CHUNK = 512  # tokens that the fused kernel takes at once
 ASLEEP = 5.5e9  # vLLM asleep, CUDA graphs and contexts: an estimate
 CONTEXT = 1.5e9  # a CUDA context and NCCL's buffers, where there is no vLLM
 GRAPHS = 2e9  # CUDA graphs and workspace of vLLM awake
-USABLE = 0.95  # of a GPU; the allocator loses some to fragments
-WEIGHTS_SHARE = 0.6  # of what vLLM has of a GPU; the rest is for keys and values, as in evaluation
+USABLE = 0.95  # share of a GPU; the allocator loses some to fragments
+WEIGHTS_SHARE = 0.6  # share of what vLLM has of a GPU; the rest is for keys and values, as in evaluation
 
 
 def trainable(shape: ModelShape, layout: Layout) -> float:
@@ -31,7 +31,7 @@ def trainable(shape: ModelShape, layout: Layout) -> float:
 def state_bytes(shape: ModelShape, layout: Layout) -> float:
     """Parameters, gradients and moments of one copy of the model."""
     frozen = shape.parameters if layout.lora_rank else 0
-    moments = OPTIMIZER * (layout.optimizers - 1)  # of the others
+    moments = OPTIMIZER * (layout.optimizers - 1)  # moments of the other optimisers
     return (STATE + moments) * trainable(shape, layout) + PARAMETER * frozen
 
 

@@ -27,7 +27,7 @@ class ModelShape:
     head_dim: int
     kv_width: int  # heads of keys and values x their dimension
     tied: bool  # embedding and head are one matrix
-    heads: int = 1  # of queries
+    heads: int = 1  # number of query heads
 
     @property
     def query_width(self) -> int:

@@ -16,7 +16,7 @@ from training.resources.roofline import Prediction, predict
 
 MEMORY = "actor/perf/max_memory_allocated_gb"  # verl's GB are GiB
 TRAINING = "each GPU while it trains"
-PHASES = ("gen", "old_log_prob", "update_actor", "update_weights")  # those of a `Prediction`
+PHASES = ("gen", "old_log_prob", "update_actor", "update_weights")  # the phases of a `Prediction`
 SKIPPED = 1  # first steps, in which kernels are compiled
 
 

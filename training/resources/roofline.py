@@ -12,7 +12,7 @@ from training.resources.layout import Layout
 from training.resources.memory import PARAMETER, cache_bytes, state_bytes, token_bytes
 from training.resources.model_shape import ModelShape
 
-COMPUTE, BANDWIDTH, LINK = 0.5, 0.7, 0.7  # of the peaks
+COMPUTE, BANDWIDTH, LINK = 0.5, 0.7, 0.7  # shares of the peaks
 HOST_LINK = 25e9  # bytes per second between a node's memory and a GPU (PCIe 4 x16)
 HOST_MEMORY = 50e9  # bytes per second at which the processors of a node update Adam's state
 ADAM = 28  # bytes that an update of one parameter reads and writes
@@ -23,8 +23,8 @@ class Prediction:
     """Predicted duration of one step by phase, with its throughput and utilisation."""
 
     seconds: dict[str, float]
-    tokens_per_second: float  # of the whole step, per device
-    mfu: float  # of the update: without what checkpointing repeats and what attention computes for nothing
+    tokens_per_second: float  # rate of the whole step, per device
+    mfu: float  # of the update, without what checkpointing repeats and what attention computes for nothing
 
 
 def predict(

@@ -25,7 +25,7 @@ class PolicyTrainingWorker(TrainingWorker):
     the checkpoint.
     """
 
-    engine: Any  # of FSDP; verl declares the parts that every engine has
+    engine: Any  # FSDP's engine; verl declares the parts that every engine has
     sft_optimizer: torch.optim.Optimizer | None = None
 
     def train_batch(self, data: TensorDict) -> TensorDict:

@@ -59,7 +59,7 @@ def row_figures(
 
     Args:
         log_prob: ``[tokens]`` of the rows one after the other, as are the next two.
-        losses: of the tokens.
+        losses: Losses of the tokens.
         mask: the tokens of targets.
         offsets: ``[rows + 1]``: where the rows start and end.
         rows: ``[rows]``: the number of each in the dataset.
@@ -174,8 +174,8 @@ def _token_loss(
         index: ``[rows]``: the numbers of the rows.
         advantages: ``[rows, tokens]``.
         phi: ``[rows, tokens]``: the teacher's probabilities, where it has some.
-        options: of the algorithm.
-        sft_coef: weight of the supervised term.
+        options: Options of the algorithm.
+        sft_coef: Weight of the supervised term.
     """
     off_policy, log_prob = samples.off_policy_mask[index], samples.rows["old_log_probs"][index].float()
     loss = torch.zeros_like(log_prob)

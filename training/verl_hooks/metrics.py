@@ -56,7 +56,7 @@ def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: to
     Args:
         ages: updates between the weights that sampled a token and those that the step starts from.
         on_policy: the tokens that count; the others have no age.
-        log_ratio: of the actor and vLLM.
+        log_ratio: Log-ratio of the actor and vLLM.
     """
     if not on_policy.any():
         return {}
@@ -151,8 +151,8 @@ def validation_metrics(
     {'validation/score': 0.3333333333333333, 'validation/source/a': 0.5, 'validation/source/b': 0.0}
 
     Args:
-        sources: of each sample.
-        expected: how many samples there should be, by source and prompt; one that failed scores 0.
+        sources: Source of each sample.
+        expected: Expected number of samples by source and prompt; a missing sample scores 0.
     """
     totals, counts = defaultdict(float), Counter[str]()
     for source, reward in zip(sources, rewards, strict=True):

@@ -22,11 +22,11 @@ class GroupReplayBuffer(ReplayBuffer):
     solved, so with ``sft_multitask`` such groups stay.
     """
 
-    off_policy_samples: int = 0  # of a group with any; they come first
+    off_policy_samples: int = 0  # number for a group with any; they come first
     draws: bool = True  # whether a group has samples beside them
     options: MixedPolicyOptions = MixedPolicyOptions()
     schedule: OffPolicySchedule = OffPolicySchedule(ALWAYS)
-    on_policy_prompts: frozenset[str] = frozenset()  # of finished groups that were looked at
+    on_policy_prompts: frozenset[str] = frozenset()  # prompts of finished groups that were looked at
 
     def follow(self, options: MixedPolicyOptions, n: int, schedule: OffPolicySchedule) -> Self:
         """Set up for groups of ``n`` samples; ``schedule`` decides whether some of them are off-policy."""

@@ -47,7 +47,7 @@ def compute_score(
     closing tag scores 0.
 
     Args:
-        extra_info: of the row, with the extra fields of the sample: `TRUNCATED`, and as `PROBLEM` what was asked.
+        extra_info: Fields of the row, with those of the sample: `TRUNCATED`, and the question as `PROBLEM`.
         rule: where the answer is in mathematics: "boxed", or "whole-text" as in the published run.
         verifiers: the spec of each source, as JSON; none: all are mathematics.
     """
@@ -85,7 +85,7 @@ def require_few_errors(step: int, errors: list[str], sources: list[str]) -> None
 
     Args:
         errors: of each sample; "" where its verifier did not fail.
-        sources: of each sample.
+        sources: Source of each sample.
     """
     failed = [number for number, error in enumerate(errors) if error]
     if len(failed) > FEW_ERRORS * len(errors):

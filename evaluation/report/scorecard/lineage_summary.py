@@ -13,7 +13,7 @@ from core.text.patterns import compile_full_match
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_VALUES = 20  # of one metadata
+MOST_VALUES = 20  # most values of one metadata column
 DIGEST = compile_full_match(r"[0-9a-f]{40,}")
 
 
@@ -29,7 +29,7 @@ class Lineage:
     recipe: str = ""
     steps: int | None = None
     devices: int = 1
-    wall_time: timedelta | None = None  # of the last attempt, with its start and export
+    wall_time: timedelta | None = None  # time of the last attempt, with its start and export
     manifest: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

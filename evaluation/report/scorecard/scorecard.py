@@ -119,11 +119,11 @@ def build_scorecard(
     Args:
         base, policy, champion: {benchmark: GRADED table} of each checkpoint.
         suite: the benchmarks' titles, groups, published scores and order.
-        contamination: what the search of the targets for benchmark problems found; None if there was no search.
+        contamination: The benchmark problems found among the targets; None if nobody searched.
         lineage: the policy's ``lineage.json``.
         training_metrics: ``{"step": int, "data": {name: value}}`` records.
         filter_counts: the stages of target preparation in order, as (name, rows left) pairs.
-        decision: on the promotion of the policy, as (name, text) pairs.
+        decision: The decision about the promotion of the policy, as (name, text) pairs.
 
     Raises:
         InputError: for results of several checkpoints or of others than the lineage names, for benchmarks that only one

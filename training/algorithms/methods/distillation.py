@@ -31,7 +31,7 @@ def teacher_advantage(
     tensor([[ 0.0000, -0.5000,  0.0000]])
 
     Args:
-        log_prob: of the policy that the step starts from.
+        log_prob: Log-probabilities of the policy at the start of the step.
         scored: the tokens that the policy sampled.
 
     Raises:

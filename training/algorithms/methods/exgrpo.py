@@ -74,7 +74,7 @@ class ReplayStore:
 
         Args:
             successes: its right samples, a replayed one included.
-            samples: of the group.
+            samples: The samples of the group.
             right: the right samples that the policy generated.
         """
         if successes == samples:

@@ -14,7 +14,7 @@ from training.algorithms.options import LossOptions
 from training.algorithms.registry import ON_POLICY_LOSSES
 from training.algorithms.reshape import bounded_exp, shape_on_policy
 
-LARGEST_RATIO = 20.0  # of DPPO: section 5.4 of its paper
+LARGEST_RATIO = 20.0  # bound of DPPO: section 5.4 of its paper
 
 Losses = tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"] | None]
 

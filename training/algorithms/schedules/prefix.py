@@ -14,7 +14,7 @@ from training.algorithms.options import PrefixOptions
 from training.algorithms.registry import PREFIX_STRATEGIES
 
 STAGES = 10
-HINT_CHUNKS, HINT_LOW = 5, 0.05  # of binomial: parts of a hint, and the chance of each after all steps
+HINT_CHUNKS, HINT_LOW = 5, 0.05  # for binomial: the parts of a hint, and the chance of each after all steps
 
 
 class Sample(NamedTuple):

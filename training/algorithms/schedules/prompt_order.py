@@ -19,7 +19,7 @@ def easy_first(pass_rates: Sequence[float], batch: int, seed: int) -> list[int]:
     3
 
     Args:
-        pass_rates: of each row, the share of the base model's samples that solve its problem.
+        pass_rates: For each row, the share of the base model's samples that solve its problem.
     """
     drawn = [digest_bytes(f"{seed}/{row}".encode()) for row in range(len(pass_rates))]
     rows = sorted(range(len(pass_rates)), key=drawn.__getitem__)[: len(pass_rates) // batch * batch]

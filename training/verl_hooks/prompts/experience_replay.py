@@ -15,7 +15,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from core.files import write_table
 from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory
 
-FILE = "replay.parquet"  # of a checkpoint
+FILE = "replay.parquet"  # file in the folder of a checkpoint
 SCHEMA = pa.schema(
     {
         "prompt": pa.int64(),

@@ -81,7 +81,7 @@ def mean_entropies(entropy: torch.Tensor, batch: TensorDict, examples: int) -> l
     """Return the mean entropy over the response of each of the first ``examples`` rows of an `entropy_batch`, in nats.
 
     Args:
-        entropy: of the tokens after each token of a row, as a worker returns it.
+        entropy: Entropy of the next token at each token of a row, as a worker returns it.
     """
     responses = no_padding_2_padding(entropy, batch)
     mask = batch["response_mask"].to_padded_tensor(0.0)
