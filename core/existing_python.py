@@ -93,7 +93,7 @@ class ExistingPython:
         return next((kind for name, kind in ENGINES.items() if name in self.packages), "gpu")
 
     def tested(self) -> str:
-        """Its torch, verl and vLLM, each with the version of our lock if that is another one."""
+        """Return its torch, verl and vLLM, each with the version of our lock if that is another one."""
         locked = _tested_versions(self.kind)
         names = [name for name in ("torch", "verl", *ENGINES) if name in self.packages]
         return ", ".join(_against(name, self.packages[name], locked.get(name, "none")) for name in names)

@@ -299,12 +299,12 @@ def write_table(table: "pa.Table", path: Path, metadata: Mapping[str, str] | Non
 
 
 def digest_bytes(data: bytes) -> str:
-    """sha256 of ``data`` in hex."""
+    """Return the sha256 of ``data`` in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def digest_file(path: Path) -> str:
-    """sha256 of a file's bytes in hex."""
+    """Return the sha256 of a file's bytes in hex."""
     digest = hashlib.sha256()
     with Path(path).open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
@@ -313,7 +313,7 @@ def digest_file(path: Path) -> str:
 
 
 def digest_table(table: "pa.Table") -> str:
-    """sha256 over the rows of ``table``: the same for the same rows, whatever the chunks or the compression."""
+    """Return the sha256 over the rows of ``table``, which is the same whatever the chunks or the compression."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()

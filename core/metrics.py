@@ -216,7 +216,7 @@ def measures_machine(name: str) -> bool:
 
 
 def titles(view: View, recorded: Iterable[str] = ()) -> dict[str, str]:
-    """{name: title} of the metrics that ``view`` draws, in the order of the table.
+    """Return {name: title} of the metrics that ``view`` draws, in the order of the table.
 
     A family contributes those of its members that are among the ``recorded`` names.
 

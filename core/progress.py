@@ -95,7 +95,7 @@ class Terminal:
 
     @contextmanager
     def live_view(self, view: Callable[[], "RenderableType"]) -> Iterator[None]:
-        """On a terminal, show what ``view`` returns below the lines, drawn anew with each `tick`."""
+        """Show what ``view`` returns below the lines of a terminal, drawn anew with each `tick`."""
         if not self.rewrites:
             yield
             return

@@ -50,7 +50,7 @@ def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":
 
 
 def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
-    """{benchmark: table} of the parquet files of ``folder``; ``kind``: "samples" or "graded"."""
+    """Read {benchmark: table} from the parquet files of ``folder``; ``kind`` is "samples" or "graded"."""
     from core.schemas import GRADED, SAMPLE
 
     schema, maker = {"samples": (SAMPLE, "generate"), "graded": (GRADED, "grade")}[kind]

@@ -25,7 +25,7 @@ WORKERS = 2
 
 
 def prime(answer: str, gold: str) -> tuple[str, str]:
-    """PRIME's grader on an extracted answer."""
+    """Apply PRIME's grader to an extracted answer."""
     from verl.utils.reward_score.prime_math import grade_answer
 
     return ("correct", "equal") if grade_answer(answer, gold) else ("wrong", "not equal")

@@ -41,7 +41,7 @@ class TimeUp(BaseException):
 
 
 def compare(answer: str, gold: str) -> tuple[str, str]:
-    """Verdict ("correct" | "wrong" | "gold_unparsed") and its reason for two non-empty normalised answers."""
+    """Return verdict ("correct" | "wrong" | "gold_unparsed") and reason for two non-empty normalised answers."""
     answer, gold = without_label(answer, gold), without_label(gold, answer)
     expected, stated = read(gold), read(answer)
     if expected is None:

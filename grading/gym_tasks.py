@@ -57,5 +57,5 @@ def read_entries(task: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """numpy's numbers and arrays, and sets, as JSON values."""
+    """Convert numpy's numbers and arrays, and sets, to JSON values."""
     return value.tolist() if hasattr(value, "tolist") else sorted(value) if isinstance(value, set) else str(value)

@@ -31,7 +31,7 @@ class VerdictStore:
             self._give_up(error)
 
     def find(self, answer: str, gold: str) -> tuple[str, str] | None:
-        """(verdict, reason) of the pair, if any process has compared it."""
+        """Return (verdict, reason) of the pair, if any process has compared it."""
         rows = self._execute("select verdict from verdicts where pair = ?", json.dumps([answer, gold]))
         if not rows:
             return None

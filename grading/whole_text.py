@@ -10,7 +10,7 @@ from grading.equivalence import serve
 
 
 def compare(text: str, gold: str) -> tuple[str, str]:
-    """Verdict and reason: math-verify on ``text`` as it stands."""
+    """Return verdict and reason of math-verify on ``text`` as it stands."""
     from math_verify import parse, verify
 
     expected = parse(f"${gold}$", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed

@@ -163,7 +163,7 @@ def _digest(text: str) -> str:
 
 @cache
 def _katex() -> tuple[str, str]:
-    """KaTeX's script with its license, and its style with the fonts in it."""
+    """Return KaTeX's script with its license, and its style with the fonts in it."""
     digest = base64.b64encode(hashlib.sha512(KATEX.read_bytes()).digest()).decode()
     assert digest == KATEX_SHA512, f"{KATEX}: not the file that npm publishes"
     with tarfile.open(KATEX) as package:

@@ -7,7 +7,7 @@ SHOWN = 5
 
 
 def locked_versions(lock: Path) -> dict[str, str]:
-    """Normalized name -> version of the packages in a lock file."""
+    """Return the versions of the packages in a lock file by normalized name."""
     pins = [line.partition("==") for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
     return {normalized(name): rest.partition(";")[0].split()[0] for name, _, rest in pins}
 

@@ -39,7 +39,7 @@ def model_files(folder: Path) -> list[Path]:
 
 
 def model_digest(folder: Path) -> str:
-    """sha256 over the names and contents of `model_files`."""
+    """Return the sha256 over the names and contents of `model_files`."""
     lines = [f"{file.name}\0{digest_file(file)}\n" for file in model_files(folder)]
     return digest_bytes("".join(lines).encode())
 
@@ -76,7 +76,7 @@ def check_model(folder: Path, *, chat_template: bool = True, kwargs: Mapping[str
 
 
 def safetensors_header(file: Path) -> dict[str, Any] | None:
-    """Tensor name -> dtype, shape and offsets, from the header of a safetensors file; None if it is not readable."""
+    """Read dtype, shape and offsets by tensor name from the header of a safetensors file; None if it is unreadable."""
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if not 0 < length < file.stat().st_size:
@@ -95,7 +95,7 @@ def _has_offsets(tensor: Any) -> bool:
 
 
 def bfloat16_bytes(folder: Path) -> int:
-    """Memory of the model's weights in bfloat16; for weights in other files than safetensors, the size of the files."""
+    """Return the memory of the model's weights in bfloat16; for other files than safetensors, their size."""
     shards = [*folder.glob("*.safetensors")]
     if not shards:
         return sum(file.stat().st_size for file in folder.glob("pytorch_model*.bin"))

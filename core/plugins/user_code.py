@@ -161,7 +161,7 @@ def _origin(top: str) -> Path | None:
 
 
 def user_code_digest(file: Path) -> str:
-    """sha256 over `source_digests`; of the file's bytes if it imports nothing from beside it."""
+    """Return the sha256 over `source_digests`, or of the file's bytes if it imports nothing from beside it."""
     digests = source_digests(file)
     if len(digests) == 1:
         return digest_file(file)

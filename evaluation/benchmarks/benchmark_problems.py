@@ -132,7 +132,7 @@ def _generate(benchmark: Benchmark, limit: int | None, seed: int) -> list[Proble
 
 
 def _task_problems(benchmark: Benchmark, task: str, size: int, seed: int) -> list[Problem]:
-    """Problems of a task: of other seeds than those of targets, unless its options say which."""
+    """Generate problems of a task, with other seeds than those of targets unless its options say which."""
     options = {"seed": FIRST_TASK_SEED + seed, **benchmark.options, "size": size}
     return [
         Problem(f"{number}", entry["question"], entry["answer"] or "", fields=json.dumps({ENTRY: entry}))

@@ -81,7 +81,7 @@ def labels_in(text: str) -> list[str]:
 
 
 def _runs(text: str) -> list[list[tuple[str, int, int]]]:
-    """By alphabet: (label, where it starts, where its option starts) from the first label on, two or more."""
+    """Return runs of two labels or more by alphabet: (label, where it starts, where its option starts)."""
     marks = [(match.group(1), match.start(), match.end()) for match in LABEL.finditer(text)]
     runs = []
     for alphabet in ALPHABETS:

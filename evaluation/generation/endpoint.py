@@ -124,7 +124,7 @@ class Endpoint:
         *,
         budget: Budget | None = None,
     ) -> Generator[tuple[int, Completion], None, None]:
-        """(index, completion) in the order in which they finish; fewer than requested where ``budget`` ends.
+        """Yield (index, completion) in the order in which they finish; fewer than requested if ``budget`` ends.
 
         An answer may have cost money. So it goes to ``samples`` before anything else happens to it, also if it cannot
         be read, and what is under way when something fails, or the command is stopped, is waited for. After an error no

@@ -83,7 +83,7 @@ class Engine:
         self._engine = self.llm.llm_engine
 
     def complete(self, groups: Iterable[Sequence[EngineRequest]]) -> Iterator[tuple[int, Completion]]:
-        """(number, completion) of each request as it finishes. A prompt must be shorter than the model's context.
+        """Yield (number, completion) of each request as it finishes. A prompt must be shorter than the context.
 
         ``groups`` hold the requests of a prompt, and may be shared with other engines: a group is taken when this
         engine has room for it.

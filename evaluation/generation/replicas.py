@@ -154,7 +154,7 @@ def fewest_gpus(weights: int, heads: int, memory: int, gpus: int) -> int:
 def complete_all(
     options: EngineOptions, groups: Sequence[Sequence[EngineRequest]], replicas: int
 ) -> Iterator[tuple[int, Completion]]:
-    """(number, completion) of each request as it finishes; one replica runs in this process, unless on a cluster.
+    """Yield (number, completion) of each request as it finishes; outside a cluster, one replica runs in this process.
 
     ``groups`` hold the requests of a prompt, which share its computation. An engine takes the next group when it has
     room, so that a long response holds up nothing but itself. Raises InputError if Ray has too few GPUs.

@@ -70,7 +70,7 @@ class Completion(NamedTuple):
 
 
 def prompt_digest(prompt: str) -> str:
-    """sha256 of a rendered prompt."""
+    """Return the sha256 of a rendered prompt."""
     return digest_bytes(prompt.encode())
 
 

@@ -99,7 +99,7 @@ class Registry:
         return all(record.decision.test != test for record in self.decisions())
 
     def best_above_base(self, base: str) -> dict[str, float]:
-        """By how much the best champion ever was surely above ``base`` on each benchmark out of domain; at least 0.
+        """Return by how much the best champion was surely above ``base`` on each benchmark out of domain; at least 0.
 
         What is sure counts, because the best of many measurements is one that happened to be high.
         """
@@ -234,7 +234,7 @@ class Registry:
         return [record for record in self.decisions() if record.decision.promoted]
 
     def _find(self, name: str) -> tuple[Path, str]:
-        """Folder and digest of the policy that ``name`` stands for; InputError unless it is exactly one."""
+        """Find folder and digest of the policy that ``name`` stands for; InputError unless it is exactly one."""
         if (folder := Path(name).expanduser()).is_dir():
             policy = (folder if (folder / MANIFEST).is_file() else folder / "policy").resolve()
             if not policy.is_relative_to(self._storage.resolve()):
@@ -255,7 +255,7 @@ class Registry:
 
 
 def missing_scores(opponent: Mapping[str, ScoreFile], scores: Mapping[str, ScoreFile]) -> list[str]:
-    """Benchmarks of ``scores`` that ``opponent`` has not answered in the same way, or whose file is gone."""
+    """Return the benchmarks of ``scores`` that ``opponent`` has not answered in the same way, or whose file is gone."""
     return [name for name, score in scores.items() if not _is_like(opponent.get(name), score)]
 
 
@@ -268,7 +268,7 @@ def _is_like(opponent: ScoreFile | None, score: ScoreFile) -> bool:
 
 
 def _present(scores: Mapping[str, ScoreFile]) -> dict[str, ScoreFile]:
-    """Those of ``scores`` whose file a retention has not removed since."""
+    """Return those of ``scores`` whose file no retention has removed since."""
     return {name: score for name, score in scores.items() if Path(score.file).exists()}
 
 

@@ -30,7 +30,7 @@ class Evidence:
 
 
 def answer_differences(opponent: "pa.Table", policy: "pa.Table") -> "NDArray":
-    """Policy minus opponent, for each answer by number that both have given, from GRADED tables of one benchmark.
+    """Subtract the opponent's answers from the policy's, by number, in GRADED tables of one benchmark.
 
     Raises:
         InputError: a problem was asked of one of them only.

@@ -21,7 +21,7 @@ OPTIMISM = 1.0  # standard errors by which the rest of the answers may be better
 
 
 def log_wealths(values: "NDArray", counts: "NDArray") -> "NDArray":
-    """Logarithm of the wealth that each of `BETS` has made of 1.
+    """Return the logarithm of the wealth that each of `BETS` has made of 1.
 
     Args:
         values: shape (..., v); differences, of at least -1.
@@ -36,7 +36,7 @@ def log_wealths(values: "NDArray", counts: "NDArray") -> "NDArray":
 
 
 def log_evidence(wealths: "NDArray") -> "NDArray":
-    """Logarithm of the e-value: the mean wealth of all bets.
+    """Return the logarithm of the e-value: the mean wealth of all bets.
 
     >>> import numpy as np
     >>> float(log_evidence(log_wealths(np.array([-1.0, 0.0, 1.0]), np.array([4, 90, 26]))).round(2))

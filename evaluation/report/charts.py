@@ -333,7 +333,7 @@ def _printable(text: str) -> str:
 
 
 def _text_width(texts: str | Sequence[str]) -> float:
-    """Pixels of the longest line of ``texts``."""
+    """Return the width in pixels of the longest line of ``texts``."""
     font = FontProperties(family="DejaVu Sans", size=TEXT)
     lines = [line for text in ([texts] if isinstance(texts, str) else texts) for line in text.split("\n") if line]
     return max((text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] for line in lines), default=0)

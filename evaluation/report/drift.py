@@ -155,7 +155,7 @@ class DriftReport:
         }
 
     def chosen(self, condition: Condition) -> dict[str, Measured]:
-        """For each type of correction, return the variant with the best validation over the seeds that two share.
+        """Return the variant of each type of correction with the best validation over the seeds that two share.
 
         It is the first where nothing was validated.
         """

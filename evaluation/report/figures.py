@@ -29,7 +29,7 @@ def training_curves(records: Records, titles: Mapping[str, str]) -> list[str]:
 def recipe_curves(
     recipes: Mapping[str, Sequence[Records]], colours: Mapping[str, str], *, legend: bool
 ) -> dict[str, str]:
-    """{name of a file: figure} of recipes, each with the records of one run per seed, on one axis.
+    """Draw {name of a file: figure} of recipes, each with the records of one run per seed, on one axis.
 
     A figure for each metric of `View.RECIPES` that was recorded at two steps or more, then the weights of
     shaping.
@@ -82,6 +82,6 @@ def _mean_and_seeds(name: str, runs: Sequence[Records], metric: str, colour: str
 
 
 def points(records: Records, metric: str) -> list[tuple[float, float]]:
-    """(step, value) wherever the value is a finite number."""
+    """Return (step, value) wherever the value is a finite number."""
     pairs = [(record["step"], record["data"].get(metric)) for record in records]
     return [(float(x), float(y)) for x, y in pairs if isinstance(y, int | float) and math.isfinite(y)]

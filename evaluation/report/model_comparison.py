@@ -45,7 +45,7 @@ class Evaluation:
 
 
 def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> dict[str, Results]:
-    """{model: {benchmark: GRADED}} for folders of results, checkpoints and hub ids.
+    """Return {model: {benchmark: GRADED}} for folders of results, checkpoints and hub ids.
 
     ``out`` keeps the graded results of checkpoints and hub ids, one folder per model, named by its digest.
     """

@@ -177,7 +177,7 @@ class Comparison:
         return table
 
     def differences_table(self, group: str) -> Table:
-        """Row minus column on the average of a group, in points; with several seeds the permutation test's p-value."""
+        """Tabulate row minus column on the average of a group, in points; with several seeds also p-values."""
         table, benchmarks = self._table("row minus column"), list(self.titles[group])
         for after in self.recipes:
             cells = []
@@ -246,7 +246,7 @@ class Comparison:
         return Table([title, *(recipe.name for recipe in self.recipes)])
 
     def _rows(self) -> Iterator[tuple[str, list[str], Kind]]:
-        """(title, benchmarks, kind) of each line of a table over benchmarks."""
+        """Yield (title, benchmarks, kind) of each line of a table over benchmarks."""
         for group, titles in self.titles.items():
             yield GROUPS[group], list(titles), "group"
             for name, title in titles.items():

@@ -47,7 +47,7 @@ class Table:
         return table
 
     def add(self, *cells: Cell | str, kind: Kind = "") -> None:
-        """A row; columns without a cell stay empty."""
+        """Add a row; columns without a cell stay empty."""
         row = [Cell(cell) if isinstance(cell, str) else cell for cell in cells]
         row += [Cell("")] * (len(self.columns) - len(row))
         self.rows.append(Row(tuple(row), kind))
@@ -64,7 +64,7 @@ class Table:
         return "\n".join([header, f"|{rule}|", *body])
 
     def to_text(self, width: int | None = None) -> str:
-        """Columns for a terminal of ``width`` columns; the texts of the first column are cut where they do not fit."""
+        """Format columns for a terminal of ``width`` columns; texts of the first column are cut if they do not fit."""
         grouped = any(row.kind == "group" for row in self.rows)
         lines = [self.columns]
         for row in self.rows:

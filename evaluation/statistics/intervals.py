@@ -39,7 +39,7 @@ def effective_size(mean: float, error: float, problems: int) -> float:
 
 
 def wilson(mean: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval of a proportion over ``n`` trials (JASA 22, 1927): inside [0, 1], and wide at 0 and 1.
+    """Return Wilson's score interval of a proportion over ``n`` trials (JASA 22, 1927), which lies in [0, 1].
 
     scipy has it for whole numbers of trials only; `effective_size` gives fractions.
 
@@ -53,7 +53,7 @@ def wilson(mean: float, n: float) -> tuple[float, float]:
 
 
 def agresti_min(deltas: Sequence[float]) -> tuple[float, float]:
-    """Interval of a paired difference of proportions (Agresti and Min, Statistics in Medicine 24, 2005); not in scipy.
+    """Return the interval of a paired difference of proportions (Agresti and Min, Stat. Med. 24, 2005).
 
     Wald's interval with half a pair added to each of the four cells. ``deltas``: -1, 0 or 1 for each problem.
 

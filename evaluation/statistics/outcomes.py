@@ -70,7 +70,7 @@ def median_over_seeds(scores: Sequence[float], *, seed: int = 0) -> Interval:
 
 
 def permutation_test(first: Sequence[float], second: Sequence[float], *, seed: int = 0) -> float:
-    """Two-sided p-value of "the seeds of both come from one distribution", by the difference of the means.
+    """Return the two-sided p-value of "the seeds of both come from one distribution", by the difference of means.
 
     Every division of all seeds into two groups of these sizes counts once (Fisher, The Design of Experiments, 1935), so
     the test is exact and needs no pairing; with more than `EXACT_PERMUTATIONS` divisions, a sample of them. The

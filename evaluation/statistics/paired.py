@@ -42,7 +42,7 @@ class Difference:
 
 
 def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
-    """Second minus first, from two GRADED tables of one benchmark.
+    """Subtract the first from the second of two GRADED tables of one benchmark.
 
     With one sample per problem that scores 0 or 1: the exact McNemar test and the interval of Agresti and Min. With
     several samples, or with scores in between: a bootstrap over problems. Raises InputError unless both tables hold the
@@ -65,7 +65,7 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
 
 
 def average_difference(differences: Sequence[Difference]) -> tuple[float, float, float]:
-    """(mean, low, high) of the unweighted mean over benchmarks, whose errors are independent.
+    """Return (mean, low, high) of the unweighted mean over benchmarks, whose errors are independent.
 
     The half width is ``sqrt(sum(half_i^2)) / n``; a single benchmark keeps its own interval.
     """
@@ -77,7 +77,7 @@ def average_difference(differences: Sequence[Difference]) -> tuple[float, float,
 
 
 def mcnemar(deltas: Sequence[float]) -> float:
-    """Two-sided exact p-value of "gains and losses are equally likely" (McNemar, Psychometrika 12, 1947).
+    """Return the two-sided exact p-value of "gains and losses are equally likely" (McNemar, Psychometrika 12, 1947).
 
     >>> round(mcnemar([1.0, 1.0, 1.0, 1.0, 1.0, -1.0, 0.0]), 9)
     0.21875
@@ -89,7 +89,7 @@ def mcnemar(deltas: Sequence[float]) -> float:
 
 
 def bootstrap(deltas: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> tuple[float, float, float]:
-    """Percentile interval and two-sided p-value of the mean, resampling problems (Efron and Tibshirani 1993, ch. 13).
+    """Bootstrap interval and two-sided p-value of the mean over problems (Efron and Tibshirani 1993, ch. 13).
 
     The p-value is twice the smaller share of resampled means on either side of zero; scipy's bootstrap has none.
 

@@ -114,7 +114,7 @@ def pass_at_k(solved: dict[str, list[bool]], k: int) -> float:
 
 
 def majority_at_k(graded: "pa.Table") -> float:
-    """maj@k: the score of each problem's most frequent answer (self-consistency, arXiv 2203.11171).
+    """Return maj@k: the score of each problem's most frequent answer (self-consistency, arXiv 2203.11171).
 
     Tied answers share the vote. All right answers count as one answer however they are written; truncated and
     unanswered samples do not vote. The score of an answer is the mean of its samples' scores.

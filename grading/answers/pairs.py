@@ -51,7 +51,7 @@ def _rounds(decimal: Fraction, digits: int, value: Fraction) -> bool:
 
 
 def _number(text: str) -> tuple[Fraction, int | None] | None:
-    r"""Value of a normalised integer, decimal, fraction or ``a \times 10^{b}``, and the digits after its point."""
+    r"""Return the value of a normalised number or fraction or ``a \times 10^{b}``, and the digits after its point."""
     if len(text) > LONGEST_NUMBER:
         return None
     if decimal := _DECIMAL(text):

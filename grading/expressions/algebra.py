@@ -97,7 +97,7 @@ def _slow(side: Any) -> bool:
 
 
 def _evaluated(side: Any) -> Any:
-    """Integrals, sums, limits and factorials by their values, where sympy finds these."""
+    """Replace integrals, sums, limits and factorials by their values, if sympy finds these."""
     from sympy import Symbol
     from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 

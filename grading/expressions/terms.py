@@ -133,7 +133,7 @@ def _with_mixed_numbers(parts: list[str]) -> list[str]:
 
 
 def _fraction(parts: list[str], start: int) -> tuple[int, int, int] | None:
-    """Numerator, denominator and end of a fraction of integers that starts at ``start``."""
+    """Return numerator, denominator and end of a fraction of integers that starts at ``start``."""
     rest = [part for part in parts[start : start + 12] if not part.isspace()]
     if rest[:1] == ["\\frac"]:
         end = start + 1

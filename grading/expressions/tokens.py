@@ -36,7 +36,7 @@ def strip(parts: Sequence[str]) -> list[str]:
 
 
 def closing(parts: Sequence[str], start: int) -> int:
-    """Position of the bracket that closes the one at ``start``; Unread if none does."""
+    """Return the position of the bracket that closes the one at ``start``; Unread if none does."""
     depth = 0
     for position in range(start, len(parts)):
         depth += (parts[position] in OPENING) - (parts[position] in CLOSING)

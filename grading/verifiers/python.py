@@ -109,7 +109,7 @@ class PythonVerifier(FunctionVerifier):
 
 
 def _plain(value: Any) -> Any:
-    """numpy's arrays and scalars, which rows of a data frame hold, as JSON values."""
+    """Convert numpy's arrays and scalars, which rows of a data frame hold, to JSON values."""
     if callable(getattr(value, "tolist", None)):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__}")

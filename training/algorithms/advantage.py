@@ -26,7 +26,7 @@ def group_advantage(
     options: GroupOptions,
     epsilon: float = 1e-6,
 ) -> Float[Tensor, " batch"]:
-    """Advantage of each row over its group: ``(score - mean) / (std + epsilon)``; ``score - mean`` without ``use_std``.
+    """Return each row's advantage over its group: ``score - mean``, divided by ``std + epsilon`` with ``use_std``.
 
     ``baseline="all_samples"`` takes mean and deviation over on- and off-policy rows together: arXiv 2504.14945,
     equation 2, and what the published run used, without the deviation. ``"on_policy"`` takes them over the on-policy

@@ -63,7 +63,7 @@ def rollout_correction(
     off_policy_mask: Shaped[Tensor, "batch length"] | None,
     options: RolloutCorrectionOptions,
 ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"], dict[str, float]]:
-    """Weights for the token losses, the tokens kept, and the metrics of a step.
+    """Return weights for the token losses, the tokens kept, and the metrics of a step.
 
     ================= ============================================================================== ==================
     type              keeps a token when                                                             weight
@@ -172,13 +172,13 @@ def reinforce_pro(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weig
 
 
 def _keep_in_band(criterion: Tensor, mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
-    """Weight ``w`` where ``criterion`` (broadcast over the tokens) is within the band, 0 where it is not."""
+    """Return the weight ``w`` where ``criterion`` (broadcast over the tokens) is within the band, 0 elsewhere."""
     keep = ((criterion >= options.low) & (criterion <= options.high)) | ~mismatch.on_policy
     return torch.where(keep, mismatch.ratio, 0.0), keep
 
 
 def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -> dict[str, float]:
-    """Metrics over the on-policy tokens of a whole step; zeros (ratios and shares: ones) when there are none.
+    """Return metrics over the on-policy tokens of a whole step; zeros (ratios and shares: ones) if there are none.
 
     - ``kept_share``; ``rejected_rows``: share of rows with a rejected token; ``first_rejected_position``: mean index
       in the response of their first one, -1 when no row has one

@@ -35,7 +35,7 @@ def mixed_policy_token_loss(
     options: LossOptions,
     target_probs: Float[Tensor, "batch length"] | None = None,
 ) -> tuple[Float[Tensor, "batch length"], Stats]:
-    """Loss of each token before any averaging: ``L_off`` where ``off_policy_mask``, ``L_on`` elsewhere.
+    """Return each token's loss before any averaging: ``L_off`` where ``off_policy_mask``, ``L_on`` elsewhere.
 
     On-policy tokens (arXiv 2504.14945, equation 4, second sum), with ``r`` for the shaped ``exp(log_prob -
     old_log_prob)``: ``max(-A r, -A clamp(r, 1 - clip_ratio, max(clip_upper_bound, 1 + clip_ratio)))``; only ``-A r``

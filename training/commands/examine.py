@@ -37,7 +37,7 @@ def examine(file: Path, samples: Path | None) -> int:
 
 
 def _drawn(samples: Path, targets: Path) -> dict[str, list[tuple[str, int]]]:
-    """By problem, the responses in a file of `SAMPLE` and their tokens."""
+    """Return the responses in a file of `SAMPLE` and their tokens, by problem."""
     problems = [row["prompt"][-1]["content"] for row in sample_rows(targets)]
     drawn: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for row in read_table(samples, SAMPLE, "give a file of `luffy evaluate generate`").to_pylist():

@@ -49,7 +49,7 @@ def rules() -> Rules:
 
 
 def leaf_values(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of each leaf of a nested mapping; an empty mapping is a leaf.
+    """Yield (dotted name, value) of each leaf of a nested mapping; an empty mapping is a leaf.
 
     >>> list(leaf_values({"a": {"b": 1, "c": {}}}))
     [('a.b', 1), ('a.c', {})]

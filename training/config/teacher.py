@@ -58,7 +58,7 @@ def has_server(config: "DictConfig") -> bool:
 
 
 def teacher_gpus(config: "DictConfig") -> int:
-    """GPUs of each node that the teacher has."""
+    """Return the number of the teacher's GPUs on each node."""
     return config.teacher.gpus if has_server(config) else 0
 
 

@@ -68,7 +68,7 @@ def answer(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, questions: list[st
 def measure(
     model: PreTrainedModel, tokenizer: Qwen2Tokenizer, splits: list[str], problems: int, seed: int, max_new_tokens: int
 ) -> dict[str, dict[str, float]]:
-    """Of ``problems`` problems per split, the share that is answered correctly and the share worked out in writing."""
+    """Return the shares of ``problems`` problems per split that are answered correctly and worked out in writing."""
     scores = {}
     with Grader(workers=1) as grader:
         for split in splits:

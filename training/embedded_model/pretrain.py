@@ -44,7 +44,7 @@ class Schedule:
     grad_clip: float = 1.0
 
     def rate(self, step: int) -> float:
-        """Share of ``lr`` used by update ``step`` (from 0)."""
+        """Return the share of ``lr`` that update ``step`` (from 0) uses."""
         if step < self.warmup:
             return (step + 1) / self.warmup
         progress = (step - self.warmup) / max(1, self.steps - self.warmup)

@@ -20,7 +20,7 @@ class Component(NamedTuple):
 
 
 def stream(components: list[Component], rng: random.Random) -> Iterator[tuple[str, str]]:
-    """Endless (problem, response) pairs without held-out expressions."""
+    """Yield endless (problem, response) pairs without held-out expressions."""
     weights = [component.weight for component in components]
     while True:
         component = rng.choices(components, weights)[0]

@@ -109,7 +109,7 @@ def _at_both_ends(
     among: Callable[[Rollout], bool] = lambda _: True,
     curve: str,
 ) -> Evidence | None:
-    """Evidence if a share of ``least`` of the samples ``among`` those of either end has the symptom."""
+    """Return evidence if a share of ``least`` of the samples ``among`` those of either end has the symptom."""
     shares: list[float] = []
     shown: Sequence[Rollout] = ()
     for samples in record.both_ends:

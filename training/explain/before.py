@@ -114,7 +114,7 @@ def _without_harm(say: Callable[[str], None]) -> Iterator[None]:
 def _sample(
     row: Mapping[str, Any], text: str, lengths: Lengths, score: Score, *, whole: bool = False, tokens: int = 0
 ) -> Rollout:
-    """``text`` as a response to the row's prompt: with ``tokens`` as it was drawn, otherwise as a target of the row.
+    """Return ``text`` as a response to the row's prompt, drawn with ``tokens`` or else as a target of the row.
 
     With ``whole`` it is the off-policy sample that it is in a run.
     """

@@ -148,5 +148,5 @@ def explain(record: RunRecord, causes: Sequence[Cause] = CAUSES) -> list[Finding
 
 
 def early_causes() -> list[Cause]:
-    """Those of `CAUSES` that can be seen before a training."""
+    """Return those of `CAUSES` that can be seen before a training."""
     return [cause for cause in CAUSES if cause.early]

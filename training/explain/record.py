@@ -149,7 +149,7 @@ def _read(folder: Path, named: Path) -> RunRecord:
 
 
 def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
-    """Those of a finished run, or of the attempts so far."""
+    """Read the step metrics of a finished run, or of the attempts so far."""
     try:
         if run.metrics.is_file():
             return read_metrics(run.metrics)

@@ -73,6 +73,6 @@ def markdown(record: RunRecord, findings: Sequence[Finding]) -> str:
 
 
 def curve_titles(metric: str) -> dict[str, str]:
-    """{metric: title} of a chart; empty without a metric."""
+    """Return {metric: title} of a chart; empty without a metric."""
     row = metric_of(metric) if metric else None
     return {} if row is None else {metric: row.title(metric)}

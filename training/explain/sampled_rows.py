@@ -13,7 +13,7 @@ PROMPTS = 20
 
 
 def sample_rows(targets: Path) -> list[dict[str, Any]]:
-    """Those of `PROMPTS` rows of a table of targets, always the same ones, that have a target.
+    """Return those of `PROMPTS` rows of a table of targets, always the same ones, that have a target.
 
     Only the row groups with these rows are read, because a training set may have millions of rows.
     """

@@ -47,7 +47,7 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
 
 
 def _whole(actor: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, tensor) of every parameter, joined from the ranks and merged with its adapters."""
+    """Yield (name, tensor) of every parameter, joined from the ranks and merged with its adapters."""
     ranks = _ranks(actor)
     scale = _lora_scale(actor)
     for name in list(ranks[0]):

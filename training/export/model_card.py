@@ -77,7 +77,7 @@ def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
 
 
 def _metadata(manifest: Manifest, base: Path | None) -> "ModelCardData":
-    """Metadata of the card; unknown values are left out, because the hub would link to something else."""
+    """Return the metadata of the card, without unknown values, for which the hub would link to something else."""
     from huggingface_hub import ModelCardData
 
     described = _card_metadata(base)
@@ -104,7 +104,7 @@ def _card_metadata(folder: Path | None) -> dict[str, Any]:
 
 
 def _base_model(manifest: Manifest, base: Path | None) -> str:
-    """Its id on the hub where it came from there, else the name of its folder."""
+    """Return its id on the hub if it came from there, or else the name of its folder."""
     cached = [part.split("--") for part in (base.parts if base else ()) if part.startswith("models--")]
     if cached:
         return "/".join(cached[-1][1:])

@@ -219,7 +219,7 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
 
 
 def _describe(folder: Path) -> dict[str, FileRecord]:
-    """Size and digest of the files in ``folder``, other than its state, by relative path."""
+    """Return size and digest of the files in ``folder``, other than its state, by relative path."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / STATE]
     with ThreadPoolExecutor(DIGEST_THREADS) as pool:
         digests = list(pool.map(digest_file, files))

@@ -63,7 +63,7 @@ ConfigStore.instance().store("template_options", {"chat_template_kwargs": dict(T
 
 
 def verl_config_folder() -> Path:
-    """verl's Hydra folder, found without importing verl (which takes seconds)."""
+    """Find verl's Hydra folder without importing verl (which takes seconds)."""
     spec = importlib.util.find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         raise InputError("this interpreter has no verl: run `make setup`, and use .venv-train/bin/python")

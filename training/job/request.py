@@ -135,11 +135,11 @@ class TrainingRequest(Placement):
         return self.record().model_copy(update={"overrides": overrides})
 
     def code_digest(self, project: Path = PROJECT) -> str:
-        """sha256 over the code and the configuration files that serve this request."""
+        """Return the sha256 over the code and the configuration files that serve this request."""
         return code_digest(*policy_code(self.recipe, self.hardware, self.overrides), project=project)
 
     def identity(self, project: Path = PROJECT) -> str:
-        """sha256 over what is computed and the code that computes it."""
+        """Return the sha256 over what is computed and the code that computes it."""
         return identity(self.computed().model_dump(mode="json"), self.code_digest(project))
 
     def first_stage(self, recipe: str, overrides: Sequence[str]) -> Self:

@@ -208,7 +208,7 @@ def _mlflow(folder: Path) -> Iterator[Any]:
 
 
 def _check_answers(address: str) -> None:
-    """InputError where nothing listens at ``address``; MLflow's client would try for minutes."""
+    """Raise InputError if nothing listens at ``address``; MLflow's client would try for minutes."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         return

@@ -35,7 +35,7 @@ def attend_packed(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention to the states ``[1, heads, tokens, head_dim]``, within the sequences that ``position_ids`` count."""
+    """Attend to the states ``[1, heads, tokens, head_dim]`` within the sequences that ``position_ids`` count."""
     if query.shape[0] != 1 or attention_mask is not None:
         raise ValueError(f"sdpa_packed: a batch of {query.shape[0]} rows or a mask; expected one packed row")
     lengths = lengths_of(position_ids[0])

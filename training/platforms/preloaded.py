@@ -110,7 +110,7 @@ def _leave_ray_its_first_number() -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    """What an interpreter does that is started with a script, or with options and code as `multiprocessing` does."""
+    """Act as an interpreter that is started with a script, or with options and code as by `multiprocessing`."""
     if arguments[0].startswith("-"):
         code = arguments.index("-c")
         sys.argv[:] = ["-c", *arguments[code + 2 :]]

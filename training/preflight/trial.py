@@ -88,7 +88,7 @@ TRIALS = (  # each needs those before it
 
 
 def write_targets(file: Path, rows: int = ROWS, seed: int = 0) -> Path:
-    """Arithmetic problems with traces of at most `TARGET_CHARACTERS`."""
+    """Return arithmetic problems with traces of at most `TARGET_CHARACTERS`."""
     kept = (problem for problem in problems("train", 20 * rows, seed) if len(problem.trace) <= TARGET_CHARACTERS)
     table = [
         {

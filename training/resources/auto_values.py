@@ -84,7 +84,7 @@ def resolve_auto(
 
 
 def _tensor_parallel(config: DictConfig, machine: Machine, shape: ModelShape) -> int:
-    """GPUs of a node that share the weights of an engine: as few as leave room for keys and values, or all that can."""
+    """Return the GPUs that share an engine's weights: as few as leave room for keys and values, or all that can."""
     gpus = max(1, _engine_gpus(config, machine))
     return _fewest(shape, gpus, config.actor_rollout_ref.rollout.gpu_memory_utilization, machine)
 
@@ -99,7 +99,7 @@ def _fewest(shape: ModelShape, gpus: int, utilization: float, machine: Machine) 
 
 
 def _teacher_gpus(config: DictConfig, machine: Machine, teacher: ModelShape | None) -> int:
-    """GPUs of each node for a teacher: what the actor leaves if its number is auto, too, and else as few as hold it."""
+    """Return a teacher's GPUs on each node: what the actor leaves if its number is auto too, or as few as hold it."""
     actor, there = config.trainer.n_gpus_per_node, len(machine.gpus)
     if config.trainer.device == "cpu" or teacher is None:
         return 1
@@ -109,7 +109,7 @@ def _teacher_gpus(config: DictConfig, machine: Machine, teacher: ModelShape | No
 
 
 def _actor_gpus(config: DictConfig, most: int) -> int:
-    """GPUs of each node for the actor: ``most``, or beside a teacher as many of them as share a batch evenly."""
+    """Return the actor's GPUs on each node: ``most``, or beside a teacher as many as share a batch evenly."""
     samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
     if not has_server(config):
         return most
@@ -117,7 +117,7 @@ def _actor_gpus(config: DictConfig, most: int) -> int:
 
 
 def _engine_gpus(config: DictConfig, machine: Machine) -> int:
-    """GPUs of a node on which vLLM generates."""
+    """Return the number of GPUs of a node on which vLLM generates."""
     actor, there = config.trainer.n_gpus_per_node, len(machine.gpus) - teacher_gpus(config)
     if config.rollouts != SEPARATE:
         return _actor_gpus(config, there) if actor == AUTO else actor

@@ -103,7 +103,7 @@ def shared_memory(shape: ModelShape, layout: Layout, config: "DictConfig") -> fl
 
 
 def logical_cpus(layout: Layout, config: "DictConfig") -> int:
-    """CPUs that Ray must have on each node for the run to start: it would wait for them silently."""
+    """Return the CPUs that Ray must have on each node for the run to start: it would wait for them silently."""
     if layout.objective == "sft":
         return SUPERVISED_BUNDLE * layout.gpus + 1
     units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units

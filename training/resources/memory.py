@@ -21,7 +21,7 @@ WEIGHTS_SHARE = 0.6  # share of what vLLM has of a GPU; the rest is for keys and
 
 
 def trainable(shape: ModelShape, layout: Layout) -> float:
-    """Parameters that are trained: all, or LoRA's adapters."""
+    """Return the number of trained parameters: all, or those of LoRA's adapters."""
     if not layout.lora_rank:
         return shape.parameters
     widths = 4 * shape.hidden + 4 * shape.hidden + 3 * (shape.hidden + shape.intermediate)
@@ -29,7 +29,7 @@ def trainable(shape: ModelShape, layout: Layout) -> float:
 
 
 def state_bytes(shape: ModelShape, layout: Layout) -> float:
-    """Parameters, gradients and moments of one copy of the model."""
+    """Return the bytes of parameters, gradients and moments of one copy of the model."""
     frozen = shape.parameters if layout.lora_rank else 0
     moments = OPTIMIZER * (layout.optimizers - 1)  # moments of the other optimisers
     return (STATE + moments) * trainable(shape, layout) + PARAMETER * frozen
@@ -54,12 +54,12 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
 
 
 def layer_inputs(shape: ModelShape, layout: Layout) -> float:
-    """Return the inputs of all layers, which checkpointing keeps."""
+    """Return the bytes of the inputs of all layers, which checkpointing keeps."""
     return shape.layers * layout.micro_batch * shape.hidden * layout.width
 
 
 def logits_bytes(shape: ModelShape, layout: Layout) -> float:
-    """Return the logits of a micro-batch, or of a chunk of it."""
+    """Return the bytes of the logits of a micro-batch, or of a chunk of it."""
     tokens = layout.micro_batch
     if layout.fused:
         return min(CHUNK, tokens) * shape.vocabulary * LOGIT_CHUNK
@@ -81,7 +81,7 @@ def cache_bytes(shape: ModelShape, layout: Layout, card: float) -> float:
 
 
 def token_bytes(shape: ModelShape, layout: Layout) -> float:
-    """Keys and values of one token on one GPU."""
+    """Return the bytes of keys and values of one token on one GPU."""
     return 2 * shape.layers * shape.kv_width * layout.width / layout.tensor_parallel
 
 
@@ -103,7 +103,7 @@ def teacher_server(teacher: ModelShape, layout: Layout) -> dict[str, float]:
 
 
 def checkpoint_bytes(shape: ModelShape, layout: Layout) -> float:
-    """One checkpoint: float32 parameters, and the moments of those that are trained, once per copy of the state."""
+    """Return the bytes of a checkpoint: float32 parameters and moments of trained ones, once per copy of the state."""
     copies = layout.devices / layout.shards  # every rank writes its shard
     return copies * (PARAMETER * shape.parameters + layout.optimizers * OPTIMIZER * trainable(shape, layout))
 

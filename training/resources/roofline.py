@@ -60,7 +60,7 @@ def predict(
 
 
 def forward_flops(shape: ModelShape, layout: Layout, length: float) -> float:
-    """Operations of one token forward, in sequences of ``length`` tokens."""
+    """Return the operations of one token forward, in sequences of ``length`` tokens."""
     embedding = 0 if shape.tied else shape.root / 2  # a look-up
     context = layout.micro_batch if layout.attention == "sdpa" and layout.packed else length / 2
     return 2 * (shape.parameters - embedding) + 4 * shape.layers * shape.query_width * context
@@ -69,7 +69,7 @@ def forward_flops(shape: ModelShape, layout: Layout, length: float) -> float:
 def _generation(
     shape: ModelShape, layout: Layout, card: Card, prompt: float, response: float, generated: float
 ) -> float:
-    """vLLM's seconds: as many samples at once as its cache holds, each token of them one reading of the weights."""
+    """Return vLLM's seconds: as many samples at once as its cache holds, one reading of the weights per token."""
     share = layout.tensor_parallel / (layout.nodes * layout.engine_gpus) * layout.sequences  # samples of one engine
     per_token = token_bytes(shape, layout)
     room = cache_bytes(shape, layout, card.memory) / (per_token * (prompt + response))

@@ -123,7 +123,7 @@ def source_metrics(
 def group_metrics(
     scores: torch.Tensor, solved: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor, options: GroupOptions
 ) -> dict[str, float]:
-    """Prompts with off-policy samples, and rewards by where a sample came from.
+    """Count prompts with off-policy samples, and average rewards by where a sample came from.
 
     Solve-all and solve-none never count off-policy samples.
     """

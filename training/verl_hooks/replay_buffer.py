@@ -132,13 +132,13 @@ class AsyncGroupBuffer(GroupReplayBuffer, ReplayBufferAsync):
 
 
 def sample_of(key: str) -> tuple[str, int]:
-    """Prompt and number of a sample, whose key is "<prompt>_<sample>_<turn>"."""
+    """Return prompt and number of a sample, whose key is "<prompt>_<sample>_<turn>"."""
     prompt, sample, _ = key.rsplit("_", 2)
     return prompt, int(sample)
 
 
 def complete_groups(keys: Sequence[str], off_policy_samples: int, on_policy: Collection[str] = ()) -> list[bool]:
-    """For each sample, whether the first ``off_policy_samples`` samples of its group are all there.
+    """Return for each sample whether the first ``off_policy_samples`` samples of its group are all there.
 
     A group that lost a demonstration would be compared with a baseline that it was not meant to have. The groups of
     ``on_policy`` prompts have none to lose.

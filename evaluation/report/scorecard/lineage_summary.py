@@ -85,7 +85,7 @@ class Lineage:
         ]
 
     def learned(self) -> dict[str, dict[str, int]]:
-        """Of each source its targets by what the training made of them; {} if it kept no ledger."""
+        """Return the number of targets by source and verdict of the training; {} if it kept no ledger."""
         return self.manifest.get("ledger") or {}
 
     def text(self) -> str:

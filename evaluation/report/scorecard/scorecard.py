@@ -314,7 +314,7 @@ def _contamination_warnings(contamination: Contamination | None) -> list[str]:
 
 
 def _sampling(settings: set[str]) -> set[str]:
-    """Recorded samplings without the number of samples, which changes no sample."""
+    """Return recorded samplings without the number of samples, which changes no sample."""
     return {json.dumps(json.loads(text or "{}") | {"samples": None}, sort_keys=True) for text in settings}
 
 

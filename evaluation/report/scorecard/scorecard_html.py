@@ -120,7 +120,7 @@ def _repeated_problems(card: Scorecard) -> Table:
 
 
 def _chain(card: Scorecard) -> Sequence[tuple[str, str, str]]:
-    """(what, digest, detail) from the targets to the policy, as far as the lineage knows them."""
+    """Return (what, digest, detail) from the targets to the policy, as far as the lineage knows them."""
     lineage = card.lineage
     rows = f"{lineage.target_rows:,} rows" if lineage.target_rows is not None else ""
     trained = ", ".join(filter(None, [lineage.recipe, f"{lineage.steps} steps" if lineage.steps else ""]))

@@ -23,7 +23,7 @@ def render_text(card: Scorecard, width: int = 100) -> str:
 
 
 def render_markdown(card: Scorecard) -> str:
-    """Everything but the figures and the samples, for Dagster's metadata and pull requests."""
+    """Return everything but the figures and the samples, for Dagster's metadata and pull requests."""
     names = {"base": card.base, "policy": card.policy} | ({"champion": card.champion} if card.champion else {})
     checkpoints = ", ".join(f"{role} `{digest[:16] or 'not named'}`" for role, digest in names.items())
     parts = [
@@ -53,7 +53,7 @@ def render_markdown(card: Scorecard) -> str:
 
 
 def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
-    """Benchmarks by group with their averages; ``brief``: by name, only base, policy and their difference."""
+    """Tabulate benchmarks by group with averages; ``brief``: by name, only base, policy and their difference."""
     champion, published = card.champion and not brief, [] if brief else published_models(card)
     columns = ["", *([] if brief else ["problems"]), "base", "policy", "difference", "p"]
     columns += ["champion", "policy − champion"] if champion else []
@@ -123,7 +123,7 @@ def learned_table(sources: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def published_models(card: Scorecard) -> list[str]:
-    """Models with published scores on any benchmark of the card."""
+    """Return the models with published scores on any benchmark of the card."""
     return list(dict.fromkeys(name for row in card.rows if row.published for name in row.published.scores))
 
 

@@ -40,7 +40,7 @@ class Transcript:
 
 
 def choose_transcripts(tables: "Mapping[str, tuple[pa.Table, pa.Table]]") -> list[Transcript]:
-    """At most one transcript of each kind per benchmark, from {benchmark: (base, policy)}; fixed by the rows."""
+    """Choose at most one transcript of each kind per benchmark from {benchmark: (base, policy)}, by the rows alone."""
     return [transcript for name, pair in tables.items() for transcript in _choose(name, *pair)]
 
 

@@ -9,7 +9,7 @@ from training.algorithms.options import LengthPenaltyOptions
 def length_penalty(
     lengths: Int[Tensor, " batch"], limit: int, options: LengthPenaltyOptions
 ) -> Float[Tensor, " batch"]:
-    """Penalty on a response's reward: 0 up to the last ``buffer`` of the limit, then linear to ``-factor``.
+    """Return the penalty on a reward: 0 up to the last ``buffer`` of the limit, then linear to ``-factor``.
 
     >>> import torch
     >>> length_penalty(torch.tensor([80, 90, 100]), 100, LengthPenaltyOptions(use=True, buffer=0.2))

@@ -41,7 +41,7 @@ def write_ledger(run: Path, targets: Path, steps: int) -> dict[str, dict[str, in
 
 
 def verdict_counts(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Of each source in a table of `LEARNED` the number of its targets by verdict, in the order of `VERDICTS`."""
+    """Count the targets of each source in a table of `LEARNED` by verdict, in the order of `VERDICTS`."""
     counts: dict[str, dict[str, int]] = {}
     grouped = table.group_by(["data_source", "verdict"]).aggregate([([], "count_all")]).to_pylist()
     for row in sorted(grouped, key=lambda row: (row["data_source"], list(VERDICTS).index(row["verdict"]))):

@@ -37,7 +37,7 @@ class PromptMemory:
         return self.schedule.depends or self.relift or self.replays
 
     def with_off_policy(self, prompts: Sequence[int], pass_rates: Sequence[float] | None) -> list[bool]:
-        """For each prompt, whether its group has off-policy samples; ``pass_rates`` if the rule needs them."""
+        """Say for each prompt whether its group has off-policy samples; ``pass_rates`` if the rule needs them."""
         rates = [None] * len(prompts) if pass_rates is None else pass_rates
         return [self.schedule.applies(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
 
@@ -60,7 +60,7 @@ class PromptMemory:
         return prompt, self._replayed[prompt]
 
     def is_spent(self, prompt: int, prompts: int) -> bool:
-        """Whether ``prompt`` has left the dataset of ``prompts``, or the batch replays it and others are left."""
+        """Return whether ``prompt`` left the dataset of ``prompts``, or the batch replays it and others are left."""
         if prompt in self.replay.absent:
             return True
         return prompt in self._replayed and len(self._replayed) < prompts - len(self.replay.absent)

@@ -46,7 +46,7 @@ class Problems:
         return prompt_id(record), record["data_source"]
 
     def example(self, prompt: int) -> Example:
-        """Prompt and target as tokens."""
+        """Return prompt and target as tokens."""
         record = self.record(prompt)
         return encode_example(record["raw_prompt"], record["target"][0]["content"], self._tokenizer, self._template)
 
