@@ -39,6 +39,7 @@ GRADING_CODE = (
     "core/schemas.py",
 )  # of files with verdicts
 PREPARATION_CODE = (
+    "targets/embedding",
     "targets/engines",
     "targets/filter",
     "targets/read",

@@ -60,11 +60,8 @@ class BenchmarkIndex:
         """Build the index from the BENCHMARK rows of one or several benchmarks."""
         import numpy as np
 
-        from core.schemas import ENTRIES_KEY
-
         self._rows = benchmark.select(["benchmark", "id", "problem"]).to_pylist()
-        entries = json.loads((benchmark.schema.metadata or {}).get(ENTRIES_KEY, b"[]"))
-        generated = {entry["name"] for entry in entries if entry.get("generator")}
+        generated = generated_benchmarks(benchmark)
         self._exact: dict[str, int] = {}
         self._texts: dict[int, tuple[str, np.ndarray, Counter[str]]] = {}
         numbers: list[np.ndarray] = []  # of the words of each problem
@@ -161,6 +158,19 @@ def search_lineage(lineage: Mapping[str, Any], checkpoint: Path, benchmark: "pa.
     name = lineage.get("targets", {}).get("path")
     path = Path(os.path.normpath(checkpoint.resolve() / name)) if name else None
     return search_targets(path, benchmark) if path and is_there(path) else None
+
+
+def generated_benchmarks(benchmark: "pa.Table") -> set[str]:
+    """The names of those benchmarks of a BENCHMARK table whose problems a generator makes from templates."""
+    from core.schemas import ENTRIES_KEY
+
+    entries = json.loads((benchmark.schema.metadata or {}).get(ENTRIES_KEY, b"[]"))
+    return {entry["name"] for entry in entries if entry.get("generator")}
+
+
+def is_compared(problem: str) -> bool:
+    """Whether a problem has words enough to be compared with others otherwise than for equality."""
+    return _wordy(_tokens(problem))
 
 
 def overlaps(problems: list[str], benchmark: "pa.Table") -> list[Match | None]:

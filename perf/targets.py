@@ -5,6 +5,8 @@
     .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]  # time of 46,000 long traces
     .venv/bin/python -m perf.targets duplicates [--rows 1000 10000 100000]  # near duplicates of one gold answer
     .venv/bin/python -m perf.targets changes [--rows 100000]  # what is done again after a change
+    .venv/bin/python -m perf.targets embedding --embedding '{model: NAME, url: URL}'  # which thresholds fit a model
+    .venv/bin/python -m perf.targets benchmark-search [--source FILE ... --benchmarks FILE]  # found, wrongly refused
 
 The usual way is ``datasets.map`` (``num_proc=2``) with a Python function that applies the same filters to a row,
 tokenizes the text and calls math-verify on it. Ours is `targets.prepare` with two workers, including reading,
@@ -46,10 +48,14 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
+from core.cli import exit_status
 from core.model.tokens import END_TOKEN, load_lengths
+from core.text.parse import parse_yaml
 from perf.changed_inputs import TOKENIZER, changed_inputs, write_generated
+from perf.labelled_problems import measure_benchmark_search, measure_embedding
 from perf.near_duplicates import duplicates
 from targets.config import PrepareConfig, build_config
+from targets.embedding.settings import EmbeddingSettings
 from targets.filter.context import FilterContext, FilterInputs
 from targets.filter.filters import Stage, rejections
 from targets.prepare import prepare
@@ -318,12 +324,18 @@ def _watch(process: "psutil.Popen") -> tuple[int, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.targets", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
-        "what", nargs="?", choices=("speed", "memory", "scale", "duplicates", "changes"), default="speed"
+        "what",
+        nargs="?",
+        choices=("speed", "memory", "scale", "duplicates", "changes", "embedding", "benchmark-search"),
+        default="speed",
     )
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="files of real traces")
     parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; else: the sizes")
     parser.add_argument("--workers", type=int, default=PROCESSES, help="processes of memory")
     parser.add_argument("--engine", default="local", help="engine of memory")
+    parser.add_argument("--embedding", help="embedding: model and url as YAML, such as '{model: NAME, url: URL}'")
+    parser.add_argument("--benchmarks", type=Path, help="benchmark-search: file or folder of benchmark problems")
+    parser.add_argument("--column", default="problem", help="benchmark-search: column of the problems")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
     if options.what == "duplicates":
@@ -331,6 +343,12 @@ def main() -> None:
         return
     if options.what == "changes":
         changed_inputs((options.rows or [100_000])[0])
+        return
+    if options.what == "embedding":
+        measure_embedding(EmbeddingSettings(**parse_yaml(options.embedding, "--embedding"), semantic_duplicate=100))
+        return
+    if options.what == "benchmark-search":
+        measure_benchmark_search(options.source, options.benchmarks, options.column)
         return
     if options.what == "memory":
         more = ["--workers", str(options.workers), "--engine", options.engine]
@@ -349,4 +367,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

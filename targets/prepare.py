@@ -7,6 +7,7 @@ over the keys of the accepted traces, to decide between duplicates.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -22,6 +23,7 @@ from core.schemas import ENTRIES_KEY
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
+from targets.embedding.meaning import Meaning, open_meaning
 from targets.engines.build import build_engine
 from targets.engines.tasks import Engine
 from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_digest
@@ -30,6 +32,7 @@ from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
+from targets.select.dedupe import ANSWER_KEY, compares_meaning
 from targets.select.near_search import Places, read_accepted
 from targets.select.output import CheckFiles, Layout, WriteFiles, Written
 from targets.select.selection import KEY_COLUMNS, Choices, Outcome, Selection
@@ -94,16 +97,23 @@ def prepare(
         clear_staging(out_dir)
         return earlier
 
-    def filter_inputs() -> FilterInputs:
-        return FilterInputs(config, tokenizer_json, None if benchmarks is None else BenchmarkIndex(benchmarks))
-
     run = _Run(config, parts, inputs, progress or _silent)
-    with (
-        staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir,
-        build_engine(config.engine, filter_inputs, config.workers) as engine,
-    ):
+    with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
-        decided = _filter(run, DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None), engine)
+        decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
+        meanings: list[Meaning] = []  # none as long as no problem needs a vector
+
+        def filter_inputs() -> FilterInputs:
+            index = None if benchmarks is None else BenchmarkIndex(benchmarks)
+            return FilterInputs(config, tokenizer_json, index, meaning=next(iter(meanings), None))
+
+        def open_embedding() -> None:
+            if config.embedding and not meanings:
+                memory = decisions.benchmark_memory()
+                meanings.append(stack.enter_context(open_meaning(config.embedding, benchmarks, memory)))
+
+        engine = stack.enter_context(build_engine(config.engine, filter_inputs, config.workers))
+        decided = _filter(run, decisions, engine, open_embedding)
         outcomes = _select(run, decided, choices, engine, staging_dir)
         _write(run, decided, outcomes, choices, engine, staging_dir)
     return read_prepared(out_dir)
@@ -141,8 +151,11 @@ def _inputs(
     return inputs
 
 
-def _filter(run: _Run, cache: DecisionCache, engine: Engine) -> list[Decisions]:
-    """The decisions on each piece, together on at most ``limit`` traces."""
+def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Callable[[], None]) -> list[Decisions]:
+    """The decisions on each piece, together on at most ``limit`` traces.
+
+    ``open_embedding`` is called before anything is filtered.
+    """
     pieces, rows = [], 0
     for part in run.parts:
         pieces += part.pieces(None if run.config.limit is None else run.config.limit - rows)
@@ -150,6 +163,8 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine) -> list[Decisions]:
     missing = [cache.task(piece) for piece in pieces if not cache.path(piece).exists()]
     lacking = sum(task.piece.stop - task.piece.start for task in missing)
     done = rows - lacking
+    if missing:
+        open_embedding()
     for task, _ in zip(missing, engine.run(missing, lacking), strict=True):
         done += task.piece.stop - task.piece.start
         run.report("filter", done, rows)
@@ -158,8 +173,9 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine) -> list[Decisions]:
         decisions = cache.read(piece)
         if left is not None and decisions.rows > left:  # a row has several traces
             cut = replace(piece, most=left)
-            for _ in engine.run([cache.task(cut)], 1) if left and not cache.path(cut).exists() else ():
-                pass
+            if left and not cache.path(cut).exists():
+                open_embedding()
+                list(engine.run([cache.task(cut)], 1))
             decisions = cache.read(cut) if left else None
         if decisions is None:
             break
@@ -172,6 +188,7 @@ def _select(run: _Run, decided: Sequence[Decisions], choices: Choices, engine: E
     """The outcome of the accepted traces of each piece."""
     selection, places = Selection(run.config, choices, folder), Places([of.path for of in decided])
     columns = [*KEY_COLUMNS, *(["minhash"] if run.config.keep == "diverse" else [])]
+    columns += [ANSWER_KEY] if compares_meaning(run.config) else []
     unread = {*choices.review.refused, *choices.review.kept}
     read = 0
     for decisions in decided:
@@ -181,7 +198,12 @@ def _select(run: _Run, decided: Sequence[Decisions], choices: Choices, engine: E
         read += decisions.rows
         run.report("deduplicate", read, None)
     choices.review.check_ids(read, unread)
-    return selection.decide(lambda groups: places.search(groups, selection.left, run.config.near_duplicate, engine))
+    embedding = run.config.embedding
+    meaning = embedding.semantic_duplicate if embedding else None
+    return selection.decide(
+        lambda groups: places.search(groups, selection.left, run.config.near_duplicate, engine),
+        lambda groups: () if meaning is None else places.search_meaning(groups, selection.left, meaning, engine),
+    )
 
 
 def _write(

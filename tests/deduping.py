@@ -21,6 +21,5 @@ def find_duplicates(traces: Sequence[Trace], config: PrepareConfig) -> dict[int,
             duplicates.add(pa.Table.from_pylist([trace.decision_row()], schema=DECISION))
         groups = duplicates.find_problems()
         found = duplicates.decide(search_near(groups, texts.__getitem__, config.near_duplicate))
-    names = ["near_duplicate" if near else "too_many_per_problem" for near in found.near]
-    why = map(Rejection, names, found.details.to_pylist(), found.kept.to_pylist())
+    why = map(Rejection, found.reasons, found.details.to_pylist(), found.kept.to_pylist())
     return dict(zip(found.positions.tolist(), why, strict=True))

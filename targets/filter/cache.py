@@ -21,7 +21,7 @@ from targets.config import PrepareConfig
 from targets.counts import Tally
 from targets.engines.tasks import Tools
 from targets.filter.batch import filter_traces
-from targets.filter.memory import BENCHMARK, TOKENS, VERDICT, Memory
+from targets.filter.memory import BENCHMARK, TOKENS, VECTOR, VERDICT, Memory
 from targets.read.sources import Part, Piece
 from targets.target_tables import TableWriter, read_metadata
 from targets.trace import Trace
@@ -42,6 +42,7 @@ RESULT_CODE = {
     BENCHMARK: ("grading/contamination.py", "core/text/patterns.py"),
     VERDICT: ("targets/filter/batch.py", "targets/filter/context.py", *covered_code.VERDICT_CODE),
     TOKENS: ("core/model/tokens.py", "core/model/chat_template.py", "core/model/special_tokens.py"),
+    VECTOR: ("targets/embedding/client.py",),
 }
 
 
@@ -98,6 +99,11 @@ class DecisionCache:
         tally = Tally.from_json(read_metadata(path, REMEDY)["tally"])
         return Decisions(path, piece, tally.ids.count, tally)
 
+    def benchmark_memory(self) -> Memory:
+        """What is remembered of the problems of the benchmarks."""
+        results = _file(self.folder / "results", ["benchmarks", self.benchmarks_digest]) if self.remembers else None
+        return Memory(results, self.versions)
+
     def _part_digest(self, part: Part) -> str:
         if part.name not in self._of_part:
             source = part.source
@@ -113,7 +119,9 @@ class DecisionCache:
     def versions(self) -> dict[str, str]:
         """What the results of `Memory` depend on, by their kind."""
         tokens = f"{self.lengths.digest} {json.dumps(self.config.chat_template_kwargs, sort_keys=True)}"
-        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: tokens}
+        embedding = self.config.embedding
+        vector = json.dumps(embedding.vector_identity()) if embedding else ""
+        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: tokens, VECTOR: vector}
         return {kind: f"{inputs[kind]} {code_digest(*code)}" for kind, code in RESULT_CODE.items()}
 
     def _results(self, piece: Piece) -> Path:

@@ -1,12 +1,13 @@
-"""Read the keys of accepted traces, and the texts of problems that may be near duplicates, from files of decisions."""
+"""Read the keys of accepted traces, and the texts and vectors of problems to compare, from files of decisions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from core.errors import InputError
 from targets.engines.tasks import Engine, Tools
 from targets.select.dedupe import Pair, problem_text, search_near
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PROBLEMS_PER_TASK = 20_000
+COMPARED_PER_TASK = 4096  # problems of a group, each with all before it
+T = TypeVar("T")
+Rows = tuple[Path, np.ndarray, np.ndarray]  # file of decisions, numbers of its accepted traces, their positions
 
 
 def read_accepted(path: Path, columns: Sequence[str], unread: set[str]) -> "pa.Table":
@@ -38,29 +42,52 @@ class Places:
         """The near duplicates in ``groups`` of positions; ``left``: the accepted traces of each file that have one."""
         if not groups:
             return
-        places = left()
-        begins = np.cumsum([0, *map(len, places)])
-        tasks, some, count = [], [], 0
-        for group in groups:
-            some.append(group)
-            count += len(group)
-            if count >= PROBLEMS_PER_TASK:
-                tasks.append(self._task(some, places, begins, threshold))
-                some, count = [], 0
-        tasks += [self._task(some, places, begins, threshold)] if some else []
+        rows = self._rows(left())
+        tasks = [SearchNear(some, rows(some), threshold) for some in _batched(groups, [len(group) for group in groups])]
         for pairs in engine.run(tasks, sum(map(len, groups))):
             yield from pairs
 
-    def _task(
-        self, groups: list[np.ndarray], places: Sequence[np.ndarray], begins: np.ndarray, threshold: float
-    ) -> "SearchNear":
-        positions = np.sort(np.concatenate(groups))
-        files = np.searchsorted(begins, positions, side="right") - 1
-        rows = []
-        for number in np.unique(files).tolist():
-            own = positions[files == number]
-            rows.append((self._paths[number], places[number][own - begins[number]], own))
-        return SearchNear(groups, rows, threshold)
+    def search_meaning(
+        self, groups: Sequence[np.ndarray], left: Callable[[], Sequence[np.ndarray]], threshold: float, engine: Engine
+    ) -> Iterator[Pair]:
+        """The same for the vectors of problems, of which all pairs of a group are compared."""
+        if not groups:
+            return
+        rows = self._rows(left())
+        parts = [
+            Compared(group[: start + COMPARED_PER_TASK], start)
+            for group in groups
+            for start in range(0, len(group), COMPARED_PER_TASK)
+        ]
+        batches = _batched(parts, [len(part.positions) for part in parts])
+        tasks = [CompareMeaning(some, rows([part.positions for part in some]), threshold) for some in batches]
+        for pairs in engine.run(tasks, sum(map(len, groups))):
+            yield from pairs
+
+    def _rows(self, places: Sequence[np.ndarray]) -> "Callable[[Sequence[np.ndarray]], list[Rows]]":
+        """A function that says where the traces at the positions of some groups are."""
+        begins = np.cumsum([0, *map(len, places)])
+
+        def rows(groups: Sequence[np.ndarray]) -> list[Rows]:
+            positions = np.unique(np.concatenate(groups))
+            files = np.searchsorted(begins, positions, side="right") - 1
+            of_file = [(number, positions[files == number]) for number in np.unique(files).tolist()]
+            return [(self._paths[number], places[number][own - begins[number]], own) for number, own in of_file]
+
+        return rows
+
+
+def _batched(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+    """``items`` in lists of about `PROBLEMS_PER_TASK` problems."""
+    some, count = [], 0
+    for item, size in zip(items, sizes, strict=True):
+        some.append(item)
+        count += size
+        if count >= PROBLEMS_PER_TASK:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some
 
 
 @dataclass(frozen=True)
@@ -68,15 +95,58 @@ class SearchNear:
     """The task to search ``groups`` of problems, which are the accepted traces ``rows`` (file, numbers, positions)."""
 
     groups: Sequence[np.ndarray]
-    rows: Sequence[tuple[Path, np.ndarray, np.ndarray]]
+    rows: Sequence[Rows]
     threshold: float
 
     def __call__(self, tools: Tools) -> list[Pair]:
-        texts: dict[int, str] = {}
-        for path, numbers, positions in self.rows:
-            problems = read_accepted(path, ["problem", "spelling_key"], set())["problem"].take(numbers)
-            texts.update(zip(positions.tolist(), map(problem_text, problems.to_pylist()), strict=True))
+        problems = dict(_read(self.rows, "problem"))
+        texts = {position: problem_text(problem) for position, problem in problems.items()}
         return list(search_near(self.groups, texts.__getitem__, self.threshold))
 
     def __str__(self) -> str:
         return "compared problems"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Problems with one gold answer; those from number ``start`` on are compared with all before them."""
+
+    positions: np.ndarray
+    start: int
+
+
+@dataclass(frozen=True)
+class CompareMeaning:
+    """The task to compare the vectors of problems, which are those of the accepted traces ``rows``."""
+
+    parts: Sequence[Compared]
+    rows: Sequence[Rows]
+    threshold: float
+
+    def __call__(self, tools: Tools) -> list[Pair]:
+        from targets.embedding.similarity import similar_before
+
+        problems, vectors = dict(_read(self.rows, "problem")), dict(_read(self.rows, "vector"))
+        if len({len(vector) for vector in vectors.values()}) > 1:
+            raise InputError(
+                "embedding: the decisions hold vectors of several lengths, so the endpoint has served several models "
+                "under one name; give each its own name, or delete the folder of decisions"
+            )
+        pairs: list[Pair] = []
+        for part in self.parts:
+            positions = part.positions.tolist()
+            texts = [problems[position] for position in positions]
+            rows = np.stack([np.frombuffer(vectors[position], np.float16) for position in positions])
+            for number, alike in similar_before(texts, rows, part.start, len(positions), self.threshold):
+                pairs.append((positions[number], positions[alike.number], alike.similarity))
+        return pairs
+
+    def __str__(self) -> str:
+        return "compared vectors of problems"
+
+
+def _read(rows: Sequence[Rows], column: str) -> Iterator[tuple[int, Any]]:
+    """(position, value of ``column``) of the traces in ``rows``."""
+    for path, numbers, positions in rows:
+        values = read_accepted(path, [column, "spelling_key"], set())[column].take(numbers)
+        yield from zip(positions.tolist(), values.to_pylist(), strict=True)

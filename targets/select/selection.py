@@ -1,6 +1,6 @@
 """Select targets among the accepted traces: by what files say of them, lengths, duplicates and caps of sources."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from targets.config import PrepareConfig
-from targets.select.dedupe import COLUMNS, Duplicates, Pair
+from targets.select.dedupe import COLUMNS, Duplicates, SearchPairs
 from targets.select.difficulty import Difficulty, read_difficulty
 from targets.select.learned import Learned, read_learned
 from targets.select.lengths import apply_lengths, over_lengths
@@ -93,14 +93,16 @@ class Selection:
         """The numbers of the accepted traces of each piece among which the positions count."""
         return [np.flatnonzero(states == KEPT) for states in self._states]
 
-    def decide(self, search: Callable[[Sequence[np.ndarray]], Iterable[Pair]]) -> list[Outcome]:
+    def decide(self, search: SearchPairs, search_meaning: SearchPairs) -> list[Outcome]:
         """Choose among the traces; the outcome of each piece.
 
-        ``search``: finds the near duplicates in groups of problems, by the positions of their first traces among those
-        that the choices leave.
+        Args:
+            search: finds the near duplicates in groups of problems, by the positions of their first traces among those
+                that the choices leave.
+            search_meaning: finds the semantic duplicates, if the settings compare meanings.
         """
-        repeated = self._duplicates.decide(search(self._duplicates.find_problems()))
-        reasons = np.where(repeated.near, "near_duplicate", "too_many_per_problem")
+        repeated = self._duplicates.decide(search(self._duplicates.find_problems()), search_meaning)
+        reasons = repeated.reasons
         excess = self._caps.draw(repeated.positions)
         over = list(excess)
         positions = np.concatenate([repeated.positions, np.array(over, np.int64)])
@@ -112,7 +114,7 @@ class Selection:
             last = int(np.searchsorted(positions, begin + len(left)))
             states[left[positions[first:last] - begin]] = REPEATED
             why = [
-                Rejection(str(reasons[n]), repeated.details[n].as_py(), repeated.kept[n].as_py())
+                Rejection(reasons[n], repeated.details[n].as_py(), repeated.kept[n].as_py())
                 if n < len(reasons)
                 else excess[over[n - len(reasons)]]
                 for n in order[first:last].tolist()

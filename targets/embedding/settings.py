@@ -1,0 +1,87 @@
+"""The setting ``embedding``: which model makes the vectors of problems, and from which similarity they are the same."""
+
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from core.errors import InputError
+from core.model.model_folder import model_digest, model_files
+
+
+class EmbeddingSettings(BaseModel):
+    """An embedding model and its thresholds, of which none has a default: every model has its own scale."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    model: str = Field(
+        min_length=1,
+        description="Model folder, which vLLM's server of the training interpreter serves while vectors are computed; "
+        "with a url, the name by which the endpoint knows the model.",
+    )
+    url: str | None = Field(default=None, description="OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
+    prefix: str = Field(
+        default="", description="Text before each problem, such as 'query: ', if the model asks for it."
+    )
+    max_characters: int = Field(default=2000, ge=1, description="Characters of a problem that the model reads.")
+    semantic_duplicate: float | None = Field(
+        default=None,
+        ge=50,
+        le=100,
+        description="Similarity (100 times the cosine) from which two problems with the same gold answer and numbers "
+        "count as the same. None: they are not compared.",
+    )
+    paraphrased_benchmark: float | None = Field(
+        default=None,
+        ge=50,
+        le=100,
+        description="Similarity from which a problem counts as a paraphrase or translation of a benchmark problem with "
+        "the same numbers. None: they are not compared.",
+    )
+    batch: int = Field(default=64, ge=1, description="Problems in one request.")
+    timeout_s: float = Field(default=120.0, gt=0, description="Seconds allowed for one request.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"expected an address such as http://localhost:8000/v1, got {url!r:.80}")
+        if parts.password:
+            raise ValueError("the address holds a password; give the key in the variable OPENAI_API_KEY")
+        return url
+
+    @model_validator(mode="after")
+    def _compares_something(self) -> Self:
+        if self.semantic_duplicate is None and self.paraphrased_benchmark is None:
+            raise ValueError(
+                "embedding: give semantic_duplicate or paraphrased_benchmark, or both; `python -m perf.targets "
+                "embedding` measures which similarities fit the model"
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """The model, for messages."""
+        return f"{self.model}@{self.url}" if self.url else self.model
+
+    def vector_identity(self) -> dict[str, Any]:
+        """What decides the vector of a problem; InputError where the folder holds no model."""
+        if self.url is None and not (Path(self.model).is_dir() and model_files(Path(self.model))):
+            raise InputError(
+                f"embedding.model: {self.model}: no model folder; give one, or with embedding.url the name of a model "
+                "that an endpoint serves"
+            )
+        model = {"endpoint": self.name} if self.url else {"model": model_digest(Path(self.model))}
+        return {**model, "prefix": self.prefix, "max_characters": self.max_characters}
+
+    def filter_identity(self) -> dict[str, Any]:
+        """What decides about a single trace."""
+        return {**self.vector_identity(), "paraphrased_benchmark": self.paraphrased_benchmark}
+
+    def identity(self) -> dict[str, Any]:
+        """What decides which targets come out."""
+        return {**self.filter_identity(), "semantic_duplicate": self.semantic_duplicate}
