@@ -142,14 +142,17 @@ def _prepare(
     remembered: Path,
     teacher: Reference | None,
 ) -> None:
-    """Prepare ``config`` into ``folder``: in this process, or for the engine "ray" in the training interpreter."""
+    """Prepare ``config`` into ``folder``: in this process, or in the training interpreter.
+
+    That one has Ray for the engine "ray", and vLLM for an embedding model from a folder.
+    """
     import pyarrow.parquet as pq
 
     from targets.config import build_config
     from targets.prepare import prepare
     from targets.prepared import PREPARED as PREPARED_FILE
 
-    if config.engine != "ray":
+    if config.engine != "ray" and not (config.embedding and config.embedding.url is None):
         prepare(
             build_config(config.model_dump()),  # Dagster's class of an op cannot be sent to other processes
             folder,

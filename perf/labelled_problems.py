@@ -1,8 +1,8 @@
 """Measure the searches that compare problems on ``labelled_problems.yaml``; ``python -m perf.targets``.
 
 ``embedding`` prints which forms of a problem a model of the user's recognizes, and which other problems it takes for
-the same, at several thresholds. ``benchmark-search`` prints which forms of a problem the search without a model finds, and
-counts the problems of the user's files that it refuses.
+the same, at several thresholds. ``benchmark-search`` prints which forms of a problem the search without a model finds,
+and counts the problems of the user's files that it refuses.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,6 +5,7 @@
     .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]  # time of 46,000 long traces
     .venv/bin/python -m perf.targets duplicates [--rows 1000 10000 100000]  # near duplicates of one gold answer
     .venv/bin/python -m perf.targets changes [--rows 100000]  # what is done again after a change
+    .venv-train/bin/python -m perf.targets peers [--source FILE] [--rows 2000] [--datatrove PYTHON]  # beside others
     .venv/bin/python -m perf.targets embedding --embedding '{model: NAME, url: URL}'  # which thresholds fit a model
     .venv/bin/python -m perf.targets benchmark-search [--source FILE ... --benchmarks FILE]  # found, wrongly refused
 
@@ -54,6 +55,7 @@ from core.text.parse import parse_yaml
 from perf.changed_inputs import TOKENIZER, changed_inputs, write_generated
 from perf.labelled_problems import measure_benchmark_search, measure_embedding
 from perf.near_duplicates import duplicates
+from perf.peers import peers
 from targets.config import PrepareConfig, build_config
 from targets.embedding.settings import EmbeddingSettings
 from targets.filter.context import FilterContext, FilterInputs
@@ -326,7 +328,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("speed", "memory", "scale", "duplicates", "changes", "embedding", "benchmark-search"),
+        choices=("speed", "memory", "scale", "duplicates", "changes", "embedding", "benchmark-search", "peers"),
         default="speed",
     )
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="files of real traces")
@@ -336,6 +338,7 @@ def main() -> None:
     parser.add_argument("--embedding", help="embedding: model and url as YAML, such as '{model: NAME, url: URL}'")
     parser.add_argument("--benchmarks", type=Path, help="benchmark-search: file or folder of benchmark problems")
     parser.add_argument("--column", default="problem", help="benchmark-search: column of the problems")
+    parser.add_argument("--datatrove", type=Path, help="peers: a Python that has datatrove")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
     if options.what == "duplicates":
@@ -349,6 +352,9 @@ def main() -> None:
         return
     if options.what == "benchmark-search":
         measure_benchmark_search(options.source, options.benchmarks, options.column)
+        return
+    if options.what == "peers":
+        peers(next(iter(options.source), None), (options.rows or [2000])[0], options.datatrove)
         return
     if options.what == "memory":
         more = ["--workers", str(options.workers), "--engine", options.engine]

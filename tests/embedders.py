@@ -52,7 +52,7 @@ def serve_ngrams() -> Iterator[tuple[Embedder, str]]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, body = state.answer(request) if self.path.endswith("/embeddings") else (404, {"error": "no page"})
+            status, body = state.answer(request) if self.path == "/v1/embeddings" else (404, {"error": "no page"})
             data = json.dumps(body).encode()
             try:
                 self.send_response(status)

@@ -28,6 +28,7 @@ from evaluation.generation.templates import template_names
 from evaluation.promotion.records import PromotionRule
 from evaluation.promotion.retention import RetentionRules
 from targets.config import PrepareConfig, build_config
+from targets.embedding.settings import EmbeddingSettings
 from targets.source import Mapping
 
 Chosen = TypeVar("Chosen", bound="Options")
@@ -133,6 +134,9 @@ class TargetOptions(PrepareConfig, Options):
     )
     mapping: Annotated[Any, AfterValidator(TypeAdapter(Mapping).validate_python)] = Field(
         default="auto", description=PrepareConfig.model_fields["mapping"].description
+    )
+    embedding: Annotated[Any, AfterValidator(TypeAdapter(EmbeddingSettings | None).validate_python)] = Field(
+        default=None, description=PrepareConfig.model_fields["embedding"].description
     )
 
 

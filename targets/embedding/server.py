@@ -15,13 +15,18 @@ from pathlib import Path
 from typing import IO
 
 from core.errors import InputError, TaskFailed
-from core.existing_python import TRAIN_PYTHON
+from core.existing_python import TRAIN_PYTHON, ExistingPython
 from core.machine.loopback import LOOPBACK, SINGLE_NODE
+from core.model.model_folder import check_model
 from core.plugins.user_code import python_path
+from core.text.patterns import compile_quick_pattern
 
 MODULE = "vllm.entrypoints.openai.api_server"
 START_S, POLL_S, STOP_S = 1200.0, 0.5, 60.0
-TAIL = 4000  # characters of the server's log in which its error is looked for
+ERROR = compile_quick_pattern(r"\b\w+Error: .+")
+LONGEST_LOG = 1 << 20  # bytes of the server's log in which its error is looked for
+QUOTED = 300  # characters of it
+ON_CPU = ["--dtype", "float32", "--kv-cache-memory-bytes", str(1 << 30)]  # else it takes most of the memory
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
@@ -30,7 +35,8 @@ def serve(folder: Path) -> Iterator[tuple[str, str]]:
     """The URL and the key of a server on this machine that knows ``folder`` by its path; it ends with the block.
 
     Raises:
-        InputError: no interpreter here has vLLM, or the preparation runs on the machines of a cluster.
+        InputError: the folder holds no whole model, no interpreter here has vLLM, or the preparation runs on the
+            machines of a cluster.
         TaskFailed: the server does not start.
     """
     if os.environ.get("RAY_ADDRESS"):
@@ -38,10 +44,12 @@ def serve(folder: Path) -> Iterator[tuple[str, str]]:
             f"embedding.model: {folder}: a folder is served on this machine only, and RAY_ADDRESS names a cluster; "
             "serve the model with `vllm serve`, and give its address as embedding.url"
         )
-    key, port = secrets.token_hex(16), _free_port()
-    command = [sys.executable, "-m", "core.backends.supervisor", "--", str(_python()), "-m", MODULE]
+    check_model(folder, chat_template=False)
+    key, port, python = secrets.token_hex(16), _free_port(), _python()
+    command = [sys.executable, "-m", "core.backends.supervisor", "--", str(python), "-m", MODULE]
     command += ["--model", str(folder), "--served-model-name", str(folder), "--runner", "pooling"]
     command += ["--host", LOOPBACK, "--port", str(port), "--enforce-eager"]
+    command += ON_CPU if ExistingPython.look(python).kind == "cpu" else []
     environment = {**OFFLINE, **SINGLE_NODE, **os.environ, "VLLM_API_KEY": key, "PYTHONPATH": python_path()}
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -85,12 +93,12 @@ def _wait(server: "subprocess.Popen[bytes]", url: str, log: IO[bytes], folder: P
         except OSError:
             time.sleep(POLL_S)
     state = "is still not ready" if server.poll() is None else f"ended with status {server.returncode}"
-    raise TaskFailed(f"embedding.model: {folder}: vLLM's server {state}: {_last_error(log)}")
+    raise TaskFailed(f"embedding.model: {folder}: vLLM's server {state}: {_first_error(log)}")
 
 
-def _last_error(log: IO[bytes]) -> str:
-    """The last line of the log that names an error, else the last line."""
-    log.seek(0, os.SEEK_END)
-    log.seek(max(0, log.tell() - TAIL))
-    lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "no message")
+def _first_error(log: IO[bytes]) -> str:
+    """The first error that the log names, from which the others follow, else its last line."""
+    log.seek(0)
+    lines = [line.strip() for line in log.read(LONGEST_LOG).decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = (found.group() for line in lines if (found := ERROR.search(line)))
+    return next(errors, lines[-1] if lines else "no message")[:QUOTED]
