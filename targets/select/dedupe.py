@@ -215,13 +215,18 @@ class _Merged:
         return "semantic_duplicate", _similarity((first, second), int(self.owners[problem]), self.alike, " in meaning")
 
 
-def search_near(groups: Sequence[np.ndarray], text: Texts, threshold: float) -> Iterator[Pair]:
-    """The near duplicates among problems that already agree in all that is compared exactly."""
+def search_near(
+    groups: Sequence[np.ndarray], text: Texts, threshold: float, bands: Sequence[np.ndarray | None] | None = None
+) -> Iterator[Pair]:
+    """The near duplicates among problems that already agree in all that is compared exactly.
+
+    ``bands``: of each group its `minhash_bands`, or None.
+    """
     from targets.select.near_duplicates import near_duplicates
 
-    for group in groups:
+    for group, computed in zip(groups, bands or [None] * len(groups), strict=True):
         texts = [text(position) for position in group.tolist()]
-        for position, other, similarity in near_duplicates(len(texts), texts.__getitem__, threshold):
+        for position, other, similarity in near_duplicates(len(texts), texts.__getitem__, threshold, computed):
             yield int(group[position]), int(group[other]), similarity
 
 

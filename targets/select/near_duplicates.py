@@ -32,7 +32,9 @@ SEED = 0x9E3779B97F4A7C15  # odd; the values of a band are hashed as a polynomia
 Text = Callable[[int], str]
 
 
-def near_duplicates(count: int, text: Text, threshold: float) -> Iterator[tuple[int, int, float]]:
+def near_duplicates(
+    count: int, text: Text, threshold: float, bands: np.ndarray | None = None
+) -> Iterator[tuple[int, int, float]]:
     """(position, position of the earliest problem that it repeats, similarity in percent) of each repeated problem.
 
     The earliest one repeats no problem itself.
@@ -41,9 +43,11 @@ def near_duplicates(count: int, text: Text, threshold: float) -> Iterator[tuple[
         count: of the problems of the group.
         text: of the problem at a position from 0.
         threshold: the least similarity in percent (``rapidfuzz.fuzz.ratio``).
+        bands: `minhash_bands` of the problems, if they have been computed.
     """
-    rows = band_rows(threshold) if count > COMPARED_DIRECTLY else 0
-    candidates = _BandCandidates(_groups(_bands(count, text, rows))) if rows else _AllCandidates()
+    if bands is None and count > COMPARED_DIRECTLY:
+        bands = minhash_bands(count, text, threshold)
+    candidates = _BandCandidates(_groups(bands)) if bands is not None and len(bands) else _AllCandidates()
     lengths, letters = np.zeros(count, np.int32), np.zeros((count, LETTERS), np.uint16)
     for position in range(count):
         problem = text(position)
@@ -122,8 +126,14 @@ class _BandCandidates:
             self._members[group].append(position)
 
 
-def _bands(count: int, text: Text, rows: int) -> np.ndarray:
-    """A key of each band of each problem's MinHash; shape (count, `BANDS`), uint32."""
+def minhash_bands(count: int, text: Text, threshold: float) -> np.ndarray:
+    """A key of each band of each problem's MinHash; shape (count, `BANDS`), uint32.
+
+    Empty where bands would lose pairs of that similarity.
+    """
+    rows = band_rows(threshold)
+    if not rows:
+        return np.empty((0, BANDS), np.uint32)
     bands = np.empty((count, BANDS), np.uint32)
     powers = np.array([pow(SEED, power, 1 << 64) for power in range(1, rows + 1)], np.uint64)
     positions = iter(range(count))

@@ -43,7 +43,13 @@ class Places:
         if not groups:
             return
         rows = self._rows(left())
-        tasks = [SearchNear(some, rows(some), threshold) for some in _batched(groups, [len(group) for group in groups])]
+        bands = _bands_of_large(groups, rows, threshold, engine)
+        sizes = [len(group) for group in groups]
+        tasks = [
+            SearchNear(some, rows(some), threshold, [bands.get(number) for number in numbers])
+            for numbers in _batched(range(len(groups)), sizes)
+            for some in [[groups[number] for number in numbers]]
+        ]
         for pairs in engine.run(tasks, sum(map(len, groups))):
             yield from pairs
 
@@ -90,6 +96,47 @@ def _batched(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
         yield some
 
 
+def _bands_of_large(
+    groups: Sequence[np.ndarray],
+    rows: "Callable[[Sequence[np.ndarray]], list[Rows]]",
+    threshold: float,
+    engine: Engine,
+) -> dict[int, np.ndarray]:
+    """The MinHash of the problems of each group that is more than one task, by its number.
+
+    It is most of the work of such a group, and the tasks share it, so that no process has all of it.
+    """
+    large = [number for number, group in enumerate(groups) if len(group) > COMPARED_PER_TASK]
+    parts = [
+        (number, groups[number][start : start + COMPARED_PER_TASK])
+        for number in large
+        for start in range(0, len(groups[number]), COMPARED_PER_TASK)
+    ]
+    tasks = [ComputeBands(part, rows([part]), threshold) for _, part in parts]
+    computed: dict[int, list[np.ndarray]] = {number: [] for number in large}
+    for (number, _), bands in zip(parts, engine.run(tasks, sum(len(part) for _, part in parts)), strict=True):
+        computed[number].append(bands)
+    return {number: np.concatenate(bands) for number, bands in computed.items()}
+
+
+@dataclass(frozen=True)
+class ComputeBands:
+    """The task to compute the MinHash of the problems at ``positions``."""
+
+    positions: np.ndarray
+    rows: Sequence[Rows]
+    threshold: float
+
+    def __call__(self, tools: Tools) -> np.ndarray:
+        from targets.select.near_duplicates import minhash_bands
+
+        texts, positions = _texts(self.rows), self.positions.tolist()
+        return minhash_bands(len(positions), lambda number: texts[positions[number]], self.threshold)
+
+    def __str__(self) -> str:
+        return "computed the MinHash of problems"
+
+
 @dataclass(frozen=True)
 class SearchNear:
     """The task to search ``groups`` of problems, which are the accepted traces ``rows`` (file, numbers, positions)."""
@@ -97,11 +144,10 @@ class SearchNear:
     groups: Sequence[np.ndarray]
     rows: Sequence[Rows]
     threshold: float
+    bands: Sequence[np.ndarray | None]
 
     def __call__(self, tools: Tools) -> list[Pair]:
-        problems = dict(_read(self.rows, "problem"))
-        texts = {position: problem_text(problem) for position, problem in problems.items()}
-        return list(search_near(self.groups, texts.__getitem__, self.threshold))
+        return list(search_near(self.groups, _texts(self.rows).__getitem__, self.threshold, self.bands))
 
     def __str__(self) -> str:
         return "compared problems"
@@ -143,6 +189,11 @@ class CompareMeaning:
 
     def __str__(self) -> str:
         return "compared vectors of problems"
+
+
+def _texts(rows: Sequence[Rows]) -> dict[int, str]:
+    """The `problem_text` of the traces in ``rows``, by their positions."""
+    return {position: problem_text(problem) for position, problem in _read(rows, "problem")}
 
 
 def _read(rows: Sequence[Rows], column: str) -> Iterator[tuple[int, Any]]:

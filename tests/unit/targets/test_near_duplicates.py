@@ -1,17 +1,22 @@
 """Near duplicates: what is found among labelled pairs, and that a large group loses none that all pairs would show."""
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from rapidfuzz import fuzz
 
 from targets.config import build_config
+from targets.engines import local
 from targets.select import near_duplicates as module
+from targets.select import near_search
 from targets.select.dedupe import describe
 from targets.select.near_duplicates import COMPARED_DIRECTLY, band_rows, near_duplicates
 from targets.trace import Trace
 from tests.deduping import find_duplicates
+from tests.preparing import run
 
 RANDOM = Random(0)
 WORDS = ["".join(RANDOM.choices("aabcdeefghiijklmnoopqrstuvwxyz", k=RANDOM.randint(4, 9))) for _ in range(100)]
@@ -157,3 +162,23 @@ def test_texts_that_are_compared_do_not_grow_with_the_group(monkeypatch: pytest.
 
 def test_a_threshold_too_low_for_bands_compares_all() -> None:
     assert [band_rows(threshold) for threshold in (100, 95, 90, 85, 80, 75, 65, 50)] == [16, 9, 4, 3, 2, 1, 0, 0]
+
+
+def test_tasks_that_share_a_large_group_find_the_same(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the tasks and the number of processes, the same near duplicates go, for the same reasons."""
+    random = Random(1)
+    problems = [story(random) for _ in range(90)]
+    problems += [edited(random, random.choice(problems)) for _ in range(60)]
+    response = "<think>\nWe have a look, and Yes it is.\n</think>\n\n\\boxed{Yes}"
+    source = jsonl(*[{"problem": problem, "answer": "Yes", "response": response} for problem in problems])
+    files = []
+    monkeypatch.setattr(local, "FEW_ROWS", 1)
+    for per_task, workers in ((4096, 1), (40, 1), (40, 2), (7, 2)):
+        monkeypatch.setattr(near_search, "COMPARED_PER_TASK", per_task)
+        out = tmp_path / f"{per_task}-{workers}"
+        prepared = run(source, out, tokenizer, workers=workers, reject_choices=False)
+        assert prepared.counts["near_duplicate"] > 20
+        files.append([(out / name).read_bytes() for name in ("prepared.parquet", "rejected.parquet")])
+    assert all(other == files[0] for other in files)
