@@ -71,7 +71,7 @@ def generated(
     reference = _previous(storage, request)
     spent: Mapping[str, Any] = {}
     if reference is None:
-        reference, spent = _generate(context, config, problems, source, request, storage, interpreter)
+        reference, spent = generate_traces(context, config, problems, source, request, storage, interpreter)
     return _result(context, reference, spent, config)
 
 
@@ -103,7 +103,7 @@ def _previous(storage: Storage, request: str) -> GeneratedReference | None:
     return last if request and last.request == request and last.rows == last.requested else None
 
 
-def _generate(
+def generate_traces(
     context: dg.AssetExecutionContext,
     options: GenerationOptions,
     problems: Path,
@@ -111,8 +111,12 @@ def _generate(
     request: str,
     storage: Storage,
     interpreter: TrainingInterpreter,
+    **more: Any,
 ) -> tuple[GeneratedReference, Mapping[str, Any]]:
-    """Run the command and keep its file under the digest of its rows; also return what the command spent."""
+    """Run the command and keep its file under the digest of its rows; also return what the command spent.
+
+    ``more``: further fields of its request.
+    """
     from evaluation.command_requests import TracesRequest
 
     last: dict[str, Any] = {}
@@ -134,6 +138,7 @@ def _generate(
             data_source=str(source.name),
             fields=source.fields,
             **asked,
+            **more,
             **({} if Endpoint.parse(options.teacher) else interpreter.placement(context)),
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]

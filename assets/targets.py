@@ -103,7 +103,7 @@ def prepared(
     if not reused:
         remembered = storage.path / "targets" / "decisions"
         with storage.writing(folder) as temporary:
-            _prepare(context, interpreter, options, temporary, suite, base, remembered, teacher)
+            prepare_traces(context, interpreter, options, temporary, suite, base, remembered, teacher)
     kept = read_prepared(folder)
     rejected = _rejected_result(names, kept, reused)  # first: it is there even if no target is left
     if rejected.asset_key in context.selected_asset_keys:
@@ -132,7 +132,7 @@ def _identity(
     return identity(parts, code_version(*PREPARATION_CODE))
 
 
-def _prepare(
+def prepare_traces(
     context: dg.AssetExecutionContext,
     interpreter: TrainingInterpreter,
     config: TargetOptions,

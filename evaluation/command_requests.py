@@ -124,6 +124,11 @@ class TracesRequest(Placement, SamplingArguments, VerifierArguments):
     output_price: float = Field(
         default=0.0, ge=0, description="Price of a million answer tokens.", json_schema_extra={"panel": BUDGET}
     )
+    budget_covers_cached: bool = Field(
+        default=False,
+        description="Count what an earlier command paid for, too.",
+        json_schema_extra={"panel": BUDGET},
+    )
 
     def check_fields(self) -> None:
         """Raise InputError if the verifier reads a field that the problems do not have."""

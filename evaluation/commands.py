@@ -91,7 +91,9 @@ def traces(request: "TracesRequest") -> None:
         teacher = replace(teacher, concurrency=request.concurrency)
     limited = request.budget_tokens is not None or request.budget_money is not None
     limits = (request.budget_tokens, request.budget_money, request.input_price, request.output_price)
-    budget = Budget(*limits) if limited or isinstance(teacher, Endpoint) else None
+    budget = None
+    if limited or isinstance(teacher, Endpoint):
+        budget = Budget(*limits, covers_cached=request.budget_covers_cached)
     verifier = open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s)
     with _sampling_process(), reporter() as report, verifier:
         log_probs = request.log_probs and not isinstance(teacher, Endpoint)

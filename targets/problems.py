@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
+from grading.contamination import BenchmarkIndex
 from grading.row_fields import DATA_SOURCE
 from grading.spec_values import spec_text
 from targets.config import PrepareConfig
@@ -26,12 +27,17 @@ NAME = "difficulty"  # in the place of a benchmark's
 
 
 def read_problems(
-    config: PrepareConfig, tokenizer: Path, limit: int | None = None, generated: Path | None = None
+    config: PrepareConfig,
+    tokenizer: Path,
+    limit: int | None = None,
+    generated: Path | None = None,
+    benchmarks: BenchmarkIndex | None = None,
 ) -> "pa.Table":
     """BENCHMARK rows: each problem with its first gold answer, as a policy is asked it.
 
     Traces that cannot be read, and problems that no filter would let through or whose prompt is too long, are left out.
-    ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name.
+    ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name;
+    ``benchmarks``: whose problems are left out, too.
 
     Raises:
         InputError: a source does not work, or no problem is left.
@@ -39,7 +45,7 @@ def read_problems(
     import pyarrow as pa
 
     rows: dict[str, dict[str, Any]] = {}
-    with FilterContext(FilterInputs(config, tokenizer, None)) as context:
+    with FilterContext(FilterInputs(config, tokenizer, benchmarks)) as context:
         for trace in _measurable(config, context, generated):
             digest = problem_digest(str(trace.problem))
             if digest in rows:

@@ -114,8 +114,8 @@ def scores(
     graded = grade(context, samples, read_suite_file(Path(problems.path)), options, storage)
     tables = {name: pq.read_table(file) for name, file in graded.items()}
     digests = {name: problems.digests[name] for name in names}
-    assert isinstance(context.partition_key, dg.MultiPartitionKey)
-    if recorded := recorded_file(profile.experiments, context.partition_key):
+    key = context.partition_key if context.has_partition_key else None  # None: of a round
+    if isinstance(key, dg.MultiPartitionKey) and (recorded := recorded_file(profile.experiments, key)):
         metrics = Path(policy.metrics)
         record_run(recorded, policy=Path(policy.path), metrics=metrics, problems=digests, tables=tables)
     files = {name: ScoreFile(file=str(file), problems=digests[name]) for name, file in graded.items()}

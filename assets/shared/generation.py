@@ -1,10 +1,10 @@
-"""The settings of targets/generated."""
+"""The settings of targets/generated and of rounds/*: a teacher that writes traces."""
 
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from assets.shared.options import SamplingOptions
+from assets.shared.options import Options, SamplingOptions
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.token_budget import Budget
 
@@ -62,3 +62,20 @@ class GenerationOptions(SamplingOptions):
         if Endpoint.parse(self.teacher) is None:
             here |= {"concurrency", "endpoint", "budget_tokens", "budget_money", "input_price", "output_price"}
         return {**self.model_dump(exclude=here), "workers": self.grade_workers, "limit_s": self.grade_limit_s}
+
+
+class RoundOptions(Options):
+    """Options of rounds/*, whose teacher is that of the section generate."""
+
+    number: int = Field(default=3, ge=1, le=50, description="Most rounds.")
+    budget_tokens: int = Field(ge=1, description="Most tokens of the teacher in a round, prompts and answers together.")
+    budget_tokens_in_all: int | None = Field(
+        default=None, ge=1, description="Most tokens of the teacher in all rounds together. None: those of each round."
+    )
+    unsolved_below: float = Field(
+        default=0.25,
+        gt=0,
+        le=1,
+        description="The teacher is asked about problems that the policy solves in less than this share of its own "
+        "samples.",
+    )

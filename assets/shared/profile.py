@@ -15,6 +15,7 @@ import dagster as dg
 
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.failures import reports_input_errors
+from assets.shared.generation import RoundOptions
 from assets.shared.options import Options, PromotionOptions, TargetOptions, TrainingOptions, with_defaults
 from evaluation.benchmarks.suite import Benchmark
 
@@ -62,6 +63,7 @@ class Profile:
     training: TrainingOptions
     experiments: ExperimentOptions
     promotion: PromotionOptions
+    rounds: RoundOptions | None = None
 
 
 @dataclass(frozen=True)

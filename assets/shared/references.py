@@ -110,3 +110,29 @@ class ChampionReference(Reference):
     """Reference to the result of registry/champion."""
 
     promoted: bool
+
+
+class RoundReference(Reference):
+    """Reference to the result of rounds/N/traces: all traces up to this round."""
+
+    round: int
+    rows: int
+    problems: int
+    unsolved: int  # problems, before the teacher was asked
+    asked: int  # about how many of them it was asked in this round
+    teacher: str
+    teacher_tokens: int  # of this round
+    teacher_tokens_in_all: int  # of the rounds so far
+    policy_before: str  # digest of the policy whose samples chose the problems
+
+
+class RoundTrainReference(TrainReference):
+    """Reference to the result of rounds/N/train, with the facts of its round for the lineage of the policy."""
+
+    round: int
+    unsolved: int
+    asked: int
+    teacher: str
+    teacher_tokens: int
+    teacher_tokens_in_all: int
+    policy_before: str

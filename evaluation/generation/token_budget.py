@@ -16,12 +16,15 @@ class Budget:
         money: in the currency of the prices. None: any amount.
         input_price: of a million tokens of prompts.
         output_price: of a million tokens of answers.
+        covers_cached: Whether answers that an earlier command paid for count, too, with the bytes of their prompts:
+            then a command that was killed and starts again spends no more than one that was not.
     """
 
     tokens: int | None = None
     money: float | None = None
     input_price: float = 0.0
     output_price: float = 0.0
+    covers_cached: bool = False
     prompt_tokens: int = field(default=0, init=False)  # spent, or reserved for requests that are under way
     answer_tokens: int = field(default=0, init=False)
 

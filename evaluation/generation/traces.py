@@ -170,7 +170,11 @@ def _completions(
     kept = group | {sample_cache.LOG_PROBS: True} if options.log_probs else group
     with sample_cache.SampleCache(cache, kept, flush_s=FLUSH_S) as samples:
         pairs = complete(model, requests, options.sampling, samples, progress, **chosen)
-        completions = {request.key: completion for request, completion in pairs}
+        completions: dict[SampleKey, Completion] = {}
+        for request, completion in pairs:
+            if options.budget and options.budget.covers_cached and len(completions) < progress.skipped:
+                options.budget.record_usage((0, 0), (len(request.prompt.encode()), completion.tokens))
+            completions[request.key] = completion
     return completions, progress.skipped
 
 

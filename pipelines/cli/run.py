@@ -27,23 +27,27 @@ from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, COMMAND, end_dead_runs, prepare_home
-from pipelines.definitions.jobs import EVERYTHING, OBSERVE
+from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
 from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file, read_profile
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
 
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
-def run_graph(profile: str | None, overrides: Sequence[str], select: str | None, max_concurrent: int) -> int:
-    """Materialize the graph, or the assets that ``select`` names, and show it; the exit status."""
+def run_graph(
+    profile: str | None, overrides: Sequence[str], select: str | None, max_concurrent: int, job: str = EVERYTHING
+) -> int:
+    """Materialize the assets of ``job``, or those of them that ``select`` names, and show it; the exit status."""
     configure(profile, overrides)
     os.chdir(PROJECT)
     prepare_home()
     defs = load_definitions()
-    keys = selection_keys(defs, "*" if select is None else select)
+    if job == ROUNDS and load_settings().rounds is None:
+        raise InputError(f"profile {profile_file()}: no section rounds; add one, or take --profile rounds")
+    keys = selection_keys(defs, "*" if select is None else select, job)
     if not keys:
         raise InputError(f"--select {select!r}: the selection contains no asset; `*` selects all")
-    if any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
+    if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
         training_interpreter(defs).examined()
     terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:
@@ -53,7 +57,7 @@ def run_graph(profile: str | None, overrides: Sequence[str], select: str | None,
             status = execute(instance, OBSERVE, terminal, meanwhile=preload)
             if status:
                 return status
-        status = execute(instance, EVERYTHING, terminal, keys=keys if select else None, at_once=max_concurrent)
+        status = execute(instance, job, terminal, keys=keys if select else None, at_once=max_concurrent)
     if status == 0:
         show_result(defs, terminal, keys)
         for line in _next_steps(keys):
@@ -100,10 +104,10 @@ def _locate_paths_of(profile: Path) -> None:
                 os.environ.setdefault(f"{PREFIX}{section}__{key}".upper(), located)
 
 
-def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
-    """The assets of the job `everything` that a selection string names; InputError if it is none."""
+def selection_keys(defs: dg.Definitions, text: str, job: str = EVERYTHING) -> Sequence[dg.AssetKey]:
+    """The assets of ``job`` that a selection string names; InputError if it is none."""
     graph = defs.resolve_asset_graph()
-    executable = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
+    executable = defs.resolve_job_def(job).asset_layer.executable_asset_keys
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
         warnings.simplefilter("ignore", dg.BetaWarning)
         try:
@@ -219,6 +223,10 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
         with open(f"{folder}/{TEXT}", encoding="utf-8") as text:
             terminal.line(text.read().rstrip())
         terminal.line(f"\nreport: {folder}/{PAGE}")
+    elif scored := last_scorecard(storage, keys):
+        with open(f"{scored}/rounds.md", encoding="utf-8") as text:
+            terminal.line(f"\n{text.read().rstrip()}")
+        terminal.line(f"\nreport: {scored}/rounds.html")
     else:
         terminal.line(f"\noutputs: {storage.path}")
 

@@ -17,6 +17,7 @@ from assets.models import base
 from assets.registry.champion import champion
 from assets.registry.retention import retention
 from assets.report import scorecard, scorecard_inputs
+from assets.rounds.scorecard import build_rounds
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import IO_MANAGER, Names, Profile
 from assets.shared.ray_cluster import on_cluster
@@ -67,6 +68,8 @@ def build_defs(
         *build_experiments(names, suite, settings.experiments, settings.training, settings.evaluation),
         retention.build(names, settings.retention),
     ]
+    if settings.rounds:
+        assets += build_rounds(names, settings.rounds, settings.generate, settings.training, settings.evaluation)
     computed = [asset for asset in assets if isinstance(asset, dg.AssetsDefinition)]
     keys = [names.plain(key) for asset in computed if asset.is_materializable for key in asset.keys]
     jobs = build_jobs(names, keys)
@@ -117,6 +120,7 @@ def _resources(settings: Settings, names: Names, suite: list[Benchmark], ray: An
             training=settings.training,
             experiments=settings.experiments,
             promotion=settings.promotion,
+            rounds=settings.rounds,
         ),
         "interpreter": TrainingInterpreter(**interpreter) if ray is None else on_cluster(ray, interpreter),
     }

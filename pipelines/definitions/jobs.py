@@ -16,8 +16,9 @@ SCORE = "score_policy"
 EXPERIMENT = "experiment"
 COMPARE = "compare_experiments"
 RETAIN = "retention"
+ROUNDS = "rounds"
 # Launched on their own.
-REQUESTED_GROUPS, REQUESTED_KEY = ("experiments", "operations"), ["training", "checkpoints"]
+REQUESTED_GROUPS, REQUESTED_KEY = ("experiments", "operations", "rounds"), ["training", "checkpoints"]
 SOURCE = ["targets", "source"]
 DESCRIPTIONS = {
     EVERYTHING: "Everything: targets, gates, training, evals of base and policy, scorecard, champion. Unchanged "
@@ -29,6 +30,8 @@ DESCRIPTIONS = {
     SCORE: "Evaluate base and policy, write the scorecard and decide on the champion. Run it after a training.",
     EXPERIMENT: "Train and evaluate one recipe with one seed. Launch a backfill to compare several.",
     COMPARE: "Write the page that compares the recipes.",
+    ROUNDS: "Ask the teacher about what the policy does not solve, train on it and score the policy, in rounds. "
+    "What earlier runs have done is reused.",
     RETAIN: "List old outputs that nothing refers to. With dry_run: false, remove them.",
     OBSERVE: "Record the digest and the number of rows of the raw traces, which show whether they have changed.",
 }
@@ -61,6 +64,8 @@ def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
         COMPARE: _assets(names, ["experiments", "comparison"]),
         RETAIN: in_groups(names, keys, "operations"),
     }
+    if any(key.path[0] == "rounds" for key in keys):
+        selections[ROUNDS] = in_groups(names, keys, "models", "benchmarks", "rounds")
     jobs = {
         job: dg.define_asset_job(names.name(job), selection=selection, description=DESCRIPTIONS[job])
         for job, selection in selections.items()

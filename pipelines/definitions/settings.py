@@ -23,7 +23,7 @@ from pydantic_settings import (
 )
 
 from assets.shared.experiment_options import ExperimentOptions
-from assets.shared.generation import GenerationOptions
+from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.options import (
     BenchmarkOptions,
     DifficultyOptions,
@@ -132,6 +132,7 @@ class Settings(_Section):
     storage: StorageSettings = StorageSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
     generate: GenerationOptions | None = None
+    rounds: RoundOptions | None = None
     targets: TargetOptions = TargetOptions()
     difficulty: DifficultyOptions | None = None
     split: SplitOptions = SplitOptions()

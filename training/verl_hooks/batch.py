@@ -35,7 +35,7 @@ FIELDS: tuple[str, ...] = (
     "rollout_versions",
 )
 # What the log of rollouts says of a sample beside its texts and score, with what stands for a sample that has none.
-LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": ""}
+LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": "", "problem": "", "solved": 0, "alone": 0}
 
 
 def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
@@ -57,6 +57,7 @@ class Samples:
     errors: Sequence[str] = ()  # why the verifier of each row failed; "" where it did not
     targets: Sequence[str] = ()  # the id of the target that each row starts with; "" for none
     numbers: Sequence[int] = ()  # of each row in its group
+    problems: Sequence[str] = ()  # what each row asks
 
     @cached_property
     def mask(self) -> torch.Tensor:
@@ -95,8 +96,14 @@ class Samples:
         return self.rows["solved"]
 
     def log_entries(self) -> list[dict[str, Any]]:
-        """The entries of `LOGGED` of each row: its off-policy tokens, its response tokens, why its verifier failed."""
-        columns = self.rows["prefix_length"].tolist(), self.mask.sum(-1).tolist(), self.errors
+        """The entries of `LOGGED` of each row.
+
+        They are its off-policy tokens, its response tokens, why its verifier failed, what it asks, whether it is right,
+        and whether the policy sampled all of it from the problem alone.
+        """
+        rows = self.rows["prefix_length"], self.mask.sum(-1), self.solved.int(), self.on_policy.int()
+        prefixes, tokens, solved, alone = (values.tolist() for values in rows)
+        columns = prefixes, tokens, self.errors, self.problems, solved, alone
         return [dict(zip(LOGGED, row, strict=True)) for row in zip(*columns, strict=True)]
 
 

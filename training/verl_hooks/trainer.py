@@ -21,6 +21,7 @@ from verl.workers.utils.padding import response_to_nested
 from core.files import digest_bytes
 from core.ledger import LEDGER
 from core.metrics import CUT_SHARE
+from grading.row_fields import PROBLEM
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
@@ -174,7 +175,9 @@ class MixedPolicy(PromptTrainer):
         errors = [info.get("error") or "" for info in infos]
         targets = [of_sample.get(TARGET, "") for of_sample in extra]
         numbers = [sample_of(key)[1] for key in batch.keys]
-        return Samples(rows, index, sampled, sources, errors, targets, numbers), data["response_mask"]
+        problems = [of_sample.get(PROBLEM, "") for of_sample in extra]
+        samples = Samples(rows, index, sampled, sources, errors, targets, numbers, problems)
+        return samples, data["response_mask"]
 
     def _rewards(self, samples: Samples, metrics: dict[str, Any]) -> torch.Tensor:
         """Token by token; with verl's penalty for drift from the reference policy where it is part of the reward."""

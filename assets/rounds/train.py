@@ -1,0 +1,90 @@
+"""The asset rounds/N/train: the training set of a round."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from assets.rounds.pool import GROUP, VERSION, read_pool
+from assets.shared.generation import GenerationOptions
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.profile import Profile, profile_asset
+from assets.shared.references import ModelReference, RoundReference, RoundTrainReference, SuiteReference
+from assets.shared.storage import Storage
+from assets.targets import prepare_traces
+from core.code_digest import identity
+from core.errors import InputError
+
+TRAIN = "train.parquet"
+
+
+@profile_asset(
+    group_name=GROUP,
+    kinds={"parquet"},
+    code_version=VERSION,
+    description="The training set of this round: the targets that the traces make, and the other problems without a "
+    "target, which the policy samples alone.",
+)
+def train(
+    context: dg.AssetExecutionContext,
+    config: GenerationOptions,
+    profile: dg.ResourceParam[Profile],
+    traces: RoundReference,
+    base: ModelReference,
+    suite: SuiteReference,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+) -> dg.MaterializeResult[RoundTrainReference]:
+    from core.parquet import count_rows
+    from targets.prepared import read_prepared, require_targets
+    from targets.rounds import write_training_set
+    from targets.select.split import select_train
+    from targets.target_tables import read_metadata
+
+    pool = read_pool(config, profile, base, suite, storage)
+    parts = [pool.options.digest(), base.digest, suite.digest, pool.table.num_rows, VERSION]
+    folder = storage.folder(GROUP, "train", identity(traces.digest, *parts))
+    if not folder.exists():
+        with storage.writing(folder) as temporary:
+            remembered = storage.path / "targets" / "decisions"
+            prepare_traces(context, interpreter, pool.options, temporary, suite, base, remembered, traces)
+            prepared = read_prepared(temporary)
+            require_targets(prepared)
+            _require_checks(prepared.profile, profile.checks)
+            split = select_train(prepared, temporary / "split", seed=pool.options.seed)
+            write_training_set(split, pool.table, pool.source, temporary / TRAIN)
+    prepared = read_prepared(folder)
+    rows, targets = count_rows(folder / TRAIN), prepared.counts["kept"]
+    context.log.info(f"{rows:,} problems, {targets:,} of them with a target")
+    reference = RoundTrainReference(
+        path=str(folder / TRAIN),
+        digest=read_metadata(folder / TRAIN, "materialize it again")["rows_digest"],
+        rows=rows,
+        heldout_rows=0,
+        heldout=str(folder / "split" / "heldout.parquet"),
+        profile=str(prepared.profile),
+        previous=None,
+        prepared_digest=prepared.digest,
+        source=[pool.source.path],
+        source_digest=traces.digest,
+        **traces.model_dump(exclude={"path", "digest", "rows", "problems"}),
+    )
+    return dg.MaterializeResult(
+        value=reference,
+        data_version=dg.DataVersion(reference.digest),
+        metadata={
+            "dagster/row_count": rows,
+            "targets": targets,
+            "traces": traces.rows,
+            "file": dg.MetadataValue.path(reference.path),
+        },
+    )
+
+
+def _require_checks(rows: Path, suite: Path) -> None:
+    """Raise InputError if the targets of a round fail a check that blocks."""
+    from targets.check.expectations import validate
+
+    failed = [result for result in validate(rows, suite=suite) if not result.passed and result.severity == "error"]
+    if failed:
+        said = "; ".join(f"{one.name} failed: {one.error or one.observed}" for one in failed)
+        raise InputError(f"rounds: the targets of this round do not pass: {said}; see docs/targets.md#checks")

@@ -1,0 +1,82 @@
+"""Rounds of questions to a teacher: which problems it is asked, and the training set of all problems.
+
+A problem that the teacher was not asked, or whose trace no filter let through, is a row without a target: the policy
+samples it alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.parquet import read_shards
+from grading.row_fields import DATA_SOURCE
+from targets.select.source_caps import rank
+from targets.select.split import Split
+from targets.source import Source
+from targets.target_tables import RowDigest, TableWriter, read_metadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REMEDY = "materialize the targets of the round again"
+
+
+def unsolved(problems: Sequence[str], rates: Mapping[str, float], below: float, seed: int) -> list[str]:
+    """The problems whose pass rate is less than ``below``, in the order in which the teacher is asked.
+
+    The lowest pass rates come first, and ``seed`` orders equal ones. A problem that nobody sampled counts as 0.
+
+    >>> unsolved(["a", "b", "c"], {"a": 0.2, "b": 1.0, "c": 0.0}, below=0.25, seed=0)
+    ['c', 'a']
+    """
+    chosen = [problem for problem in problems if rates.get(problem, 0.0) < below]
+    return sorted(chosen, key=lambda problem: (rates.get(problem, 0.0), rank(f"{seed}/rounds/{problem}")))
+
+
+def question(row: Mapping[str, Any]) -> str:
+    """What the last message of a row of targets or of BENCHMARK asks: the name of its problem in a run's samples."""
+    return row["prompt"][-1]["content"]
+
+
+def write_training_set(split: Split, problems: "pa.Table", source: Source, out: Path) -> str:
+    """Write the targets of ``split`` and a row without a target for each other one of ``problems`` to the file ``out``.
+
+    Args:
+        split: of the traces so far.
+        problems: BENCHMARK rows, as `targets.problems.read_problems` makes them.
+        source: of the problems.
+        out: the training file (TARGET).
+
+    Returns:
+        The digest of its rows, which is its data version.
+    """
+    targets = read_shards(split.train)
+    metadata = read_metadata(split.train, REMEDY)
+    del metadata["rows_digest"]  # of the targets alone
+    taken = {question(row) for row in targets.select(["prompt"]).to_pylist()}
+    others = [row for row in problems.to_pylist() if question(row) not in taken]
+    digest = RowDigest(metadata["verifiers"])
+    with TableWriter(out, targets.schema.remove_metadata(), metadata) as writer:
+        writer.add_table(targets)
+        digest.add_table(targets)
+        for number, row in enumerate(others, targets.num_rows):
+            bare = _without_target(row, number, source)
+            writer.add(bare)
+            digest.add(bare)
+        writer.close({"rows_digest": digest.hexdigest()})
+    return digest.hexdigest()
+
+
+def _without_target(row: Mapping[str, Any], number: int, source: Source) -> dict[str, Any]:
+    """The row of a problem that has no target."""
+    fields = {name: value for name, value in json.loads(row["fields"]).items() if name != DATA_SOURCE}
+    info = {"split": "train", "index": number, "id": f"problem:{row['id']}", "source": source.path}
+    return {
+        DATA_SOURCE: source.name,
+        "prompt": row["prompt"],
+        "target": [],
+        "ability": source.ability,
+        "reward_model": {"style": source.spec.type, "ground_truth": row["gold"]},
+        "extra_info": info | ({"fields": json.dumps(fields)} if source.fields else {}),
+    }
