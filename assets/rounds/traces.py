@@ -57,7 +57,7 @@ def traces(
     assert before is None or isinstance(before, RoundReference)
     pool = read_pool(config, profile, base, suite, storage)
     policies = [rounds[f"policy_{past}"] for past in range(1, number)]
-    rates = _pass_rates(policies)
+    rates = _pass_rates(policies) if policies else None
     digests = {question(row): row["id"] for row in pool.table.to_pylist()}
     left = [digests[one] for one in unsolved([*digests], rates, profile.rounds.unsolved_below, config.seed)]
     asked = _asked(before)

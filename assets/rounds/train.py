@@ -40,9 +40,17 @@ def train(
     from targets.select.split import select_train
     from targets.target_tables import read_metadata
 
+    assert profile.rounds is not None
     pool = read_pool(config, profile, base, suite, storage)
-    parts = [pool.options.digest(), base.digest, suite.digest, pool.table.num_rows, VERSION]
-    folder = storage.folder(GROUP, "train", identity(traces.digest, *parts))
+    decisive = [
+        profile.rounds.target_share,
+        pool.options.digest(),
+        base.digest,
+        suite.digest,
+        pool.table.num_rows,
+        VERSION,
+    ]
+    folder = storage.folder(GROUP, "train", identity(traces.digest, *decisive))
     if not folder.exists():
         with storage.writing(folder) as temporary:
             remembered = storage.path / "targets" / "decisions"
@@ -51,10 +59,10 @@ def train(
             require_targets(prepared)
             _require_checks(prepared.profile, profile.checks)
             split = select_train(prepared, temporary / "split", seed=pool.options.seed)
-            write_training_set(split, pool.table, pool.source, temporary / TRAIN)
+            write_training_set(split, pool.table, pool.source, profile.rounds.target_share, temporary / TRAIN)
     prepared = read_prepared(folder)
     rows, targets = count_rows(folder / TRAIN), prepared.counts["kept"]
-    context.log.info(f"{rows:,} problems, {targets:,} of them with a target")
+    context.log.info(f"{pool.table.num_rows:,} problems, {targets:,} of them with a target, {rows:,} rows")
     reference = RoundTrainReference(
         path=str(folder / TRAIN),
         digest=read_metadata(folder / TRAIN, "materialize it again")["rows_digest"],

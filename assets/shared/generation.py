@@ -79,3 +79,9 @@ class RoundOptions(Options):
         description="The teacher is asked about problems that the policy solves in less than this share of its own "
         "samples.",
     )
+    target_share: float = Field(
+        default=0.5,
+        ge=0,
+        lt=1,
+        description="Least share of the rows of a training set that have a target; targets are repeated to reach it.",
+    )

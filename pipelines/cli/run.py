@@ -231,6 +231,14 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
         terminal.line(f"\noutputs: {storage.path}")
 
 
+def last_scorecard(storage: Storage, keys: Sequence[dg.AssetKey]) -> str | None:
+    """The folder of the scorecard of the last round of this run, if it had rounds: later ones were skipped."""
+    names = [key.to_user_string() for key in keys if key.path[0] == "rounds" and key.path[-1] == "scorecard"]
+    written = [name for name in names if storage.reference_file(name).exists()]
+    last = max(written, key=lambda name: storage.reference_file(name).stat().st_mtime_ns, default=None)
+    return storage.read_reference(last, Reference).path if last else None
+
+
 def _next_steps(keys: Sequence[dg.AssetKey]) -> Iterator[str]:
     """Suggest what to do after the run."""
     program = "luffy" if shutil.which("luffy") else ".venv/bin/luffy"
