@@ -43,6 +43,7 @@ class Pool:
     options: TargetOptions  # of the preparation: the traces are its only source
     problems: "dict[str, Problem]"
     table: "pa.Table"  # BENCHMARK
+    digest: str
 
 
 def read_pool(config: GenerationOptions, profile: Profile, base: Reference, suite: Reference, storage: Storage) -> Pool:
@@ -76,4 +77,6 @@ def read_pool(config: GenerationOptions, profile: Profile, base: Reference, suit
             table = measurable(options, Path(base.path), None, temporary / "unanswered.parquet", index)
             write_table(table, temporary / FILE)
     table = pq.read_table(folder / FILE)
-    return Pool(source, options, {problem_digest(problem.text): problem for problem in reversed(given)}, table)
+    return Pool(
+        source, options, {problem_digest(problem.text): problem for problem in reversed(given)}, table, folder.name
+    )

@@ -42,15 +42,7 @@ def train(
 
     assert profile.rounds is not None
     pool = read_pool(config, profile, base, suite, storage)
-    decisive = [
-        profile.rounds.target_share,
-        pool.options.digest(),
-        base.digest,
-        suite.digest,
-        pool.table.num_rows,
-        VERSION,
-    ]
-    folder = storage.folder(GROUP, "train", identity(traces.digest, *decisive))
+    folder = storage.folder(GROUP, "train", identity(traces.digest, pool.digest, profile.rounds.target_share))
     if not folder.exists():
         with storage.writing(folder) as temporary:
             remembered = storage.path / "targets" / "decisions"
