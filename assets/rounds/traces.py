@@ -93,7 +93,13 @@ def _pass_rates(policies: Sequence[Reference]) -> dict[str, float]:
     rates: dict[str, float] = {}
     for policy in policies:
         assert isinstance(policy, PolicyReference)
-        rates |= pass_rates(Path(policy.metrics).parent / "rollouts")
+        folder = Path(policy.metrics).parent / "rollouts"
+        if not (sampled := pass_rates(folder)):
+            raise InputError(
+                f"rounds: {folder} has no samples, which say what the policy does not solve: operations/retention may "
+                "have removed them; train the rounds anew with training.force=true"
+            )
+        rates |= sampled
     return rates
 
 

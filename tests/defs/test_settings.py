@@ -22,6 +22,7 @@ def test_the_shipped_profiles_are_valid():
         "gym",
         "paper",
         "products",
+        "rounds",
         "small",
         "words",
     }
@@ -169,7 +170,7 @@ def test_the_environment_overrides_single_keys():
         ({"LUFFY__EXPERIMENTS__OVERRIDES": "{sft: ['paths.run=/x']}"}, ["experiments.overrides", "paths.run says"]),
         ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
-        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, drift, embedded, gym, paper, products, small"]),
+        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, drift, embedded, gym, paper, products, rounds, small"]),
     ],
 )
 def test_a_mistake_is_one_message_that_names_it(environment, parts):
