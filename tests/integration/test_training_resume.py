@@ -77,8 +77,9 @@ def assert_same(unbroken: Training, broken: Training) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_killed_run_gets_the_same_scores_from_its_teacher(tmp_path: Path) -> None:
-    settings = {"teacher__model": "base", "mixed__distillation__sees_target": "true"}
+@pytest.mark.parametrize("teacher", ["base", "self"])
+def test_a_killed_run_gets_the_same_scores_from_its_teacher(teacher: str, tmp_path: Path) -> None:
+    settings = {"teacher__model": teacher, "mixed__distillation__sees_target": "true"}
     unbroken, broken = run_and_break(tmp_path, "luffy_opd", signal.SIGKILL, SETTINGS | settings)
     assert_same(unbroken, broken)
     assert all(record["data"]["distillation/kl"] != 0 for record in broken.metrics())

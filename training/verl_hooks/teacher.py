@@ -91,12 +91,28 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
         self.sees_target = mixed_options(self.config).distillation.sees_target
         self.template = chat_template(self.config)
         model = self.config.teacher.model
+        self.drawing: set[Any] = set()  # the tasks of samples that the policy has not finished
+        self.drawn = asyncio.Event()  # whether there are none
         if model == SELF:
             self.teacher: Teacher = PolicyTeacher(self.llm_client)
         elif endpoint := endpoint_of(model):
             self.teacher = EndpointTeacher(*endpoint)
         else:
             self.teacher = ServedTeacher(self.teacher_server_manager)
+
+    async def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
+        self.drawn.clear()
+        self.drawing.add(asyncio.current_task())
+        try:
+            return await super()._run_agent_loop(*args, **kwargs)
+        finally:
+            self._end_draw()
+
+    def _end_draw(self) -> None:
+        """The sample of this task is drawn."""
+        self.drawing.discard(asyncio.current_task())
+        if not self.drawing:
+            self.drawn.set()
 
     async def _compute_teacher_logprobs(
         self,
@@ -106,6 +122,7 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
         validate: bool,
         sample_kwargs: dict[str, Any] | None = None,
     ) -> None:
+        self._end_draw()
         if validate:
             return
         if output.prefix_length == len(response_ids):  # the policy wrote nothing
@@ -115,6 +132,10 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
         if self.sees_target and (target := sample_kwargs.get("target")) is not None and len(target):
             conversation = show_target(sample_kwargs["raw_prompt"], target[0]["content"], whole=True)
             prompt_ids = encode_prompt(conversation, self.tokenizer, self.template)
+        if isinstance(self.teacher, PolicyTeacher):
+            # Between them, scores would change which samples the server batches, and so their rounding: a resumed run
+            # would draw other samples.
+            await self.drawn.wait()
         output.teacher_log_probs = await self.teacher.log_probs(prompt_ids, response_ids)
 
 

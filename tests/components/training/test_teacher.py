@@ -246,6 +246,7 @@ def test_a_teacher_that_sees_the_target_scores_a_row_without_one(target: Any) ->
     texts, tokenizer = list[str](), AutoTokenizer.from_pretrained(SHIPPED)
     worker, output = _TeacherLoopWorker.__new__(_TeacherLoopWorker), SimpleNamespace(prefix_length=0)
     worker.sees_target, worker.template, worker.tokenizer, worker.teacher = True, CHAT, tokenizer, Asked()
+    worker.drawing, worker.drawn = set(), asyncio.Event()
     row = {"raw_prompt": [{"role": "user", "content": "1+1=?"}], "target": target}
     asyncio.run(worker._compute_teacher_logprobs(output, tokenizer.encode("1+1=?"), [5, 6], False, row))
     assert output.teacher_log_probs == [-1.0, -1.0]
