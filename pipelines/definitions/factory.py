@@ -87,7 +87,8 @@ def build_defs(
 
 def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition]:
     """Build the target assets; a teacher's traces and pass rates are among them if the profile has their sections."""
-    teacher, rates = settings.generate, settings.difficulty
+    # In rounds, the teacher is asked about some problems, and never about all of them.
+    teacher, rates = None if settings.rounds else settings.generate, settings.difficulty
     upstream = upstream_assets(settings.targets)
     sources = [SOURCE, *upstream]
     inputs = prepared_inputs(generated=bool(teacher), measured=bool(rates))

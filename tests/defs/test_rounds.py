@@ -74,6 +74,7 @@ def test_rounds_are_assets_that_follow_each_other_if_the_profile_has_them():
     def parents(key: str) -> set[str]:
         return {parent.to_user_string() for parent in found.get(dg.AssetKey.from_user_string(key)).parent_keys}
 
+    assert dg.AssetKey(["targets", "generated"]) not in found.get_all_asset_keys()  # it would ask about everything
     assert parents("rounds/1/policy") == {"rounds/1/train", "models/base"}
     assert parents("rounds/2/policy") == {"rounds/2/train", "rounds/1/policy"}
     assert {"rounds/1/policy", "rounds/1/traces"} < parents("rounds/2/traces")
