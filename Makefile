@@ -3,6 +3,10 @@ SHELL := /bin/bash
 # The Python of .venv if there is one, else the first that is here.
 PYTHON ?= $(or $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 2>/dev/null),$(firstword \
   $(foreach python,python3.11 python3.12,$(shell $(python) -c 'print("$(python)")' 2>/dev/null))),python3.11)
+# pyenv's command for a version that is not switched on says where that version is, and does not run.
+ifeq ($(shell $(PYTHON) -c 'print(1)' 2>/dev/null),)
+override PYTHON := $(or $(shell pyenv whence --path $(PYTHON) 2>/dev/null | tail -n 1),$(PYTHON))
+endif
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 PORT ?= 3000
 ORCHESTRATION := .venv/bin/python
@@ -10,6 +14,10 @@ TRAINING := .venv-train/bin/python
 # Where PyPI's torch is a CUDA build, the CPU build comes from PyTorch's own index.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-deps
+UV := $(shell command -v uv 2>/dev/null)
+# Install the lock $(2) in environment $(1): by uv if it is there and finds every package, else by pip.
+install_lock = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python --no-deps --require-hashes -r $(2) || ) \
+  $(1)/bin/python $(PIP_INSTALL) --require-hashes -r $(2)
 # .venv-train stays what it is until HARDWARE or TRAIN_PYTHON says otherwise: from the lock for the CPU or for GPUs, or on
 # top of a Python that has torch, verl and vLLM (FORCE=1 tries versions that are not supported).
 ifeq ($(origin HARDWARE),undefined)
@@ -43,14 +51,14 @@ help:  ## list the targets (luffy --help lists the commands)
 
 # Make environment $(1), anew if it is one of another Python or $(2) is not empty.
 define environment
-@$(if $(filter 3.11 3.12,$(VERSION)),,$(error PYTHON=$(PYTHON): expected Python 3.11 or 3.12))rm -f $(1)/installed*
+@$(if $(filter 3.11 3.12,$(VERSION)),,$(error PYTHON=$(PYTHON): expected Python 3.11 or 3.12, got $(or $(VERSION),a command that does not run)))rm -f $(1)/installed*
 @$(PYTHON) -m venv $$([ -z "$(2)" ] && [ -d $(1)/lib/python$(VERSION) ] || echo --clear) $(1)
 endef
 # Build environment $(1) from lock $(2); $(3) says what it is.
 define build
 @echo "setup: $(1) ($(3))"
 $(call environment,$(1))
-@$(1)/bin/python $(PIP_INSTALL) --require-hashes -r requirements/$(2).lock
+@$(call install_lock,$(1),requirements/$(2).lock)
 endef
 install_in_both = @for python in $(ORCHESTRATION) $(TRAINING); do $$python $(subst --no-deps,,$(PIP_INSTALL)) $(1); done
 # The project itself in environment $(1), as a link to this checkout.
@@ -78,7 +86,7 @@ $(TRAINING_STAMP):
 	    echo "setup: no CPU build of torch at $(TORCH_CPU_INDEX): taking PyPI's, whose CUDA packages take 5 GB"; \
 	    $(TRAINING) $(subst --no-deps,,$(PIP_INSTALL)) $$(sed 's/+cpu//' requirements/torch-cpu.txt); }; \
 	fi
-	@$(TRAINING) $(PIP_INSTALL) --require-hashes -r requirements/train-$(HARDWARE).lock
+	@$(call install_lock,.venv-train,requirements/train-$(HARDWARE).lock)
 	$(call LINK_PROJECT,.venv-train)
 	@touch $@
 else

@@ -37,7 +37,7 @@ def make(tmp_path: Path):
     def run(*arguments: str, **variables: str) -> list[str]:
         log.write_text("")
         environment = {"PATH": os.environ["PATH"], "LOG": str(log), **variables}
-        command = ["make", "-s", "-C", str(tmp_path), f"PYTHON={python}", *arguments]
+        command = ["make", "-s", "-C", str(tmp_path), f"PYTHON={python}", "UV=", *arguments]
         subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
         return log.read_text().splitlines()
 
@@ -82,6 +82,28 @@ def test_another_python_builds_both_environments_anew(make):
     both = ["-m venv --clear .venv", *ORCHESTRATION, "-m venv --clear .venv-train", *TRAIN_CPU]
     assert make("setup", VERSION="3.12") == both
     assert make("setup", VERSION="3.12") == []
+
+
+def test_uv_installs_the_locks_where_it_is_there_and_pip_what_it_does_not_find(make, tmp_path):
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho "uv $@" | sed "s/pip install.* -r/pip install/" >>"$LOG"\nexit $STATUS\n')
+    uv.chmod(0o755)
+    by_uv = f"uv pip install {ORCHESTRATION[0].split()[-1]}"
+    assert make("setup", f"UV={uv}", STATUS="0")[1:3] == [by_uv, PROJECT]
+    shutil.rmtree(tmp_path / ".venv")
+    assert make("setup", f"UV={uv}", STATUS="1")[1:4] == [by_uv, *ORCHESTRATION]
+
+
+def test_a_version_that_pyenv_has_and_has_not_switched_on_is_found(make, tmp_path):
+    shim, pyenv = tmp_path / "bin" / "python3.12", tmp_path / "bin" / "pyenv"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\necho 'pyenv: python3.12: command not found' >&2\nexit 127\n")
+    pyenv.write_text(f'#!/bin/sh\n[ "$*" = "whence --path python3.12" ] && echo {tmp_path}/python\n')
+    for file in (shim, pyenv):
+        file.chmod(0o755)
+    path = f"{shim.parent}:{os.environ['PATH']}"
+    assert make("setup", "PYTHON=python3.12", PATH=path, VERSION="3.12")[0] == "-m venv --clear .venv"
+    assert (tmp_path / ".venv" / "lib" / "python3.12").is_dir()
 
 
 def test_a_python_that_is_not_supported_is_refused(make, tmp_path):
