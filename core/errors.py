@@ -55,14 +55,14 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     An unknown key comes first, because a misspelt key is also missing. It is answered with the nearest known one and
     the list of them.
     """
-    from core.text.secrets import redact  # which imports this module
-
     errors = error.errors()
     first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
     path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
     if first["type"] != "extra_forbidden":
         message = first["msg"].removeprefix("Value error, ")
-        return f"{'.'.join(path)}: {message} (got {redact(repr(first['input'])):.80})" if path else message
+        given = repr(first["input"])
+        shown = "" if "://" in given and "@" in given else f" (got {given:.80})"  # an address may hold a password
+        return f"{'.'.join(path)}: {message}{shown}" if path else message
     section: Any = model
     for part in path[:-1]:
         fields = getattr(_model_in(section), "model_fields", {})

@@ -23,13 +23,13 @@ from core.schemas import ENTRIES_KEY
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
-from targets.embedding.meaning import Meaning, open_meaning
 from targets.engines.build import build_engine
 from targets.engines.tasks import Engine
 from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_digest
 from targets.filter.context import FilterInputs
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
+from targets.filter.meaning import Meaning, open_meaning
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import ANSWER_KEY, compares_meaning

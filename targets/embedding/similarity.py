@@ -36,8 +36,13 @@ def numbers(problem: str) -> Counter[str]:
     >>> sorted(numbers("Two of the 1,200 sheep weigh 3.5 kg"))
     ['1200', '2', '3', '5']
     """
-    tokens = (token.replace(",", "") for token in _NUMBER.findall(problem.lower()))
-    return Counter(token for token in (NUMBER_OF.get(token, token) for token in tokens) if token[0].isdigit())
+    counts: Counter[str] = Counter()
+    for token in _NUMBER.findall(problem.lower()):
+        if token[0].isdigit():
+            counts[token.replace(",", "")] += 1
+        elif token in NUMBER_OF:
+            counts[NUMBER_OF[token]] += 1
+    return counts
 
 
 def same_numbers(first: Counter[str], second: Counter[str]) -> bool:

@@ -107,13 +107,17 @@ class DecisionCache:
     def _part_digest(self, part: Part) -> str:
         if part.name not in self._of_part:
             source = part.source
-            decides = [part.name, part.fingerprint[0], part.mapping.model_dump(), self.config.filter_digest()]
+            decides = [part.name, part.fingerprint[0], part.mapping.model_dump(), self._filter_digest]
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
             decides += [self.lengths.digest, self.benchmarks_digest, preparation_digest(self.config)]
             self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
         return self._of_part[part.name]
+
+    @cached_property
+    def _filter_digest(self) -> str:
+        return self.config.filter_digest()
 
     @cached_property
     def versions(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
 from targets.embedding.client import Embedder
-from targets.embedding.meaning import Meaning, remembered_vectors
+from targets.filter.meaning import Meaning, remembered_vectors
 from targets.filter.memory import BENCHMARK, Memory
 from targets.source import Source
 from targets.trace import Trace

@@ -188,7 +188,15 @@ def test_a_sample_is_stable_and_in_order(tmp_path: Path, tokenizer: Path) -> Non
 def test_every_reason_that_the_code_gives_is_in_the_registry() -> None:
     code = "".join(path.read_text() for path in (ROOT / "targets").rglob("*.py"))
     given = set(re.findall(r"(?:Rejection|Unusable)\(\s*\"(\w+)\"", code)) | set(VERDICTS.values())
-    given |= {"no_problem", "no_gold", "no_response", "no_reasoning", "near_duplicate", "too_many_per_problem"}
+    given |= {
+        "no_problem",
+        "no_gold",
+        "no_response",
+        "no_reasoning",
+        "near_duplicate",
+        "semantic_duplicate",
+        "too_many_per_problem",
+    }
     assert given == {entry.name for entry in FILTERS if entry.rule is None} | {"no_box"}
     assert len({entry.name for entry in FILTERS}) == len(FILTERS)
 
