@@ -57,7 +57,6 @@ from perf.labelled_problems import measure_benchmark_search, measure_embedding
 from perf.near_duplicates import duplicates
 from perf.peers import peers
 from targets.config import PrepareConfig, build_config
-from targets.embedding.settings import EmbeddingSettings
 from targets.filter.context import FilterContext, FilterInputs
 from targets.filter.filters import Stage, rejections
 from targets.prepare import prepare
@@ -348,7 +347,14 @@ def main() -> None:
         changed_inputs((options.rows or [100_000])[0])
         return
     if options.what == "embedding":
-        measure_embedding(EmbeddingSettings(**parse_yaml(options.embedding, "--embedding"), semantic_duplicate=100))
+        if not options.embedding:
+            parser.error("embedding needs --embedding '{model: NAME, url: URL}'")
+        given = parse_yaml(options.embedding, "--embedding")
+        settings = build_config(
+            {"embedding": {"semantic_duplicate": 100, **given} if isinstance(given, dict) else given}
+        )
+        assert settings.embedding is not None
+        measure_embedding(settings.embedding)
         return
     if options.what == "benchmark-search":
         measure_benchmark_search(options.source, options.benchmarks, options.column)
