@@ -6,7 +6,6 @@ embedded model.
 """
 
 import json
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,10 +21,11 @@ from core.arithmetic import as_problem, problems
 from core.cli import run_command
 from core.files import write_text
 from core.model.tokens import load_lengths
+from core.text.patterns import compile_quick_pattern
 from training.embedded_model.resolve_model import SHIPPED
 
 MODEL = "exact"
-TERM = re.compile(r"\d+|[-+*]")
+TERM = compile_quick_pattern(r"\d+|[-+*]")
 
 
 def answer(messages: list[dict[str, str]], lengths: Any) -> dict[str, Any]:

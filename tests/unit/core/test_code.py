@@ -18,6 +18,7 @@ WITHOUT_NUMBERS = {
     "core.code_digest": "computes the digests",
     "core.backends": "says where a process runs",
     "core.errors": "an exception class",
+    "core.existing_python": "finds an interpreter and checks its packages",
     "core.parquet": "refuses files that are not what their schema says, or that do not fit into memory",
     "core.text.parse": "refuses what is not JSON or YAML",
     "core.files": "writes files and digests bytes",
