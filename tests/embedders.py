@@ -1,16 +1,15 @@
 """A small OpenAI-compatible server of vectors for tests: hashed runs of three letters, a real if simple measure."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
+from json_server import serve_json
 
 SIZE = 512
 
@@ -49,28 +48,11 @@ def serve_ngrams() -> Iterator[tuple[Embedder, str]]:
     """The server and its address."""
     state = Embedder()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, body = state.answer(request) if self.path == "/v1/embeddings" else (404, {"error": "no page"})
-            data = json.dumps(body).encode()
-            try:
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-            except (BrokenPipeError, ConnectionResetError):
-                return  # the client no longer waits
+    def answer(path: str, request: dict[str, Any]) -> tuple[int, Any]:
+        return state.answer(request) if path == "/v1/embeddings" else (404, {"error": "no page"})
 
-        def log_message(self, format: str, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield state, f"http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
-    server.server_close()
+    with serve_json(answer) as address:
+        yield state, f"{address}/v1"
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """A paid teacher for tests: a small OpenAI-compatible server that counts what it is asked and can be unwell."""
 
-import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from json_server import serve_json
 
 ANSWER = "<think>\nwe add\n</think>\n\n\\boxed{4}"
 TOKENS = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
@@ -56,25 +55,5 @@ def teacher() -> Iterator[tuple[Teacher, str]]:
     """A teacher, and its name as ``MODEL@URL``."""
     state = Teacher()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, body = state.answer(request)
-            data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-            try:
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-            except (BrokenPipeError, ConnectionResetError):
-                return  # the client was killed
-
-        def log_message(self, format: str, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield state, f"teacher@http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
-    server.server_close()
+    with serve_json(lambda _, request: state.answer(request)) as address:
+        yield state, f"teacher@{address}/v1"
