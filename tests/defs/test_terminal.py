@@ -111,7 +111,7 @@ def test_a_recorded_run_ends_with_what_to_do_next(environment):
 
 
 def test_ctrl_c_on_the_terminal_says_what_is_kept(environment, tmp_path: Path):
-    more = ["--set", "targets.embedded_rows=40000"]
+    more = ["--set", "targets.embedded_rows=400000"]
     recording = Recording(["pipelines.cli.luffy", "run", "--select", PART, *more], environment)
     prepared = tmp_path / "storage" / "targets" / "prepared"
     deadline = time.monotonic() + 120
