@@ -98,5 +98,5 @@ def _mapped(
 
 
 def _paths(value: str | list[str] | None) -> list[str]:
-    """Yield the columns that a part of a mapping names."""
+    """Return the columns that a part of a mapping names."""
     return value if isinstance(value, list) else [value] if value else []

@@ -134,7 +134,7 @@ def _parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _validator(schema: dict[str, JsonValue]) -> Any:
-    """Yield a validator that takes linear time in the length of a value, and reads no other schema."""
+    """Return a validator that takes linear time in the length of a value, and reads no other schema."""
     from jsonschema import Draft202012Validator, validators
     from jsonschema.exceptions import ValidationError
     from referencing import Registry

@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 @contextmanager
 def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
-    """Return a list that gains a `Sample` of the training in ``run`` each second; every tenth has new ``sizes``."""
+    """Yield a list that gains a `Sample` of the training in ``run`` each second; every tenth has new ``sizes``."""
     samples: list[Sample] = []
     seconds: dict[psutil.Process, tuple[str, float]] = {}
     ended = threading.Event()

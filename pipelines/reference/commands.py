@@ -35,7 +35,7 @@ def _group(application: typer.Typer) -> Any:
 
 
 def _commands(name: str, application: typer.Typer) -> str:
-    """Yield the options of an application itself, then its commands with theirs."""
+    """Return the options of an application itself, then its commands with theirs."""
     group = _group(application)
     sections = [
         f"### luffy {name} {sub}\n\n{prose(command.help or '')}\n\n{_options(command)}"

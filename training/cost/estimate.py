@@ -53,7 +53,7 @@ def cost_figures(run: Path) -> list[Figure]:
 
 
 def _alike(run: Path, plan: Mapping[str, Any]) -> Iterator[Path]:
-    """Return the folders beside ``run`` of runs with the same plan, the latest first."""
+    """Yield the folders beside ``run`` of runs with the same plan, the latest first."""
     files = [file for file in run.parent.glob(f"*/{PLAN}") if file.parent != run]
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         other = _read(file)

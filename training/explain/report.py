@@ -45,7 +45,7 @@ def lines(record: RunRecord, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def unknown(record: RunRecord) -> Iterator[str]:
-    """Return what the record of a run lacks, so that some tests had nothing to look at."""
+    """Yield what the record of a run lacks, so that some tests had nothing to look at."""
     if not record.samples:
         yield "it has no samples (rollouts/), so nothing was said about the texts"
     if record.error:

@@ -40,7 +40,7 @@ MOST_FILES = 253  # the most that Linux passes in one message
 
 @contextmanager
 def preloaded_interpreter() -> Iterator[str]:
-    """Return what Ray is to run for a Python interpreter, as long as the block lasts."""
+    """Yield what Ray is to run for a Python interpreter, as long as the block lasts."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/socket"
         interpreter = _interpreter(path)
