@@ -112,12 +112,10 @@ class ChampionReference(Reference):
     promoted: bool
 
 
-class RoundReference(Reference):
-    """Reference to the result of rounds/N/traces: all traces up to this round."""
+class RoundFacts(Reference):
+    """What the references to the traces and to the training set of a round have in common."""
 
     round: int
-    rows: int
-    problems: int
     unsolved: int  # problems, before the teacher was asked
     asked: int  # about how many of them it was asked in this round
     teacher: str
@@ -126,13 +124,12 @@ class RoundReference(Reference):
     policy_before: str  # digest of the policy whose samples chose the problems
 
 
-class RoundTrainReference(TrainReference):
-    """Reference to the result of rounds/N/train, with the facts of its round for the lineage of the policy."""
+class RoundReference(RoundFacts):
+    """Reference to the result of rounds/N/traces: all traces up to this round."""
 
-    round: int
-    unsolved: int
-    asked: int
-    teacher: str
-    teacher_tokens: int
-    teacher_tokens_in_all: int
-    policy_before: str
+    rows: int
+    problems: int
+
+
+class RoundTrainReference(RoundFacts, TrainReference):
+    """Reference to the result of rounds/N/train, with the facts of its round for the lineage of the policy."""
