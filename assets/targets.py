@@ -110,6 +110,9 @@ def prepared(
         yield rejected
     else:  # by +key:targets/train, which is downstream of the other one only
         assert rejected.data_version
+        storage.write_reference(
+            REJECTED.to_user_string(), rejected.value
+        )  # training/ledger finds the preparation by it
         tags = {"dagster/data_version": rejected.data_version.value}
         context.log_event(dg.AssetMaterialization(names.key(REJECTED), metadata=rejected.metadata, tags=tags))
     require_targets(kept)

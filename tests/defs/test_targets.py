@@ -356,6 +356,8 @@ def test_the_rejected_traces_are_recorded_whichever_of_the_two_is_selected(build
     assert project.run(*INPUTS, "targets/prepared", "targets/train").success
     first, version = project.metadata("targets/rejected"), project.data_version("targets/rejected")
     assert first["dagster/row_count"] + project.metadata("targets/prepared")["dagster/row_count"] == 300
+    reference = json.loads((project.storage / "references" / "targets" / "rejected.json").read_text())
+    assert reference["path"] == first["file"] and reference["digest"] == version
     assert project.run("targets/rejected").success
     assert project.metadata("targets/rejected") == {**first, "reused": True}
     assert project.data_version("targets/rejected") == version
