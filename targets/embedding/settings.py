@@ -1,5 +1,6 @@
 """The setting ``embedding``: which model makes the vectors of problems, and from which similarity they are the same."""
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -75,7 +76,7 @@ class EmbeddingSettings(BaseModel):
                 f"embedding.model: {self.model}: no model folder; give one, or with embedding.url the name of a model "
                 "that an endpoint serves"
             )
-        model = {"endpoint": self.name} if self.url else {"model": model_digest(Path(self.model))}
+        model = {"endpoint": self.name} if self.url else {"model": _digest(Path(self.model), _stamps(Path(self.model)))}
         return {**model, "prefix": self.prefix, "max_characters": self.max_characters}
 
     def filter_identity(self) -> dict[str, Any]:
@@ -85,3 +86,14 @@ class EmbeddingSettings(BaseModel):
     def identity(self) -> dict[str, Any]:
         """What decides which targets come out."""
         return {**self.filter_identity(), "semantic_duplicate": self.semantic_duplicate}
+
+
+def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return the name, the size and the time of change of each file of a model."""
+    return tuple((file.name, (stat := file.stat()).st_size, stat.st_mtime_ns) for file in model_files(folder))
+
+
+@lru_cache(maxsize=8)
+def _digest(folder: Path, _stamps: tuple[tuple[str, int, int], ...]) -> str:
+    """Return the digest of a model, which a preparation asks for several times; its weights are read once."""
+    return model_digest(folder)
