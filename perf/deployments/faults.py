@@ -175,7 +175,7 @@ def postgres_away(subject: Subject) -> Row:
     seconds = time.monotonic() - began
     return Row(
         f"Postgres away for {AWAY_SECONDS:.0f} s",
-        f"the training made {made} steps meanwhile; its curves are complete (after the return)",
+        f"steps made meanwhile: {made}; its curves are complete (after the return)",
         seconds,
         "nothing",
     )
