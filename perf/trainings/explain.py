@@ -258,7 +258,7 @@ def record(run: Path, file: Path) -> None:
     kept = OmegaConf.create()
     for key in (f"{section}.{name}" for section, names in READ.items() for name in names):
         OmegaConf.update(kept, key, OmegaConf.select(OmegaConf.create(config), key))
-    contents = {"config.yaml": OmegaConf.to_yaml(kept)}
+    contents = {"config.yaml": OmegaConf.to_yaml(kept).replace(f"{run.parent}/", "")}
     steps = sorted((run / "attempts").glob("*.jsonl"))
     metrics = [json.loads(line) for path in steps for line in path.read_text().splitlines()]
     for one in metrics:
