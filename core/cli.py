@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from core.errors import InputError, TaskFailed
-from core.machine.processes import die_with_parent
+from core.machine.processes import die_with_parent, repeat_lost_interrupts
 
 if TYPE_CHECKING:
     import typer
@@ -31,6 +31,7 @@ def exit_status(work: Callable[[], int | None]) -> int:
     private_files()
     if parent := os.environ.pop(PARENT, None):
         die_with_parent(int(parent))
+    repeat_lost_interrupts()
     try:
         return work() or 0
     except InputError as error:

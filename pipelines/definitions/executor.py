@@ -9,6 +9,7 @@ from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.multiprocess import MultiprocessExecutor
 
 from assets.shared.failures import CANCELLED, cancellation
+from core.machine.processes import repeat_lost_interrupts
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.instance import owner_tag
 
@@ -55,6 +56,7 @@ class ForkedSteps(MultiprocessExecutor):
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         """Yield the events of the steps; a cancelled run ends with one sentence, without Dagster's own stack."""
         plan_context.instance.add_run_tags(plan_context.run_id, owner_tag())
+        repeat_lost_interrupts()  # the steps inherit it
         said: list[str] = []
         interrupted = False
         try:

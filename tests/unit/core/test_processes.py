@@ -1,4 +1,4 @@
-"""Processes: the right ones are found, and a signal never reaches a process that only has the id of another."""
+"""Processes: the right ones are found, signals reach only the right process, and no interrupt is lost."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ import pytest
 
 from core.machine.processes import Process, descendants, running, start_ticks
 
+ROOT = Path(__file__).resolve().parents[3]
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -83,3 +84,35 @@ def test_descendants_are_found_through_their_parents() -> None:
         assert process.send_signal(signal.SIGKILL)
     parent.wait()
     assert not descendants(parent.pid) and not [process for process in ours if process in descendants()]
+
+
+# Python drops the exception of a signal that arrives while it runs the callback of a weak reference.
+LOST = """
+import os, signal, time, weakref
+from core.machine.processes import repeat_lost_interrupts
+
+class Garbage: pass
+
+def collect(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+repeat_lost_interrupts()
+garbage = Garbage()
+seen = weakref.ref(garbage, collect)
+try:
+    del garbage
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+FAILING = "import weakref; garbage = {1}; seen = weakref.ref(garbage, lambda _: 1 / 0); del garbage"
+
+
+def test_an_interrupt_that_python_drops_comes_again() -> None:
+    done = subprocess.run([sys.executable, "-c", LOST], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    program = f"from core.machine.processes import repeat_lost_interrupts\nrepeat_lost_interrupts()\n{FAILING}"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "ZeroDivisionError" in done.stderr  # what else is dropped is reported as before
