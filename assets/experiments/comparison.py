@@ -174,13 +174,14 @@ def comparison(
     trained, faults = _trained(storage, profile, Inputs(train.digest, base.digest, problems.digests))
     selection = select_recipes(trained)
     left_out = [*faults, *selection.left_out]
-    if len(selection.recipes) < 2:
-        raise InputError(
-            f"{COMPARISON.to_user_string()}: expected at least 2 recipes to compare, got {len(selection.recipes)}; "
-            + "; ".join(left_out or ["launch a backfill of experiments/policy and experiments/scores first"])
-        )
     untrained = base_run(storage, profile.suite, base, problems)
     recipes = [*selection.recipes, *([Recipe(UNTRAINED, (untrained,))] if untrained else [])]
+    if not selection.recipes or len(recipes) < 2:
+        raise InputError(
+            f"{COMPARISON.to_user_string()}: expected a recipe and another one, or the scores of the base model, to "
+            f"compare, got {len(recipes)}; "
+            + "; ".join(left_out or ["launch a backfill of experiments/policy and experiments/scores first"])
+        )
     compared = _compare(profile, recipes, [*selection.notes, *left_out], problems)
     runs = [[recipe.name, *(run.checkpoint for run in recipe.runs)] for recipe in [*trained, *recipes]]
     settings = [compared.recipes[0].name, profile.training.recipe, [*selection.notes], left_out]

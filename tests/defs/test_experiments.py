@@ -238,10 +238,14 @@ def test_recipes_of_other_targets_are_left_out_by_name(recipes: Recipes):
     assert shown["recipes"] == 2 and "its targets have changed" in shown["left out"]
 
 
-def test_one_recipe_is_no_comparison(recipes: Recipes):
+def test_one_recipe_is_compared_with_the_base_model_alone(recipes: Recipes):
     recipes.recipe("luffy", **GOOD)
-    assert "at least 2 recipes to compare, got 1" in message(compare(recipes))
+    assert "or the scores of the base model, to compare, got 1" in message(compare(recipes))
     assert "launch a backfill" in message(compare(recipes))
+    recipes.scores("base", recipes.base, **{**GOOD, "arithmetic": 0.1})
+    assert compare(recipes).success
+    page = Path(recipes.project.metadata("experiments/comparison")["file"]).read_text(encoding="utf-8")
+    assert page.index("<th>luffy") < page.index("<th>base")
 
 
 def test_scores_of_a_policy_that_was_trained_anew_are_left_out(recipes: Recipes):
