@@ -118,66 +118,96 @@ def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]
     6.00 s, trainer 92%, rollouts 75%, age 1.0
     """
     ahead = 0 if mode == "sync" else staleness
-    servers = [Server(phases) for _ in range(phases.servers)]
-    dispatched: list[tuple[int, Sequence[int]]] = []  # by group: the step it was dispatched for, and its samples
-    left: list[int] = []  # by group: samples that are not complete
-    ready: list[int] = []  # complete groups
-    open_groups: set[int] = set()
+    rollouts = Rollouts(phases)
     clock, records = 0.0, []
+    for step in range(ahead):
+        rollouts.dispatch(batches[step], step - ahead)
+    for step, batch in enumerate(batches):
+        started, busy = clock, rollouts.busy()
+        if step + ahead < len(batches):
+            rollouts.dispatch(batches[step + ahead], step)
+        clock += rollouts.wait(len(batch), step - ahead)
+        groups = [rollouts.take() for _ in batch]
+        trained = phases.step + phases.token * sum(group.tokens for group in groups)
+        if mode == "separate_async":
+            trained = rollouts.generate_beside(trained)
+        clock += trained + phases.weights
+        age = fmean(step - max(0, group.since) for group in groups)
+        records.append((clock - started, trained, rollouts.busy() - busy, age))
+    steady = records[ahead : len(records) - ahead]
+    seconds, trained, busy, ages = (sum(column) for column in zip(*steady, strict=True))
+    return Simulated(seconds / len(steady), trained / seconds, busy / phases.servers / seconds, ages / len(steady))
 
-    def dispatch(step: int) -> None:
-        for lengths in batches[step]:
-            group = len(dispatched)
-            dispatched.append((step - ahead, lengths))
-            left.append(len(lengths))
-            open_groups.add(group)
+
+@dataclass
+class Group:
+    """The samples of a prompt."""
+
+    since: int  # the step at whose beginning it was dispatched
+    tokens: int
+    left: int  # samples that are not complete
+
+
+class Rollouts:
+    """The servers, and the groups that wait, are decoded or are complete; groups are numbered in their order."""
+
+    def __init__(self, phases: Phases) -> None:
+        self._phases = phases
+        self._servers = [Server(phases) for _ in range(phases.servers)]
+        self._groups: list[Group] = []
+        self._open: set[int] = set()
+        self._ready: list[int] = []
+
+    def busy(self) -> float:
+        """Return the seconds of decoding so far, of all servers."""
+        return sum(server.busy for server in self._servers)
+
+    def dispatch(self, batch: Batch, since: int) -> None:
+        """Send each sample of a batch to the server with the fewest."""
+        for lengths in batch:
+            number = len(self._groups)
+            self._groups.append(Group(since, sum(lengths), len(lengths)))
+            self._open.add(number)
             for tokens in lengths:
-                least = min(servers, key=lambda server: len(server.waiting) + len(server.running))
-                least.add(tokens, group)
+                least = min(self._servers, key=lambda server: len(server.waiting) + len(server.running))
+                least.add(tokens, number)
 
-    def generate(seconds: float) -> None:
-        for server in servers:
-            for group in server.advance(seconds):
-                left[group] -= 1
-                if left[group] == 0:
-                    open_groups.remove(group)
-                    heapq.heappush(ready, group)
+    def wait(self, count: int, oldest: int) -> float:
+        """Decode until ``count`` groups are complete, and all that are as old as ``oldest``; the seconds it takes."""
+        total = 0.0
+        while len(self._ready) < count or any(self._groups[number].since <= oldest for number in self._open):
+            total += self._decode(self._until_next())
+        return total
 
-    def train(work: float) -> float:
+    def take(self) -> Group:
+        """Return the first of the complete groups, which is trained on."""
+        return self._groups[heapq.heappop(self._ready)]
+
+    def generate_beside(self, work: float) -> float:
         """Return the seconds that the trainer needs for ``work`` while vLLM decodes."""
         total = 0.0
         while work > 0:
-            slowdown = phases.contention if any(server.running for server in servers) else 1.0
-            for server in servers:
+            slowdown = self._phases.contention if any(server.running for server in self._servers) else 1.0
+            for server in self._servers:
                 server.slowdown = slowdown
-            seconds = min(work * slowdown, *(server.until_next() for server in servers))
-            generate(seconds)
+            seconds = self._decode(min(work * slowdown, self._until_next()))
             total += seconds
             work = work - seconds / slowdown if seconds < work * slowdown else 0.0
-        for server in servers:
+        for server in self._servers:
             server.slowdown = 1.0
         return total
 
-    for step in range(ahead):
-        dispatch(step)
-    for step in range(len(batches)):
-        started, busy = clock, sum(server.busy for server in servers)
-        if step + ahead < len(batches):
-            dispatch(step + ahead)
-        while len(ready) < len(batches[step]) or any(dispatched[group][0] <= step - ahead for group in open_groups):
-            seconds = min(server.until_next() for server in servers)
-            generate(seconds)
-            clock += seconds
-        groups = [heapq.heappop(ready) for _ in batches[step]]
-        trained = phases.step + phases.token * sum(sum(dispatched[group][1]) for group in groups)
-        if mode == "separate_async":
-            trained = train(trained)
-        clock += trained + phases.weights
-        age = fmean(step - max(0, dispatched[group][0]) for group in groups)
-        records.append((clock - started, trained, sum(server.busy for server in servers) - busy, age))
-    steady = records[ahead : len(records) - ahead]
-    seconds, trained, busy, ages = (sum(column) for column in zip(*steady, strict=True))
-    return Simulated(seconds / len(steady), trained / seconds, busy / len(servers) / seconds, ages / len(steady))
+    def _until_next(self) -> float:
+        return min(server.until_next() for server in self._servers)
+
+    def _decode(self, seconds: float) -> float:
+        for server in self._servers:
+            for number in server.advance(seconds):
+                self._groups[number].left -= 1
+                if self._groups[number].left == 0:
+                    self._open.remove(number)
+                    heapq.heappush(self._ready, number)
+        return seconds
 
 
 def fit(records: Sequence[Mapping[str, float]], batches: Sequence[Batch]) -> Phases:
