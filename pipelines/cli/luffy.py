@@ -126,13 +126,19 @@ def run(profile: Profile = None, overrides: Overrides = None, select: Select = N
     return run_graph(profile, overrides or [], select, max_concurrent)
 
 
-@app.command(rich_help_panel=DATA, epilog=examples("luffy rounds --profile rounds --set rounds.number=2"))
-def rounds(profile: Profile = None, overrides: Overrides = None) -> int:
+@app.command(
+    rich_help_panel=DATA,
+    epilog=examples(
+        "luffy rounds --profile rounds --set rounds.number=2",
+        "luffy rounds --profile rounds --select +key:rounds/1/traces",
+    ),
+)
+def rounds(profile: Profile = None, overrides: Overrides = None, select: Select = None) -> int:
     """Ask a teacher about what the policy does not solve, train on it, and repeat. What is done is reused."""
     from pipelines.cli.run import run_graph
     from pipelines.definitions.jobs import ROUNDS
 
-    return run_graph(profile, overrides or [], None, 1, ROUNDS)
+    return run_graph(profile, overrides or [], select, 1, ROUNDS)
 
 
 @app.command(cls=PackageCommand, rich_help_panel=DATA)

@@ -44,12 +44,17 @@ def run_graph(
     defs = load_definitions()
     if job == ROUNDS and load_settings().rounds is None:
         raise InputError(f"profile {profile_file()}: no section rounds; add one, or take --profile rounds")
-    keys = selection_keys(defs, "*" if select is None else select, job)
+    keys, others = selection_keys(defs, "*" if select is None else select, job)
+    left_out = f"not in the job {job}: {', '.join(key.to_user_string() for key in others)}"
+    hint = "materialize them in the UI, or by their own command (luffy rounds, luffy compare)"
     if not keys:
-        raise InputError(f"--select {select!r}: the selection contains no asset; `*` selects all")
+        reason = f"{left_out}; {hint}" if others else "the selection contains no asset; `*` selects all"
+        raise InputError(f"--select {select!r}: {reason}")
     if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
         training_interpreter(defs).examined()
     terminal = Terminal(every_s=LINE_SECONDS)
+    if select and others:
+        terminal.line(f"{left_out}; {hint}")
     with dg.DagsterInstance.get() as instance:
         for run_id in end_dead_runs(instance):
             terminal.line(f"marked run {run_id[:8]} as ended, because its process is gone")
@@ -104,8 +109,8 @@ def _locate_paths_of(profile: Path) -> None:
                 os.environ.setdefault(f"{PREFIX}{section}__{key}".upper(), located)
 
 
-def selection_keys(defs: dg.Definitions, text: str, job: str = EVERYTHING) -> Sequence[dg.AssetKey]:
-    """The assets of ``job`` that a selection string names; InputError if it is none."""
+def selection_keys(defs: dg.Definitions, text: str, job: str) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
+    """The assets that a selection string names, those of ``job`` and the others; InputError if it is no selection."""
     graph = defs.resolve_asset_graph()
     executable = defs.resolve_job_def(job).asset_layer.executable_asset_keys
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
@@ -117,7 +122,8 @@ def selection_keys(defs: dg.Definitions, text: str, job: str = EVERYTHING) -> Se
                 f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as +group:targets, "
                 "+key:targets/train or key:training/policy (+ takes along what it needs)"
             ) from error
-    return sorted(key for key in keys if key in executable)
+    selected = sorted(keys & graph.materializable_asset_keys)
+    return [key for key in selected if key in executable], [key for key in selected if key not in executable]
 
 
 def training_interpreter(defs: dg.Definitions) -> Any:

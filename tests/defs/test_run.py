@@ -32,9 +32,10 @@ def run(environment: dict[str, str], *arguments: str, command: str = "run") -> s
 
 
 def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environment, tmp_path: Path):
-    done = run(environment, "--select", PART)
+    done = run(environment, "--select", f'{PART} or key:"operations/retention"')
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
+    assert any(line.startswith("not in the job everything: operations/retention; ") for line in lines)
     assert any(
         re.match(r"\[\d/7\] targets/prepared +done +[\d.]+ s  kept [\d]+ targets of 300 traces", line) for line in lines
     )
@@ -66,6 +67,7 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
         ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
         ({}, ["--profile", "unknown"], 2, "profile 'unknown'"),
         ({}, ["--select", "group:nothing"], 2, "the selection contains no asset"),
+        ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints; materialize"),
         ({}, ["--set", "training.seed"], 2, "expected SECTION.KEY=VALUE"),
     ],
 )

@@ -3,12 +3,8 @@
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +16,7 @@ from processes import wait_until
 
 from assets.shared.interpreter import RUN_VARIABLE
 from pipelines.definitions.jobs import DESCRIPTIONS
+from tests.ui.pages import open_page, served
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
@@ -27,8 +24,6 @@ pytest.importorskip("dagster", reason="no dagster in this interpreter")
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = ["benchmarks", "evals", "experiments", "models", "ood", "operations", "registry", "report", "targets"]
 GROUPS += ["training"]
-START_SECONDS = 120
-SECONDS = 60_000  # of the browser, in its milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -46,28 +41,8 @@ def address(browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     part = "group:models or group:benchmarks or group:targets"
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", part]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with (folder / "ui.log").open("wb") as log:
-        served = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.cli.luffy", "ui", "--port", str(port)],
-            cwd=ROOT,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/server_info", served)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        served.send_signal(signal.SIGINT)
-        try:
-            served.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(served.pid, signal.SIGKILL)
-            served.wait()
+    with served(folder, environment) as url:
+        yield url
 
 
 def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
@@ -84,28 +59,10 @@ def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
 
 
-def wait_for(url: str, served: subprocess.Popen) -> None:
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            assert served.poll() is None, "the UI ended before it answered"
-            assert time.monotonic() < end, f"no answer at {url} after {START_SECONDS} s"
-            time.sleep(0.5)
-
-
 @pytest.fixture
 def page(browser, address: str) -> Iterator[sync_api.Page]:
-    """A browser page on which an error in the console fails the test."""
-    with browser.new_context(viewport={"width": 1500, "height": 1000}, base_url=address) as context:
-        opened = context.new_page()
-        opened.set_default_timeout(SECONDS)
-        errors: list[str] = []
-        opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        yield opened
-    assert not errors
+    with open_page(browser, address) as page:
+        yield page
 
 
 def visible(page: sync_api.Page, text: str) -> sync_api.Locator:
