@@ -67,7 +67,7 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
         ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
         ({}, ["--profile", "unknown"], 2, "profile 'unknown'"),
         ({}, ["--select", "group:nothing"], 2, "the selection contains no asset"),
-        ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints; materialize"),
+        ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints;"),
         ({}, ["--set", "training.seed"], 2, "expected SECTION.KEY=VALUE"),
     ],
 )
