@@ -234,6 +234,10 @@ def main() -> None:
         ]
     )
     print(f"{options.halves} trainings on halves of {TARGETS} targets, {PROBLEMS} problems")
+    means = outcomes.mean(axis=1)
+    print(
+        f"log-probability per token of the solutions: {means.mean():.4f}, from {means.min():.4f} to {means.max():.4f}"
+    )
     for name, scores in methods(run, setting.targets, setting.asked).items():
         mean, low, high = datamodelling_score(scores(), halves, outcomes)
         print(f"{name}: LDS {mean:.3f} [{low:.3f}, {high:.3f}]", flush=True)
