@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
 
-from tests.ui.pages import ROOT, open_page, served
+from tests.ui.dagster_ui import ROOT, open_page, served
 from training.embedded_model import exact_teacher
 
 ASSETS = ("traces", "train", "policy", "scores", "scorecard")

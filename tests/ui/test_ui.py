@@ -16,7 +16,7 @@ from processes import wait_until
 
 from assets.shared.interpreter import RUN_VARIABLE
 from pipelines.definitions.jobs import DESCRIPTIONS
-from tests.ui.pages import open_page, served
+from tests.ui.dagster_ui import open_page, served
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
