@@ -23,6 +23,8 @@ class _DaemonThreads(ThreadPoolExecutor):
         future: Future[Any] = Future()
 
         def call() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(fn(*args, **kwargs))
             except BaseException as error:
