@@ -87,7 +87,7 @@ def test_a_gate_that_fails_says_which(environment):
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def test_ctrl_c_cancels_the_run_and_leaves_no_preparation(environment, tmp_path: Path, monkeypatch):
+def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, monkeypatch):
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART]
     process = subprocess.Popen(
         [*command, "--set", "targets.embedded_rows=40000"],
@@ -106,6 +106,7 @@ def test_ctrl_c_cancels_the_run_and_leaves_no_preparation(environment, tmp_path:
     rest, _ = process.communicate()
     assert process.wait(60) == 130, rest
     assert "cancelled" in rest
+    assert not list((tmp_path / "storage" / "targets").rglob("*.parquet"))
     assert not list(prepared.iterdir())
     monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
     with dg.DagsterInstance.get() as instance:
