@@ -1,6 +1,8 @@
-"""Processes in tests: which run, and that they end."""
+"""Processes in tests: which run, that they end, and what they are started with."""
 
 import contextlib
+import os
+import socket
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -32,6 +34,18 @@ def wait_until(condition: Callable[[], Any], seconds: float) -> Any:
         assert time.monotonic() < deadline, f"not so after {seconds} s"
         time.sleep(0.1)
     return found
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clean_environment() -> dict[str, str]:
+    """The variables of this process without those of this project and of Dagster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
 
 
 def wait_gone(pids: Collection[int], seconds: float) -> None:

@@ -1,13 +1,13 @@
 """A project of its own for each test: storage, instance and settings in a temporary folder, everything else real."""
 
 import importlib.util
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import clean_environment
 
 if importlib.util.find_spec("dagster") is None:  # the training interpreter has no Dagster
     collect_ignore_glob = ["test_*.py"]
@@ -45,7 +45,7 @@ def training_interpreter() -> Path:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Variables of a command with storage, instance and small settings of its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    kept = clean_environment()
     return kept | {
         "DAGSTER_HOME": str(tmp_path / "home"),
         "LUFFY__STORAGE__ROOT": str(tmp_path / "storage"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from processes import free_port
 from pydantic import PrivateAttr
 
 from core.errors import InputError
@@ -31,12 +32,6 @@ SETTINGS = {
         ]
     },
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class RayHere(dagster_ray.RayResource):

@@ -12,12 +12,13 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from processes import free_port
 
 from core.errors import InputError
 from pipelines.embedding import luffy_definitions
 from tests.defs.test_dagster_ray import SETTINGS, materialize
 from tests.processes import wait_until
-from tests.slurm_cluster import NEEDS_SLURM, free_port, slurm_cluster
+from tests.slurm_cluster import NEEDS_SLURM, slurm_cluster
 
 dagster_slurm = pytest.importorskip("dagster_slurm", reason="pip install dagster-slurm==1.22.0")
 

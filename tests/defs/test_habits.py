@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,9 @@ def test_a_workflow_calls_what_is_there(file: Path) -> None:
     for command in commands:
         assert set(re.findall(r"\bmake ([a-z-]+)", command)) <= targets
         assert all((ROOT / path).exists() for path in re.findall(r"(?:tests/\S+|\.ci/\S+|CHANGELOG\.md)", command))
+
+
+def test_each_module_of_tests_has_a_name_of_its_own() -> None:
+    """Two of one name cannot be collected together, as ``pytest tests`` does."""
+    counts = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in counts.items() if count > 1] == []

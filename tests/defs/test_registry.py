@@ -1,7 +1,6 @@
 """The champion moved by hand: `luffy champion`, `promote` and `rollback`, its files and its trace in the instance."""
 
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from processes import clean_environment
 
 from core.errors import InputError
 from evaluation.promotion.champions import Registry
@@ -37,7 +37,7 @@ def two(written: Written) -> tuple[Written, str, str]:
 
 
 def command(written: Written, *arguments: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    kept = clean_environment()
     home = written.project.storage.parent / "home"
     environment = kept | {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(written.project.storage)}
     return subprocess.run(

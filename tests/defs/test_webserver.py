@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTATION = "mutation { setNuxSeen }"
@@ -28,9 +29,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (folder / "storage" / "report" / "model.safetensors").write_text("weights")
     (folder / "secret.html").write_text("outside")
     (folder / "storage" / "link.html").symlink_to(folder / "secret.html")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = os.environ | {
         "DAGSTER_HOME": str(folder / "home"),
         "LUFFY__STORAGE__ROOT": str(folder / "storage"),

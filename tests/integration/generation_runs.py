@@ -1,7 +1,6 @@
 """The command that generates and the server of an endpoint, as the tests start them."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -9,6 +8,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,9 +28,7 @@ def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[s
 @contextmanager
 def served(model: Path, log: Path, *flags: str) -> Iterator[str]:
     """The URL of vLLM's own OpenAI-compatible server, which serves ``model`` as "tiny" to holders of the key s3cret."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = ["--model", model, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port]
     arguments += ["--dtype", "float32", "--enforce-eager", "--api-key", "s3cret", "--kv-cache-memory-bytes", 1 << 26]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1"}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 from engine_ranks import LENGTHS
-from training_runs import ROOT, free_port
+from processes import free_port
+from training_runs import ROOT
 from transformers import AutoModelForCausalLM
 
 from training.job.configuration import compose_run

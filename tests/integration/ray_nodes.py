@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import free_port
 from ray._private.authentication_test_utils import reset_auth_token_state
-from training_runs import free_port, own_environment
+from training_runs import own_environment
 
 from core.backends.ray_job import RayJobBackend
 from core.errors import InputError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from processes import descendants, wait_gone, wait_until
+from processes import clean_environment, descendants, wait_gone, wait_until
 
 pytest.importorskip("dagster", reason="the graph runs in the orchestration interpreter")
 
@@ -75,7 +75,7 @@ def test_a_killed_generation_draws_nothing_twice_and_becomes_targets(tmp_path: P
         "--select",
         "+key:targets/train",
     ]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    kept = clean_environment()
     environment = kept | {"PYTHONPATH": str(ROOT), "DAGSTER_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
 
     with (tmp_path / "killed.log").open("w") as log:

@@ -1,13 +1,13 @@
 """The main job on the user's own files, as the README starts it: files in the published formats, real verl and vLLM."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from processes import clean_environment
 from published_files import write_traces
 
 from core.model.manifest import read_manifest
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.timeout(1500)
 def test_traces_become_a_policy_with_scores_and_lineage(published: Path, tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    environment = clean_environment()
     environment |= {
         "DAGSTER_HOME": str(tmp_path / "home"),
         "LUFFY_PROFILE": "small",

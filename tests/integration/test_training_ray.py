@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import free_port
 from ray_nodes import Cluster, ray_cluster
-from training_runs import Training, alive, command_line, family, free_port, write_targets
+from training_runs import Training, alive, command_line, family, write_targets
 
 from core.backends.monitor import Attempt, attempts
 from core.backends.ray_job import RayJobBackend

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -68,13 +67,6 @@ def own_environment() -> dict[str, str]:
     """Ours, without what would point a training to a cluster or a profile of the user's."""
     theirs = ("LUFFY", "RAY_ADDRESS", "RAY_JOB")
     return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
-
-
-def free_port() -> int:
-    """A port of this machine that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def family(pid: int) -> set[Process]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from processes import clean_environment
 from rows import Row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,7 +127,7 @@ def refuse_process(good_inputs, tmp_path) -> Callable[[Row], None]:
 
     def run(row: Row) -> None:
         words, variables = prepare(row, good_inputs, tmp_path)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("LUFFY", "DAGSTER"))}
+        kept = clean_environment()
         before = listing(tmp_path)
         done = subprocess.run(
             [sys.executable, "-m", *words],

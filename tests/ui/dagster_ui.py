@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from processes import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120
 SECONDS = 60_000  # of the browser, in its milliseconds
@@ -21,9 +22,7 @@ SECONDS = 60_000  # of the browser, in its milliseconds
 @contextmanager
 def served(folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[str]:
     """Serve the UI with its log in ``folder`` until the end; yields its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with (folder / "ui.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "pipelines.cli.luffy", "ui", "--port", str(port), *arguments],

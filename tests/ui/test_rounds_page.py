@@ -1,12 +1,12 @@
 """Rounds in the Dagster UI: their assets, their job, and what a round asked the teacher."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from processes import clean_environment
 
 pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
@@ -22,7 +22,7 @@ def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Where the UI of two rounds is served; the first has asked its teacher."""
     folder = tmp_path_factory.mktemp("rounds")
     exact_teacher.write_problems(folder / "problems.jsonl", 24)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))} | {
+    environment = clean_environment() | {
         "DAGSTER_HOME": str(folder / "home"),
         "LUFFY__STORAGE__ROOT": str(folder / "storage"),
         "LUFFY__GENERATE__PROBLEMS": str(folder / "problems.jsonl"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from processes import wait_until
+from processes import clean_environment, wait_until
 
 from assets.shared.interpreter import RUN_VARIABLE
 from pipelines.definitions.jobs import DESCRIPTIONS
@@ -30,7 +30,7 @@ GROUPS += ["training"]
 def address(browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the UI is served; targets, model and benchmarks are materialized, and a scorecard of written scores."""
     folder = tmp_path_factory.mktemp("ui")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    kept = clean_environment()
     environment = kept | {
         "DAGSTER_HOME": str(folder / "home"),
         "LUFFY__STORAGE__ROOT": str(folder / "storage"),

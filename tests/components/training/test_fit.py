@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from omegaconf import DictConfig
-from test_memory import QWEN_7B
+from test_memory_plan import QWEN_7B
 
 from core.errors import InputError
 from training.job.configuration import compose_run

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from test_memory import SHAPE, layout
+from test_memory_plan import SHAPE, layout
 
 from training.resources.fit_check import PLAN
 from training.resources.gpu_models import card_of

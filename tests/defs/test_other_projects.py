@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from processes import clean_environment
 
 from core.errors import InputError
 from pipelines.embedding import luffy_definitions
@@ -163,7 +164,7 @@ def their_project(tmp_path: Path) -> Path:
 @pytest.fixture
 def call(their_project: Path) -> Callable[..., str]:
     """Runs a program in their project, whose environment has variables of an installation of ours; what it prints."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    kept = clean_environment()
     paths = [str(their_project / "src"), str(ROOT)]
     variables = {"PYTHONPATH": os.pathsep.join(paths), "LUFFY__TRAINING__SEED": "99", "LUFFY_PROFILE": "nowhere"}
 

@@ -1,7 +1,6 @@
 """``luffy rounds`` for real: an exact teacher, verl and vLLM; the command is killed in a training and resumes."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import clean_environment
 
 pytest.importorskip("dagster", reason="no Dagster in the training interpreter")
 
@@ -48,7 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_rounds_that_are_killed_go_on_where_they_were(tmp_path: Path, asked: Counter[str]) -> None:
     exact_teacher.write_problems(tmp_path / "problems.jsonl", 24)
     with exact_teacher.serve() as teacher:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+        environment = clean_environment()
         environment |= {
             "DAGSTER_HOME": str(tmp_path / "home"),
             "LUFFY__STORAGE__ROOT": str(tmp_path / "storage"),
