@@ -140,12 +140,15 @@ class SupervisedTrainer:
                 with marked_timer("update_actor", timing):
                     metrics = self._update(rows, step)
                 require_finite(step, metrics, ("actor/sft_loss", "actor/grad_norm"))
-                if step % trainer.save_freq == 0 or step == trainer.total_training_steps:
+                saves = step % trainer.save_freq == 0 or step == trainer.total_training_steps
+                if saves:
                     with marked_timer("save_checkpoint", timing):
                         self._save(step)
             metrics["perf/throughput"] = metrics["perf/total_num_tokens"] / timing["step"] / self.workers.world_size
             metrics |= {f"timing_s/{name}": seconds for name, seconds in timing.items()}
             tracking.log(data=metrics, step=step)
+            if saves:  # a run that is killed before resumes from the checkpoint before, so that no step lacks metrics
+                mark_complete(self.checkpoints, step, TrainerState(), self.config.run.keep_checkpoints)
         tracking.finish(exit_code=0)
 
     def _update(self, rows: dict[str, Any], step: int) -> dict[str, float]:
@@ -186,7 +189,6 @@ class SupervisedTrainer:
         folder = folder_of(self.checkpoints, step)
         self.workers.save_checkpoint(str(folder / "actor"), None, step)
         torch.save(self.loader.state_dict(), folder / DATA)
-        mark_complete(self.checkpoints, step, TrainerState(), self.config.run.keep_checkpoints)
 
     def _load(self) -> int:
         """Continue from the newest checkpoint; its step, or 0."""

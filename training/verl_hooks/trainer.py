@@ -16,6 +16,7 @@ from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
+from verl.utils.debug import marked_timer
 from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
@@ -71,6 +72,7 @@ class MixedPolicy(PromptTrainer):
         self._logged: dict[str, dict[str, Any]] = {}  # of this step's samples, by their key: for the log of rollouts
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
+        self._saved: tuple[int, TrainerState] | None = None  # the step and state of a checkpoint that is not complete
         super().__init__(config)
 
     def _init_resource_pool_mgr(self) -> None:
@@ -259,6 +261,7 @@ class MixedPolicy(PromptTrainer):
         return batch
 
     def on_step_begin(self) -> None:
+        self._complete_checkpoint()
         super().on_step_begin()
         self._logged.clear()
         self._counts.clear()
@@ -314,10 +317,27 @@ class MixedPolicy(PromptTrainer):
     def _save_checkpoint(self) -> None:
         require_disk(Path(self.config.paths.run))
         super()._save_checkpoint()
-        folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
+        folder = Path(self.config.trainer.default_local_dir)
         state = TrainerState(self.entropy.state_dict(), self.dispatched)
-        state = self.memory.save(state, folder_of(folder, self.global_steps))
-        mark_complete(folder, self.global_steps, state, keep)
+        self._saved = self.global_steps, self.memory.save(state, folder_of(folder, self.global_steps))
+
+    def _complete_checkpoint(self) -> None:
+        """Complete the checkpoint of the step that has ended.
+
+        verl saves before it validates, logs the metrics and writes the samples. A run that is killed in between resumes
+        from the checkpoint before, so that no step lacks them.
+        """
+        if self._saved is None:
+            return
+        with marked_timer("save_checkpoint", self.timing_raw):
+            for samples in self._dump_futures:
+                samples.result()
+            (step, state), self._saved = self._saved, None
+            mark_complete(Path(self.config.trainer.default_local_dir), step, state, self.config.run.keep_checkpoints)
+
+    def _shutdown_dump_executor(self) -> None:
+        super()._shutdown_dump_executor()
+        self._complete_checkpoint()  # of the last step, after which no other begins
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()

@@ -1,12 +1,13 @@
 """What the trainer keeps beside verl's files goes into a checkpoint and comes back."""
 
 from pathlib import Path
+from time import sleep
 
 import pytest
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from training.algorithms.methods.exgrpo import Experience, Trajectory
-from training.job.checkpoints import damage, folder_of
+from training.job.checkpoints import damage, folder_of, latest_step
 from training.job.configuration import compose_run
 from training.verl_hooks import trainer as module
 from training.verl_hooks.trainer import MixedPolicyTrainer
@@ -16,7 +17,8 @@ def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
     """A trainer before its workers start, at step 2; verl's own part of a checkpoint is empty."""
 
     def start(self: PPOTrainer, config: object) -> None:
-        self.config, self.global_steps = config, 2
+        self.config, self.global_steps, self.timing_raw = config, 2, {}
+        self._init_dump_executor()
 
     monkeypatch.setattr(PPOTrainer, "__init__", start)
     monkeypatch.setattr(PPOTrainer, "_load_checkpoint", lambda self: None)
@@ -35,6 +37,7 @@ def test_replay_and_waiting_prompts_survive(tmp_path: Path, monkeypatch: pytest.
     saved.memory.replay.retired, saved.memory.replay.started = {2**59 + 77}, True
     saved.memory.unsolved.prompts = [2**59 + 5, 3]
     saved._save_checkpoint()
+    saved._shutdown_dump_executor()
 
     resumed = trainer(tmp_path, monkeypatch)
     assert resumed.memory.replay.draw(8, seed=1) == []
@@ -44,8 +47,26 @@ def test_replay_and_waiting_prompts_survive(tmp_path: Path, monkeypatch: pytest.
     assert resumed.memory.unsolved.prompts == saved.memory.unsolved.prompts
 
 
+def test_a_checkpoint_is_complete_when_the_samples_of_its_step_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is killed before resumes from the checkpoint before, so that no step is without its records."""
+    saved, checkpoints, written = trainer(tmp_path, monkeypatch), tmp_path / "checkpoints", []
+    monkeypatch.setattr(saved, "_set_loss", lambda options: None)  # there are no workers
+    saved._dump_futures.append(
+        saved._dump_executor.submit(lambda: (sleep(0.2), written.append(latest_step(checkpoints))))
+    )
+    saved._save_checkpoint()
+    assert latest_step(checkpoints) == 0
+    saved.on_step_begin()
+    assert (latest_step(checkpoints), written) == (2, [0])
+    assert saved.timing_raw["save_checkpoint"] > 0.1
+
+
 def test_a_store_that_was_changed_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer(tmp_path, monkeypatch)._save_checkpoint()
+    saved = trainer(tmp_path, monkeypatch)
+    saved._save_checkpoint()
+    saved._shutdown_dump_executor()
     store = folder_of(tmp_path / "checkpoints", 2) / "replay.parquet"
     assert damage(tmp_path / "checkpoints", 2) == ""
     store.write_bytes(store.read_bytes()[:-1])

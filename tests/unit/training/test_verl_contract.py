@@ -41,6 +41,7 @@ OVERRIDDEN: list[tuple[Any, Any, str, str]] = [
     (PPOTrainer, MixedPolicy, "_val_metrics_update", VALIDATION),
     (PPOTrainer, MixedPolicy, "_save_checkpoint", ""),
     (PPOTrainer, MixedPolicy, "_load_checkpoint", ""),
+    (PPOTrainer, MixedPolicy, "_shutdown_dump_executor", ""),
     (PPOTrainer, MixedPolicy, "_log_rollout_data", "batch timing_raw rollout_data_dir"),
     (PPOTrainer, MixedPolicy, "on_step_begin", ""),
     (PPOTrainer, MixedPolicy, "_compute_metrics", "batch metrics timing_raw global_steps epoch"),
