@@ -1,13 +1,12 @@
 """The environment of requirements/train-gpu.lock on a machine without a GPU: ``make test-gpu-lock``."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hidden_cuda import Interpreter
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 
 
@@ -21,29 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = "this interpreter has a CPU build of torch: make test-gpu-lock builds the other one"
         for item in here:
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-class Interpreter:
-    """Runs Python with CUDA hidden and a driver that finds no device."""
-
-    def __init__(self, driver: Path) -> None:
-        self._driver = driver
-
-    def run(self, *arguments: str, seconds: float = 600, **environment: str) -> str:
-        """The output of ``python arguments``; an AssertionError with its errors if it fails."""
-        variables = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT), **environment}
-        variables["LD_LIBRARY_PATH"] = f"{self._driver}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-        return done.stdout
 
 
 @pytest.fixture(scope="session")

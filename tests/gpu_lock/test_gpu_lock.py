@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Interpreter
+from hidden_cuda import ROOT, Interpreter
 
 from training.embedded_model.resolve_model import SHIPPED
 from training.resources.attention import installed_kernels
