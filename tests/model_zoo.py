@@ -155,6 +155,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
+DENSE = [name for name, settings in MODELS.items() if "num_experts" not in settings]
 TINY = {**sizes(64, 96, 2, 4, 2, 259), "bos_token_id": None, "eos_token_id": 2, "pad_token_id": 0}
 # vLLM knows no heads of 16; those of Qwen3 and Gemma 3 are wider than their share of a layer, here too.
 MORE_TINY: dict[str, dict[str, Any]] = {

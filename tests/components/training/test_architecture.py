@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_zoo import MODELS, write_config, write_model
+from model_zoo import DENSE, MODELS, write_config, write_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.errors import InputError
@@ -18,7 +18,6 @@ from training.resources.machine import Gpu, Machine
 from training.resources.model_shape import ModelShape
 
 EIGHT_H100 = Machine(1, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128, 2e12, 64e9, 1e12)
-DENSE = [name for name, settings in MODELS.items() if "num_experts" not in settings]
 
 
 def check(folder: Path, say: Callable[[str], None], *overrides: str) -> None:
