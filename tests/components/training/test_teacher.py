@@ -108,7 +108,7 @@ def test_a_folder_has_no_precedence_over_a_name(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_policy_that_is_its_own_teacher_needs_no_server() -> None:
-    config = composed(recipe="opsd", hardware="gpu")
+    config = composed(f"teacher.model={SELF}", recipe="opsd", hardware="gpu")
     shape = ModelShape.of_folder(SHIPPED)
     resolve_auto(config, machine("H100", 8), shape)
     assert served_folder(config, SHIPPED) is None
@@ -168,8 +168,8 @@ def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: st
 
 def test_a_policy_that_changes_while_it_is_asked_is_refused() -> None:
     with pytest.raises(InputError, match=r"teacher.model=self and rollouts=colocate_async"):
-        composed("rollouts=colocate_async", recipe="opsd")
-    composed("rollouts=colocate_async", "teacher.model=base", recipe="opsd")
+        composed("rollouts=colocate_async", f"teacher.model={SELF}", recipe="opsd")
+    composed("rollouts=colocate_async", recipe="opsd")
 
 
 def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:
