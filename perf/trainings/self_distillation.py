@@ -2,8 +2,9 @@
 
 The embedded model follows no instruction: with a solution in its prompt it is another policy, not a better one. Here it
 first learns to use one, from prompts that all show the solution. Then ``opsd`` trains it on prompts that show none,
-once per seed and teacher: the model as it was (``base``), and the policy of each step (``self``). Each model answers problems that are not trained on, with and without their solution in the prompt; the
-result is in docs/results/teacher.md. What is complete in ``--out`` is reused.
+once per seed and teacher: the model as it was (``base``), and the policy of each step (``self``). Each model answers
+problems that are not trained on, with and without their solution in the prompt; the result is in
+docs/results/teacher.md. What is complete in ``--out`` is reused.
 """
 
 import argparse
