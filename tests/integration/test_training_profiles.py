@@ -36,8 +36,7 @@ def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(rec
     assert config.trainer.v1.trainer_mode == "mixed_sync"
     assert config.trainer.device == ("cpu" if hardware == "cpu" else "cuda")
     limits = config.data.max_prompt_length + config.data.max_response_length
-    # A prompt can show the target to the teacher, which is the policy, or half of it to the policy.
-    shown = {"opsd": 8192 + WORDING + 1, "pope": 4096 + WORDING + 1}.get(recipe, 0)
+    shown = 4096 + WORDING + 1 if recipe == "pope" else 0  # half of the target, in the prompt of the policy
     assert config.actor_rollout_ref.rollout.max_model_len == limits + shown
 
     with open_dict(config):
