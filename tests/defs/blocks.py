@@ -162,10 +162,10 @@ class Sandbox:
                             key = value.partition("=")[0].replace(".", "__").upper()
                             self._check_variable(block, f"LUFFY__{key}=")
                 case [python, "-m", module, *arguments] if Path(python).name == "python":
-                    environment = ".venv-train" if module == "training" else ".venv"
-                    self._check_options(
-                        block, [str(self.project / environment / "bin/python"), "-m", module], arguments
+                    named = (
+                        python if python.startswith(".venv") else f".venv{'-train' * (module == 'training')}/bin/python"
                     )
+                    self._check_options(block, [str(self.project / named), "-m", module], arguments)
                 case _:
                     raise AssertionError(f"{block}: {shlex.join(words)} cannot be checked: mark it 'not executed'")
 
