@@ -8,7 +8,6 @@ folder.
 import os
 import resource
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import warnings
 from pathlib import Path
 
 from core.code_digest import PROJECT
+from perf.deployments.deployment import free_port
 
 BROWSER = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -139,9 +139,7 @@ def _materialize() -> None:
 
 
 def _ui() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address, started = f"http://127.0.0.1:{port}", time.perf_counter()
     served = subprocess.Popen(
         [sys.executable, "-m", "pipelines.cli.luffy", "ui", "--port", str(port)],

@@ -19,8 +19,8 @@ from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
 from core.model.prompts import Example, encode_example, messages
 from grading.grader import Grader
-from perf.trainings.commands import call
-from perf.trainings.ledger_selection import OVERRIDES, TRAINING, prepare
+from perf.trainings.commands import TRAINING, call
+from perf.trainings.ledger_selection import OVERRIDES, prepare
 from training.config.teacher import BASE, SELF
 from training.embedded_model.__main__ import answer
 from training.embedded_model.pretrain import Schedule, batches, fit, progress_bar, save
@@ -67,10 +67,10 @@ def score(folder: Path) -> str:
     """Percent right without and with a solution in the prompt, as cells of a table."""
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     asked, cells = problems("test", ASKED), []
+    golds = [one.answer for one in asked]
     with Grader(workers=1) as grader:
         for questions in ([one.problem for one in asked], [shown(one) for one in asked]):
             responses = answer(model.eval(), tokenizer, questions, TOKENS)
-            golds = [one.answer for one in asked]
             grades = grader.grade_many(zip(responses, golds, strict=True))
             cells.append(f"{sum(grade.score for grade in grades) / ASKED:.1%}")
     return " | ".join(cells)
