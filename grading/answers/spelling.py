@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOX, extract_boxed
 from grading.expressions.signs import to_latex
-from grading.expressions.terms import FUNCTIONS, SCHOOLS
+from grading.expressions.vocabulary import FUNCTIONS, SCHOOLS
 
 WORD = 3  # letters that make a word; fewer may name points or variables
 LONGEST_PERIOD = 50  # digits of a repeating decimal

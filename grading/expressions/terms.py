@@ -1,41 +1,25 @@
-r"""Read one mathematical expression, without relation, list or unit, into sympy with latex2sympy2's grammar.
+r"""Write one mathematical expression, without relation, list or unit, as a formula that a grammar reads into sympy.
 
-That grammar must match the whole text, but its lexer takes the start of a command for another one (``\leftarrow`` for
-``\le``), and its conversion leaves out what it cannot compute with (the base of ``10_2``, the prime of ``y'``). So only
-commands that it knows come here, every other token is refused, and what is left out is refused or written otherwise.
+latex2sympy2's grammar must match the whole text, but its lexer takes the start of a command for another one
+(``\leftarrow`` for ``\le``), and its conversion leaves out what it cannot compute with (the base of ``10_2``, the prime
+of ``y'``). So only commands that it knows get there, every other token is refused, and what is left out is refused or
+written otherwise.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
 from core.text.patterns import compile_full_match
+from grading.expressions.formula_grammar import read_formula
 from grading.expressions.tokens import Unread, closing, strip
+from grading.expressions.vocabulary import ACCENTS, FUNCTIONS, GREEK, SCHOOLS
 
-FUNCTIONS = frozenset((
-    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "arccot", "arcsec", "arccsc",
-    "sinh", "cosh", "tanh", "arsinh", "arcosh", "artanh", "log", "ln", "exp", "max", "min", "gcd", "lcm",
-))  # fmt: skip
-SCHOOLS = {  # names of functions in other countries
-    "tg": "tan", "ctg": "cot", "cotg": "cot", "cosec": "csc", "arctg": "arctan", "arcctg": "arccot",
-    "arcsinh": "arsinh", "arccosh": "arcosh", "arctanh": "artanh", "sh": "sinh", "ch": "cosh", "th": "tanh",
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arsh": "arsinh", "arch": "arcosh", "arth": "artanh",
-}  # fmt: skip
-GREEK = frozenset((
-    "alpha", "beta", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
-    "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Delta", "Theta", "Lambda", "Xi",
-    "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega",
-))  # fmt: skip
 _OPERATORS = frozenset((
     "cdot", "times", "div", "infty", "lfloor", "rfloor", "lceil", "rceil", "prime", "int", "sum", "prod", "lim",
     "to",
 ))  # fmt: skip
 _SYMBOLS = frozenset(("ell", "hbar", "partial", "nabla", "square"))
-_ACCENTS = frozenset((
-    "overline", "bar", "hat", "vec", "mathbf", "mathcal", "boldsymbol", "overrightarrow", "tilde", "widetilde",
-    "dot", "ddot",
-))  # fmt: skip
 _COMMANDS = frozenset(f"\\{name}" for name in FUNCTIONS | GREEK | _OPERATORS | _SYMBOLS)
 _CHARACTERS = frozenset("+-*/()[]{}^_!|,&")
 _MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "vmatrix"))
@@ -48,65 +32,13 @@ _INTEGER = compile_full_match(r"\d+")
 
 def read_term(parts: Sequence[str]) -> Any:
     """Return the sympy expression or matrix that the tokens are; Unread if a token has no part in it."""
-    from sympy import Expr, MatrixBase
-
     parts = strip(parts)
     if not parts:
         raise Unread("nothing there")
     if parts[0] == "[" and closing(parts, 0) == len(parts) - 1:
         raise Unread("square brackets around one expression")
     text = "".join(_written(_with_mixed_numbers(parts)))
-    form = _parse(f"+{text}" if text.startswith("{") else text)  # braces around all of it are a set in its grammar
-    if not isinstance(form, Expr | MatrixBase):
-        raise Unread("no expression")
-    return _canonical(form)
-
-
-@lru_cache(maxsize=2048)
-def _parse(text: str) -> Any:
-    try:
-        return _reader().parse(text)
-    except RecursionError:
-        raise Unread("nested too deeply") from None
-    except Exception as error:  # its grammar raises plain Exceptions, and sympy whatever an operand leads to
-        raise Unread(str(error).partition("\n")[0] or type(error).__name__) from None
-
-
-@lru_cache(maxsize=1)
-def _reader() -> Any:
-    """latex2sympy2's conversion, strict: numbers are exact, and nothing is left out."""
-    import sympy
-    from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
-
-    class Reader(_Latex2Sympy):
-        def parse_number(self, text: str) -> Any:
-            return sympy.Rational(text)
-
-        def convert_postfix_list(self, arr: Any, i: int = 0) -> Any:
-            factors = [self.convert_postfix(part) for part in arr[i:]]
-            if not all(isinstance(factor, sympy.Expr | sympy.MatrixBase) for factor in factors):
-                raise Unread("a factor is no expression")
-            if any(isinstance(factor, sympy.MatrixBase) for factor in factors):
-                return sympy.MatMul(*factors, evaluate=False).doit()
-            return factors[0] if len(factors) == 1 else sympy.Mul(*factors, evaluate=False)
-
-        def convert_atom(self, atom: Any) -> Any:
-            number = atom.number_subexpr()
-            if number and number.subexpr():
-                raise Unread("a number with an index")
-            return super().convert_atom(atom)
-
-    return Reader(is_real=None, config=ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False))
-
-
-def _canonical(form: Any) -> Any:
-    """Return ``i`` as the imaginary unit, and functions of a name that sympy does not know as symbols."""
-    from sympy import I, Product, Sum, Symbol
-    from sympy.core.function import AppliedUndef
-
-    if not form.has(Sum, Product):  # in a sum or product, i counts
-        form = form.xreplace({symbol: I for symbol in form.free_symbols if symbol.name == "i"})
-    return form.xreplace({call: Symbol(str(call)) for call in form.atoms(AppliedUndef)})
+    return read_formula(f"+{text}" if text.startswith("{") else text)  # braces around all are a set to latex2sympy2
 
 
 def _with_mixed_numbers(parts: list[str]) -> list[str]:
@@ -213,7 +145,7 @@ def _written(parts: list[str]) -> Iterator[str]:
             written, position = "^{" + "\\prime " * count + "}", position + count - 1
         elif part == "\\begin":
             written, position = _matrix(parts, position)
-        elif part[1:] in _ACCENTS:
+        elif part[1:] in ACCENTS:
             written, position = _accented(parts, position)
         elif part in ("\\angle", "\\triangle"):
             written, position = _figure(parts, position)

@@ -1,0 +1,23 @@
+"""Names of functions, Greek letters and accents in formulas."""
+
+ELEMENTARY = {  # functions of one argument, and sympy's names of them
+    "sin": "sin", "cos": "cos", "tan": "tan", "cot": "cot", "sec": "sec", "csc": "csc",
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arcsec": "asec", "arccsc": "acsc",
+    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arsinh": "asinh", "arcosh": "acosh", "artanh": "atanh",
+    "exp": "exp",
+}  # fmt: skip
+FUNCTIONS = frozenset((*ELEMENTARY, "log", "ln", "max", "min", "gcd", "lcm"))
+SCHOOLS = {  # names of functions in other countries
+    "tg": "tan", "ctg": "cot", "cotg": "cot", "cosec": "csc", "arctg": "arctan", "arcctg": "arccot",
+    "arcsinh": "arsinh", "arccosh": "arcosh", "arctanh": "artanh", "sh": "sinh", "ch": "cosh", "th": "tanh",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arsh": "arsinh", "arch": "arcosh", "arth": "artanh",
+}  # fmt: skip
+GREEK = frozenset((
+    "alpha", "beta", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
+    "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Delta", "Theta", "Lambda", "Xi",
+    "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega",
+))  # fmt: skip
+ACCENTS = frozenset((
+    "overline", "bar", "hat", "vec", "mathbf", "mathcal", "boldsymbol", "overrightarrow", "tilde", "widetilde",
+    "dot", "ddot",
+))  # fmt: skip
