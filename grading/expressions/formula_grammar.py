@@ -27,8 +27,8 @@ _COMMANDS = (*sorted(GREEK), "ell", "hbar", "nabla", "square", "prime")
 _LETTERS = rf"[abcf-zA-DF-HJ-Z]|\\(?:{'|'.join(_COMMANDS)})(?![a-zA-Z])"
 _ACCENTED = rf"\\(?:{'|'.join(sorted(ACCENTS))}|mathrm)\{{[^{{}}]*\}}"
 _INDEX = r"_\s*\{ *[0-9a-zA-Z][0-9a-zA-Z ]*(?:, *[0-9a-zA-Z][0-9a-zA-Z ]*)*\}"
-_NAME = rf"(?:{_LETTERS}|{_ACCENTED})\s*(?:{_INDEX})?"
-_PARTS = compile_full_match(rf"({_LETTERS}|{_ACCENTED})(\s*)({_INDEX})?\s*")
+_NAME = rf"(?:{_LETTERS}|{_ACCENTED})\s*(?:{_INDEX}\s*)?"
+_PARTS = compile_full_match(rf"({_LETTERS}|{_ACCENTED})(\s*)({_INDEX}\s*)?")
 _PIECE = compile_quick_pattern(r"d +[a-zA-Z]|\S")  # of an index: latex2sympy2 reads d and a letter as one differential
 # A function without parentheses takes the factors behind it up to the next function: `open` is such an argument, which
 # starts with no parenthesis, and `plain` are factors without functions. lark shifts where it could also reduce, so that
@@ -87,7 +87,7 @@ _EXPONENTIAL: "e"
 NUMBER: /\d+/
 NAME: /{_NAME}/
 INDEX: /{_INDEX}/
-CALL.1: /{_NAME}\s*\(\s*(?:\d+|{_NAME})\s*\)/
+CALL.1: /{_NAME}\(\s*(?:\d+\s*|{_NAME})\)/
 FUNCTION: /\\(?:{"|".join(ELEMENTARY)})(?![a-zA-Z])/
 LOGARITHM: /\\(?:log|ln)(?![a-zA-Z])/
 _BEGIN: /\\begin\{{[pb]matrix\}}/
