@@ -187,8 +187,7 @@ docs: setup $(DOCS_STAMP)  ## build the documentation as a site that opens witho
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 	@echo "docs: open var/docs/index.html"
 
-bench: setup  ## measure the figures that the README quotes (TRACES="FILE ..." DATA=FOLDER: on your own data, too)
-	@$(TRAINING) -m perf.trainings.algorithms
+bench: setup  ## measure the figures that the documentation quotes (TRACES="FILE ..." DATA=FOLDER: on your own data, too)
 	@$(if $(TRACES),$(ORCHESTRATION) -m perf.targets --source $(TRACES),echo 'bench: perf.targets needs TRACES="FILE ..."')
 	@$(ORCHESTRATION) -m perf.browser
 	@$(ORCHESTRATION) -m perf.operations
