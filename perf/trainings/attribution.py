@@ -35,8 +35,7 @@ from core.code_digest import PROJECT
 from core.ledger import LEARNED_FILE
 from core.model.prompts import encode_example, messages
 from core.schemas import TARGET
-from perf.trainings.commands import TRAINING, call
-from perf.trainings.explain import rows
+from perf.trainings.commands import TRAINING, call, target_rows, train_policy
 from perf.trainings.ledger_selection import OVERRIDES
 from training.embedded_model.resolve_model import SHIPPED
 
@@ -70,11 +69,9 @@ def train(setting: Setting, name: str, chosen: Sequence[Problem], *, seed: int) 
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "targets.parquet"
     if not file.exists():
-        pq.write_table(pa.Table.from_pylist(rows(chosen), schema=TARGET), file)
-    command = [TRAINING, "-m", "training", "--recipe", "luffy", "--targets", file, "--model", SHIPPED]
+        pq.write_table(pa.Table.from_pylist(target_rows(chosen), schema=TARGET), file)
     lengths = [f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={EVERY}", "run.keep_checkpoints=10"]
-    settings = [part for text in (*OVERRIDES, *lengths) for part in ("--set", text)]
-    call(*command, "--out", folder / "run", "--seed", str(seed), *settings)
+    train_policy(folder / "run", "luffy", file, SHIPPED, seed, [*OVERRIDES, *lengths])
     return folder / "run"
 
 

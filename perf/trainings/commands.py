@@ -1,9 +1,13 @@
-"""Run the project's commands in a measurement."""
+"""What several measurements have in common: the project's commands, the rows of their targets, and an interval."""
 
-import subprocess
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
+from subprocess import run
+from typing import Any
 
+from core.arithmetic import Problem
 from core.code_digest import PROJECT
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
@@ -11,6 +15,47 @@ TRAINING = str(PROJECT / ".venv-train/bin/python")
 
 def call(*command: str | Path) -> None:
     """Run a command; if it fails, end with the last lines of its errors."""
-    done = subprocess.run([str(part) for part in command], cwd=PROJECT, check=False, capture_output=True, text=True)
+    done = run([str(part) for part in command], cwd=PROJECT, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+def overriding(settings: Iterable[str]) -> list[str]:
+    """Return the arguments of a command that override these settings, each ``KEY=VALUE``."""
+    return [part for text in settings for part in ("--set", text)]
+
+
+def train_policy(
+    out: Path, recipe: str, targets: Path, model: Path, seed: int, settings: Iterable[str], *more: Any
+) -> None:
+    """Train ``model`` in folder ``out``, unless it is complete there; ``more``: other arguments of the command."""
+    files = ["--targets", targets, "--model", model, "--out", out]
+    call(TRAINING, "-m", "training", "--recipe", recipe, *files, "--seed", str(seed), *overriding(settings), *more)
+
+
+def target_rows(
+    chosen: Iterable[Problem], write: Callable[[Problem], str] = lambda problem: problem.trace, split: str = "train"
+) -> list[dict[str, Any]]:
+    """Return the rows of `TARGET` for the problems, with the target that ``write`` gives each."""
+    return [
+        {
+            "data_source": "arithmetic",
+            "prompt": [{"role": "user", "content": one.problem}],
+            "target": [{"role": "assistant", "content": write(one)}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": one.answer},
+            "extra_info": {"split": split, "index": number, "id": one.id, "source": "embedded"},
+        }
+        for number, one in enumerate(chosen)
+    ]
+
+
+def interval(values: Sequence[float], digits: str = ".1f") -> str:
+    """The mean with the 95% t-interval over the seeds."""
+    from scipy import stats
+
+    mean = fmean(values)
+    if len(values) < 2 or len(set(values)) < 2:
+        return f"{mean:{digits}}"
+    low, high = stats.t.interval(0.95, len(values) - 1, mean, stats.sem(values))
+    return f"{mean:{digits}} [{low:{digits}}, {high:{digits}}]"

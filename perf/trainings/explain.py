@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from omegaconf import OmegaConf
 
-from core.arithmetic import Problem, problems
+from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.errors import STOPPED
 from core.files import read_json, read_yaml, write_json
@@ -31,6 +31,7 @@ from core.ledger import LEARNED_FILE
 from core.metrics import is_live, measures_machine
 from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
+from perf.trainings.commands import overriding, target_rows
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import SHIPPED
 from training.explain.before import examine
@@ -78,22 +79,7 @@ class Fault:
     settings: Mapping[str, str] = field(default_factory=dict)
     recipe: str = "luffy"
     model: Callable[[Path], None] = lambda _: None
-    targets: Callable[[], list[dict[str, Any]]] = lambda: rows(problems("train", ROWS))
-
-
-def rows(chosen: Sequence[Problem], write: Callable[[Problem], str] = lambda problem: problem.trace) -> list[Any]:
-    """Return the rows of `TARGET` for the problems, with the target that ``write`` gives each."""
-    return [
-        {
-            "data_source": "arithmetic",
-            "prompt": [{"role": "user", "content": one.problem}],
-            "target": [{"role": "assistant", "content": write(one)}],
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": one.answer},
-            "extra_info": {"split": "train", "index": number, "id": one.id, "source": "embedded"},
-        }
-        for number, one in enumerate(chosen)
-    ]
+    targets: Callable[[], list[dict[str, Any]]] = lambda: target_rows(problems("train", ROWS))
 
 
 def change(folder: Path, file: str, **values: Any) -> None:
@@ -139,7 +125,7 @@ def short_context(model: Path) -> None:
 def easy_to_hard() -> list[dict[str, Any]]:
     """Sums in the order of their length."""
     drawn = [*problems("short", ROWS // 2), *problems("train", ROWS // 2)]
-    return rows(sorted(drawn, key=lambda one: len(one.problem)))
+    return target_rows(sorted(drawn, key=lambda one: len(one.problem)))
 
 
 FAULTS = (
@@ -159,7 +145,7 @@ FAULTS = (
         "thoughts_twice",
         "a chat template that opens the thoughts, and targets that do so after a blank line",
         model=open_thoughts,
-        targets=lambda: rows(problems("train", ROWS), lambda one: f"\n{one.trace}"),
+        targets=lambda: target_rows(problems("train", ROWS), lambda one: f"\n{one.trace}"),
     ),
     Fault("end_token", "end_token", "a tokenizer with another end token than the model writes", model=other_end_token),
     Fault(
@@ -167,7 +153,7 @@ FAULTS = (
         "cut",
         "a limit of 28 tokens, which the targets keep and the base model does not",
         {"data.max_response_length": "28"},
-        targets=lambda: rows(problems("train", ROWS), lambda one: f"<think></think>\\boxed{{{one.answer}}}"),
+        targets=lambda: target_rows(problems("train", ROWS), lambda one: f"<think></think>\\boxed{{{one.answer}}}"),
     ),
     Fault("no_box", "no_box", "a base model that cannot write a backslash", recipe="on_policy", model=no_backslash),
     Fault("verifier_errors", "verifier_errors", "a verifier that raises on some responses"),
@@ -193,14 +179,14 @@ FAULTS = (
         "alike",
         "problems with products, which the base model does not solve",
         recipe="on_policy",
-        targets=lambda: rows(problems("train_products", ROWS)),
+        targets=lambda: target_rows(problems("train_products", ROWS)),
     ),
     Fault(
         "stale",
         "stale",
         "samples up to 8 updates old, without a correction",
         {"rollouts": "separate_async", "max_staleness": "8", "trainer.total_training_steps": "10"},
-        targets=lambda: rows(problems("train_hard", 80)),
+        targets=lambda: target_rows(problems("train_hard", 80)),
     ),
     Fault(
         "drift",
@@ -214,7 +200,7 @@ FAULTS = (
         "targets_not_learned",
         "lr=1e-9, on terse targets",
         {"actor_rollout_ref.actor.optim.lr": "1e-9"},
-        targets=lambda: rows(problems("train_hard", ROWS // 2, terse=1.0)),
+        targets=lambda: target_rows(problems("train_hard", ROWS // 2, terse=1.0)),
     ),
 )
 
@@ -244,7 +230,7 @@ def plant(fault: Fault, out: Path) -> Path:
     overrides, _ = read_by(fault.recipe, [f"{key}={value}" for key, value in settings.items()])
     command = [sys.executable, "-m", "training", "--recipe", fault.recipe, "--model", str(folder / "model")]
     command += ["--targets", str(folder / "targets.parquet"), "--out", str(run)]
-    command += [part for text in overrides for part in ("--set", text)]
+    command += overriding(overrides)
     with (folder / "log").open("w") as log:
         status = subprocess.run(command, cwd=PROJECT, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
     if 0 <= status <= 128 and STOPPED not in (folder / "log").read_text():  # what a signal ended is trained again
@@ -282,7 +268,7 @@ def record(run: Path, file: Path) -> None:
 def look_seconds(out: Path) -> float:
     """Return how long a run looks for faults before it starts, on targets of the embedded task."""
     out.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows(problems("train", ROWS)), schema=TARGET), out / "targets.parquet")
+    pq.write_table(pa.Table.from_pylist(target_rows(problems("train", ROWS)), schema=TARGET), out / "targets.parquet")
     config = compose_run("luffy", "cpu", [f"{key}={value}" for key, value in COMMON.items()], run=out)
     started = time.perf_counter()
     assert not examine(config, out / "targets.parquet", SHIPPED)

@@ -19,7 +19,7 @@ from core.code_digest import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.scores import summarize
-from perf.trainings.commands import TRAINING, call
+from perf.trainings.commands import TRAINING, call, train_policy
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 from training.config.keys import read_by
@@ -78,10 +78,8 @@ def prepare(settings: Settings, model: Path, out: Path) -> None:
 def score(settings: Settings, model: Path, benchmark: str, recipe: str, rate: str, out: Path) -> float:
     """Return the share of the validation problems that the policy of ``recipe`` at ``rate`` answers correctly."""
     run, suite, sampling = out / f"{recipe}-{rate}", out / "suite.parquet", settings.evaluation
-    command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
-    command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]
-    command += ["--model", model, "--out", run, "--seed", str(SEED)]
-    call(*command, *(part for text in overrides_of(settings, recipe, rate) for part in ("--set", text)))
+    given = ("--hardware", settings.training.hardware, "--heldout", out / "targets/heldout.parquet")
+    train_policy(run, recipe, out / "targets/train.parquet", model, SEED, overrides_of(settings, recipe, rate), *given)
     if not (run / "graded").exists():
         command = [TRAINING, "-m", "evaluation", "generate", "--model", run / "policy", "--suite", suite]
         command += ["--temperature", str(sampling.temperature), "--top-p", str(sampling.top_p)]

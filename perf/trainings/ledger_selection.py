@@ -10,13 +10,10 @@ docs/results/ledger.md.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy import stats
 
 from core.arithmetic import problems
 from core.code_digest import PROJECT
@@ -24,7 +21,7 @@ from core.files import write_table
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.metrics import VALIDATION_SCORE
 from core.schemas import TARGET
-from perf.trainings.commands import TRAINING, call
+from perf.trainings.commands import call, interval, overriding, target_rows, train_policy
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.records.ledger import verdict_counts
 
@@ -48,33 +45,22 @@ def prepare(out: Path, rows: int, *more: str) -> Path:
     if not (out / "train.parquet").exists():
         settings = [f"embedded_rows={rows}", "max_prompt_tokens=64", "max_target_tokens=144", "workers=1"]
         command = [sys.executable, "-m", "targets", "--source", "embedded", "--tokenizer", SHIPPED, "--out", out]
-        call(*command, *(part for text in settings for part in ("--set", text)), *more)
+        call(*command, *overriding(settings), *more)
     return out / "train.parquet"
 
 
 def write_problems(file: Path) -> Path:
     """Return the problems that the policies are scored on: sums of the same lengths, none of which is a target."""
-    table = [
-        {
-            "data_source": "arithmetic",
-            "prompt": [{"role": "user", "content": one.problem}],
-            "target": [{"role": "assistant", "content": one.trace}],
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": one.answer},
-            "extra_info": {"split": "test", "index": number, "id": one.id, "source": "embedded"},
-        }
-        for number, one in enumerate(problems("test", PROBLEMS))
-    ]
-    write_table(pa.Table.from_pylist(table, schema=TARGET), file)
+    rows = target_rows(problems("test", PROBLEMS), split="test")
+    write_table(pa.Table.from_pylist(rows, schema=TARGET), file)
     return file
 
 
-def train(run: Path, targets: Path, seed: int, steps: int, asked: Path) -> float:
+def train(run: Path, targets: Path, seed: int, steps: int, asked: Path, model: Path = SHIPPED) -> float:
     """The score of the policy of the run in folder ``run``, which is trained unless it is there: by its validation."""
-    command = [TRAINING, "-m", "training", "--recipe", "luffy", "--targets", targets, "--model", SHIPPED, "--out", run]
     lengths = (f"trainer.{key}={steps}" for key in ("total_training_steps", "save_freq", "test_freq"))
-    overrides = [*OVERRIDES, *lengths, f"data.val_files={asked}", f"data.val_max_samples={PROBLEMS}"]
-    call(*command, "--seed", str(seed), *(part for text in overrides for part in ("--set", text)))
+    settings = [*OVERRIDES, *lengths, f"data.val_files={asked}", f"data.val_max_samples={PROBLEMS}"]
+    train_policy(run, "luffy", targets, model, seed, settings)
     return json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["data"][VALIDATION_SCORE]
 
 
@@ -90,15 +76,6 @@ def compare(seed: int, out: Path, rows: int, steps: int, *, control: bool) -> di
     for name in files.keys() - {ALL}:
         scores[name] = train(out / f"{name}-{seed}", files[name], seed, steps, asked)
     return {name: (pq.read_metadata(files[name]).num_rows, scores[name]) for name in files}
-
-
-def difference(first: Sequence[float], second: Sequence[float]) -> str:
-    """Return the mean of ``first - second`` in points, with the 95% t-interval over the seeds."""
-    points = [100 * (a - b) for a, b in zip(first, second, strict=True)]
-    if len(points) < 2:
-        return f"{points[0]:+.1f}"
-    low, high = stats.t.interval(0.95, len(points) - 1, fmean(points), stats.sem(points))
-    return f"{fmean(points):+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def main() -> None:
@@ -127,7 +104,8 @@ def main() -> None:
         cells += [f"{of_seed[name][1]:.1%}" for name in names]
         print(f"| {' | '.join(cells)} | {verdicts} |", flush=True)
     for name in (name for name in names if name != LEFT):
-        print(f"left minus {name}, points: {difference(scores[LEFT], scores[name])}")
+        points = [100 * (left - other) for left, other in zip(scores[LEFT], scores[name], strict=True)]
+        print(f"left minus {name}, points: {interval(points, '+.1f')}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ goes on. docs/results/off_policy_schedule.md has the result.
 
 import argparse
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,10 @@ import pyarrow as pa
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import write_table
+from perf.trainings.commands import TRAINING, call, train_policy
 from pipelines.definitions.settings import PROFILE, load_settings
 from training.job.records.metrics_log import read_metrics
 
-TRAINING = str(PROJECT / ".venv-train/bin/python")
 MODEL = PROJECT / "training/embedded_model/model"
 PROBLEMS, VALIDATION, SAMPLES = 192, 64, 8  # of which VALIDATION are only validated on; samples for a pass rate
 STEPS, EVERY = 24, 2  # batches of 16 prompts; a validation after every second one
@@ -44,13 +43,6 @@ class Course:
     off_policy: int | None
     off_policy_in_all: int
     best: float
-
-
-def call(*command: str | Path) -> None:
-    """Run a command; if it fails, end with the last lines of its errors."""
-    done = subprocess.run([str(part) for part in command], cwd=PROJECT, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
 
 
 def prepare(out: Path) -> Path:
@@ -76,9 +68,7 @@ def train(name: str, seed: int, targets: Path, run: Path) -> None:
     settings = load_settings().training
     sets = [*settings.overrides, f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={STEPS // 2}"]
     sets += [f"trainer.test_freq={EVERY}", f"data.val_max_samples={VALIDATION}", *SETTINGS[name]]
-    command = [TRAINING, "-m", "training", "--recipe", "luffy", "--hardware", settings.hardware, "--seed", str(seed)]
-    command += ["--targets", targets, "--model", MODEL, "--out", run]
-    call(*command, *(part for text in sets for part in ("--set", text)))
+    train_policy(run, "luffy", targets, MODEL, seed, sets, "--hardware", settings.hardware)
 
 
 def course(run: Path) -> Course:

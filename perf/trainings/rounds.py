@@ -16,15 +16,13 @@ from statistics import fmean
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy import stats
 
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import write_json, write_table
-from core.metrics import VALIDATION_SCORE
 from core.schemas import BENCHMARK
-from perf.trainings.commands import TRAINING, call
-from perf.trainings.ledger_selection import OVERRIDES, PROBLEMS, write_problems
+from perf.trainings.commands import TRAINING, call, interval, overriding
+from perf.trainings.ledger_selection import train, write_problems
 from targets.prepared import read_prepared
 from targets.rounds import question, unsolved, write_training_set
 from targets.select.split import read_split
@@ -89,19 +87,10 @@ def prepare(folder: Path, traces: Sequence[Path], everything: pa.Table) -> Path:
         command += ["--generated", folder / "all_traces.parquet"]
         settings = ["max_prompt_tokens=64", "max_target_tokens=144", "workers=1"]
         command += ["--tokenizer", SHIPPED, "--out", folder / "targets"]
-        call(*command, *(part for text in settings for part in ("--set", text)))
+        call(*command, *overriding(settings))
         (source,) = read_prepared(folder / "targets").config.sources
         write_training_set(read_split(folder / "targets"), everything, Source.model_validate(source), SHARE, out)
     return out
-
-
-def train(run: Path, targets: Path, model: Path, seed: int, steps: int, asked: Path) -> float:
-    """The score of the policy of the run in folder ``run``, which is trained unless it is there: by its validation."""
-    command = [TRAINING, "-m", "training", "--recipe", "luffy", "--targets", targets, "--model", model, "--out", run]
-    lengths = (f"trainer.{key}={steps}" for key in ("total_training_steps", "save_freq", "test_freq"))
-    overrides = [*OVERRIDES, *lengths, f"data.val_files={asked}", f"data.val_max_samples={PROBLEMS}"]
-    call(*command, "--seed", str(seed), *(part for text in overrides for part in ("--set", text)))
-    return json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["data"][VALIDATION_SCORE]
 
 
 def in_rounds(out: Path, seed: int, options: argparse.Namespace, everything: pa.Table) -> tuple[float, int]:
@@ -120,7 +109,7 @@ def in_rounds(out: Path, seed: int, options: argparse.Namespace, everything: pa.
         run = folder / "run"
         steps = options.steps // options.rounds
         targets = prepare(folder, traces, everything)
-        score = train(run, targets, model, seed + number - 1, steps, out / "test.parquet")
+        score = train(run, targets, seed + number - 1, steps, out / "test.parquet", model)
         rates, model = (rates or {}) | pass_rates(run / "rollouts"), run / "policy"
     return score, tokens
 
@@ -132,15 +121,7 @@ def up_front(
     golds = {question(row): row["gold"] for row in everything.to_pylist()}
     tokens = ask(out, unsolved([*golds], None, BELOW, seed), golds, budget)
     targets = prepare(out, [out / "traces.parquet"], everything)
-    return train(out / "run", targets, SHIPPED, seed, options.steps, out.parent / "test.parquet"), tokens
-
-
-def interval(values: Sequence[float]) -> str:
-    """The mean with the 95% t-interval over the seeds."""
-    if len(values) < 2 or len(set(values)) < 2:
-        return f"{fmean(values):.1f}"
-    low, high = stats.t.interval(0.95, len(values) - 1, fmean(values), stats.sem(values))
-    return f"{fmean(values):.1f} [{low:.1f}, {high:.1f}]"
+    return train(out / "run", targets, seed, options.steps, out.parent / "test.parquet"), tokens
 
 
 def table(results: Mapping[str, Sequence[tuple[float, int]]]) -> str:

@@ -19,7 +19,7 @@ from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
 from core.model.prompts import Example, encode_example, messages
 from grading.grader import Grader
-from perf.trainings.commands import TRAINING, call
+from perf.trainings.commands import train_policy
 from perf.trainings.ledger_selection import OVERRIDES, prepare
 from training.config.teacher import BASE, SELF
 from training.embedded_model.__main__ import answer
@@ -56,10 +56,9 @@ def teach(out: Path, steps: int) -> Path:
 
 def train(run: Path, model: Path, targets: Path, teacher: str, seed: int, steps: int) -> Path:
     """Train ``model`` with ``opsd`` unless it is done; the folder of the policy."""
-    command = [TRAINING, "-m", "training", "--recipe", "opsd", "--targets", targets, "--model", model, "--out", run]
     lengths = (f"trainer.{key}={steps}" for key in ("total_training_steps", "save_freq"))
     settings = (*OVERRIDES, *lengths, "actor_rollout_ref.actor.ppo_mini_batch_size=8", f"teacher.model={teacher}")
-    call(*command, "--seed", str(seed), *(part for text in settings for part in ("--set", text)))
+    train_policy(run, "opsd", targets, model, seed, settings)
     return run / "policy"
 
 
