@@ -10,6 +10,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from core.cli import examples
 from core.errors import InputError, explain_validation
 from core.request import Request
 
@@ -40,6 +41,20 @@ def options_of(model: type[Request]) -> Callable[[Function], Function]:
         return function
 
     return decorate
+
+
+def add_request_command(app: typer.Typer, model: type[Asked], work: Callable[[Asked], Any], *lines: str) -> None:
+    """Add a command to ``app`` that does ``work`` with a request; it has the name and the docstring of ``work``.
+
+    ``lines``: examples of the command, for its help.
+    """
+
+    @options_of(model)
+    def command(context: typer.Context, **given: Any) -> Any:
+        return work(request_of(model, context, given))
+
+    command.__doc__ = work.__doc__
+    app.command(work.__name__, epilog=examples(*lines))(command)
 
 
 def request_of(model: type[Asked], context: typer.Context, given: dict[str, Any]) -> Asked:

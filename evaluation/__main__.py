@@ -1,17 +1,17 @@
 """``python -m evaluation``: from benchmark problems to a scorecard, without Dagster.
 
-The docstring of each command is its help; `evaluation.commands` does the work.
+The docstring of each command is its help; `evaluation.commands` does the work of those that take a request.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from core.cli import examples, exit_status, new_app, run_app
-from core.command_options import options_of, request_of
+from core.command_options import add_request_command
 from core.errors import InputError
 from evaluation import commands
 from evaluation.command_requests import (
@@ -34,53 +34,35 @@ app = new_app(
 )
 Results = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `grade` wrote.")]
 SuiteFile = Annotated[Path, typer.Option(metavar="FILE.parquet", help="File that `suite` wrote.")]
-Context = typer.Context
 
 
-@app.command(epilog=examples("luffy evaluate suite --suite embedded --limit 20 --out suite.parquet"))
-@options_of(SuiteRequest)
-def suite(context: Context, **given: Any) -> None:
-    """Write the problems of benchmarks into one suite file."""
-    commands.suite(request_of(SuiteRequest, context, given))
-
-
-@app.command(
-    epilog=examples(
-        "luffy evaluate generate --model Qwen/Qwen3-0.6B --suite suite.parquet --out samples",
-        "luffy evaluate generate --request samples/request.json",
-    )
+add_request_command(
+    app, SuiteRequest, commands.suite, "luffy evaluate suite --suite embedded --limit 20 --out suite.parquet"
 )
-@options_of(GenerateRequest)
-def generate(context: Context, **given: Any) -> None:
-    """Draw samples with vLLM (in the training interpreter)."""
-    commands.generate(request_of(GenerateRequest, context, given))
-
-
-@app.command(
-    epilog=examples(
-        "luffy evaluate traces --teacher Qwen/Qwen3-8B --problems problems.jsonl --out traces.parquet",
-        "luffy evaluate traces --teacher NAME@http://HOST:8000/v1 --problems problems.jsonl "
-        "--budget-tokens 1000000 --out traces.parquet",
-    )
+add_request_command(
+    app,
+    GenerateRequest,
+    commands.generate,
+    "luffy evaluate generate --model Qwen/Qwen3-0.6B --suite suite.parquet --out samples",
+    "luffy evaluate generate --request samples/request.json",
 )
-@options_of(TracesRequest)
-def traces(context: Context, **given: Any) -> None:
-    """Draw reasoning traces of a teacher, for targets (in the training interpreter)."""
-    commands.traces(request_of(TracesRequest, context, given))
-
-
-@app.command(epilog=examples("luffy evaluate difficulty --samples traces.parquet --out difficulty.parquet"))
-@options_of(DifficultyRequest)
-def difficulty(context: Context, **given: Any) -> None:
-    """Measure how often a model solves each problem."""
-    commands.difficulty(request_of(DifficultyRequest, context, given))
-
-
-@app.command(epilog=examples("luffy evaluate grade --suite suite.parquet --samples samples --out graded"))
-@options_of(GradeRequest)
-def grade(context: Context, **given: Any) -> None:
-    """Grade samples."""
-    commands.grade(request_of(GradeRequest, context, given))
+add_request_command(
+    app,
+    TracesRequest,
+    commands.traces,
+    "luffy evaluate traces --teacher Qwen/Qwen3-8B --problems problems.jsonl --out traces.parquet",
+    "luffy evaluate traces --teacher NAME@http://HOST:8000/v1 --problems problems.jsonl "
+    "--budget-tokens 1000000 --out traces.parquet",
+)
+add_request_command(
+    app,
+    DifficultyRequest,
+    commands.difficulty,
+    "luffy evaluate difficulty --samples traces.parquet --out difficulty.parquet",
+)
+add_request_command(
+    app, GradeRequest, commands.grade, "luffy evaluate grade --suite suite.parquet --samples samples --out graded"
+)
 
 
 @app.command()
@@ -103,7 +85,16 @@ def disagreements(
         raise InputError(f"--second: got {second!r}, expected one of {', '.join(SECOND_GRADERS)}")
     if not 0 < limit_s < float("inf"):
         raise InputError(f"--limit-s: got {limit_s}, expected a number above 0")
-    commands.disagreements(results, second, limit_s, out)
+    from core.files import write_table
+    from evaluation.sample_tables import read_folder
+    from evaluation.second_grader import disagreements as find_disagreements
+    from evaluation.second_grader import disagreements_text
+
+    table = find_disagreements(read_folder(results, "graded"), second, limit_s=limit_s)
+    print(disagreements_text(table))
+    if out:
+        write_table(table, out)
+        print(out)
 
 
 @app.command()
@@ -111,7 +102,11 @@ def browse(
     results: Results, out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")]
 ) -> None:
     """Write all graded samples on one HTML page, which opens without a network."""
-    commands.browse(results, out)
+    from evaluation.report.sample_browser import browse as write_samples
+    from evaluation.sample_tables import read_folder
+
+    rows = write_samples(read_folder(results, "graded"), out)
+    print(f"{out}: {rows:,} rows")
 
 
 @app.command()
@@ -121,7 +116,16 @@ def inspect(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for one .eval file per benchmark.")],
 ) -> None:
     """Write graded samples as logs of Inspect, which `inspect view --log-dir DIR` opens."""
-    commands.inspect(results, suite, out)
+    from datetime import UTC, datetime
+
+    from evaluation.export.inspect_log import write_logs
+    from evaluation.sample_tables import read_folder, read_suite_file
+
+    tables = read_folder(results, "graded")
+    newest = max((results / f"{name}.parquet").stat().st_mtime for name in tables)
+    graded = datetime.fromtimestamp(newest, UTC)
+    for path in write_logs(tables, read_suite_file(suite), out, graded=graded):
+        print(path)
 
 
 @app.command("lm-eval")
@@ -142,19 +146,24 @@ def lm_eval(
     ] = None,
 ) -> None:
     """Write a suite as tasks of lm-evaluation-harness."""
-    commands.lm_eval(suite, samples, out, thinking)
+    from core.code_digest import PROJECT
+    from evaluation.export.lm_eval import write_tasks
+    from evaluation.sample_tables import read_folder, read_suite_file
+
+    sampled = read_folder(samples, "samples") if samples else None
+    names = write_tasks(read_suite_file(suite), out, sampled=sampled, thinking=thinking)
+    template = "" if sampled else " --apply_chat_template"
+    print(f"{out}: {', '.join(names)}")
+    print(f"PYTHONPATH={PROJECT} lm_eval --include_path {out} --tasks luffy{template} --model …")
 
 
-@app.command(
-    epilog=examples(
-        "luffy evaluate compare Qwen/Qwen3-0.6B Qwen/Qwen3-1.7B --limit 20",
-        "luffy evaluate compare graded-base graded-policy",
-    )
+add_request_command(
+    app,
+    CompareRequest,
+    commands.compare,
+    "luffy evaluate compare Qwen/Qwen3-0.6B Qwen/Qwen3-1.7B --limit 20",
+    "luffy evaluate compare graded-base graded-policy",
 )
-@options_of(CompareRequest)
-def compare(context: Context, **given: Any) -> None:
-    """Compare models: checkpoints, hub ids or graded results."""
-    commands.compare(request_of(CompareRequest, context, given))
 
 
 @app.command()
@@ -167,7 +176,14 @@ def leaderboard(
     ] = None,
 ) -> None:
     """Rank all checkpoints that were graded on the same problems."""
-    commands.leaderboard(results, markdown)
+    from core.files import write_text
+    from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
+
+    rankings = rank_folder(results)
+    print(leaderboard_text(rankings))
+    if markdown:
+        write_text(leaderboard_markdown(rankings), markdown)
+        print(f"\n{markdown}")
 
 
 @app.command(
@@ -185,17 +201,29 @@ def recheck(
 
     The exit status is 1 if something differs.
     """
-    if commands.recheck(run, suite, remade):
+    from evaluation.recheck import compare_runs, recheck_verdicts
+    from evaluation.recorded_run import read_run
+    from evaluation.sample_tables import read_suite_file
+    from grading.graded_table import Verifiers
+
+    recorded = read_run(run)
+    with Verifiers(2, 5.0) as verifiers:
+        checks = [recheck_verdicts(recorded, read_suite_file(suite), verifiers)]
+    print(checks[0])
+    if remade is not None:
+        for check in compare_runs(recorded, read_run(remade)):
+            print(check)
+            checks.append(check)
+    if any(check.differences for check in checks):
         raise typer.Exit(1)
 
 
-@app.command(
-    epilog=examples("luffy evaluate report --suite suite.parquet --base graded-base --policy graded --out card.html")
+add_request_command(
+    app,
+    ReportRequest,
+    commands.report,
+    "luffy evaluate report --suite suite.parquet --base graded-base --policy graded --out card.html",
 )
-@options_of(ReportRequest)
-def report(context: Context, **given: Any) -> None:
-    """Write the scorecard of a base model and a policy."""
-    commands.report(request_of(ReportRequest, context, given))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The commands of ``python -m evaluation``, each a function of its request; `evaluation.__main__` parses them."""
+"""The work of the commands of ``python -m evaluation`` that take a request; their docstrings are their help."""
 
 import atexit
 import os
@@ -143,74 +143,6 @@ def grade(request: "GradeRequest") -> None:
             print(f"{name}: {summarize(graded).to_text()}")
 
 
-def disagreements(results: Path, second: str, limit_s: float, out: Path | None) -> None:
-    """List the verdicts with which a second grader disagrees."""
-    from core.files import write_table
-    from evaluation.sample_tables import read_folder
-    from evaluation.second_grader import disagreements as find_disagreements
-    from evaluation.second_grader import disagreements_text
-
-    table = find_disagreements(read_folder(results, "graded"), second, limit_s=limit_s)
-    print(disagreements_text(table))
-    if out:
-        write_table(table, out)
-        print(out)
-
-
-def recheck(run: Path, suite: Path, remade: Path | None) -> int:
-    """Check a recorded run; the number of differences."""
-    from evaluation.recheck import compare_runs, recheck_verdicts
-    from evaluation.recorded_run import read_run
-    from evaluation.sample_tables import read_suite_file
-    from grading.graded_table import Verifiers
-
-    recorded = read_run(run)
-    with Verifiers(2, 5.0) as verifiers:
-        checks = [recheck_verdicts(recorded, read_suite_file(suite), verifiers)]
-    print(checks[0])
-    if remade is not None:
-        for check in compare_runs(recorded, read_run(remade)):
-            print(check)
-            checks.append(check)
-    return sum(len(check.differences) for check in checks)
-
-
-def browse(results: Path, out: Path) -> None:
-    """Write all graded samples on one HTML page, which opens without a network."""
-    from evaluation.report.sample_browser import browse as write_samples
-    from evaluation.sample_tables import read_folder
-
-    rows = write_samples(read_folder(results, "graded"), out)
-    print(f"{out}: {rows:,} rows")
-
-
-def inspect(results: Path, suite: Path, out: Path) -> None:
-    """Write graded samples as logs of Inspect, which `inspect view --log-dir DIR` opens."""
-    from datetime import UTC, datetime
-
-    from evaluation.export.inspect_log import write_logs
-    from evaluation.sample_tables import read_folder, read_suite_file
-
-    tables = read_folder(results, "graded")
-    newest = max((results / f"{name}.parquet").stat().st_mtime for name in tables)
-    graded = datetime.fromtimestamp(newest, UTC)
-    for path in write_logs(tables, read_suite_file(suite), out, graded=graded):
-        print(path)
-
-
-def lm_eval(suite: Path, samples: Path | None, out: Path, thinking: bool | None) -> None:
-    """Write a suite as tasks of lm-evaluation-harness."""
-    from core.code_digest import PROJECT
-    from evaluation.export.lm_eval import write_tasks
-    from evaluation.sample_tables import read_folder, read_suite_file
-
-    sampled = read_folder(samples, "samples") if samples else None
-    names = write_tasks(read_suite_file(suite), out, sampled=sampled, thinking=thinking)
-    template = "" if sampled else " --apply_chat_template"
-    print(f"{out}: {', '.join(names)}")
-    print(f"PYTHONPATH={PROJECT} lm_eval --include_path {out} --tasks luffy{template} --model …")
-
-
 def compare(request: "CompareRequest") -> None:
     """Compare models: checkpoints, hub ids or graded results."""
     from evaluation.report.model_comparison import Evaluation, comparison_table, evaluate
@@ -230,18 +162,6 @@ def compare(request: "CompareRequest") -> None:
     )
     with _sampling_process():
         print(comparison_table(evaluate(request.models, evaluation, request.out), pass_at=request.pass_at).to_text())
-
-
-def leaderboard(results: Path, markdown: Path | None) -> None:
-    """Rank all checkpoints that were graded on the same problems."""
-    from core.files import write_text
-    from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
-
-    rankings = rank_folder(results)
-    print(leaderboard_text(rankings))
-    if markdown:
-        write_text(leaderboard_markdown(rankings), markdown)
-        print(f"\n{markdown}")
 
 
 def report(request: "ReportRequest") -> None:

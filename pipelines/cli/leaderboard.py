@@ -4,6 +4,7 @@ Models are evaluated first, on the suite and with the sampling of the profile.
 """
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from assets.shared.storage import Storage
 from core.code_digest import PROJECT
 from core.files import write_json
 from evaluation.command_requests import CompareRequest
-from evaluation.commands import leaderboard
+from evaluation.report.leaderboard import leaderboard_text, rank_folder
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 
@@ -31,7 +32,7 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
             done = subprocess.run(command, cwd=PROJECT, check=False)
         if done.returncode:
             return done.returncode
-    leaderboard(results, None)
+    sys.stdout.write(f"{leaderboard_text(rank_folder(results))}\n")
     return 0
 
 
