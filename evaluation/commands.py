@@ -145,23 +145,10 @@ def grade(request: "GradeRequest") -> None:
 
 def compare(request: "CompareRequest") -> None:
     """Compare models: checkpoints, hub ids or graded results."""
-    from evaluation.report.model_comparison import Evaluation, comparison_table, evaluate
+    from evaluation.report.model_comparison import comparison_table, evaluate
 
-    evaluation = Evaluation(
-        suite=request.suite,
-        roots=request.roots,
-        benchmarks=request.benchmarks,
-        limit=request.limit,
-        sampling=request.sampling(),
-        engines=request.engines(*request.models),
-        cache=request.cache,
-        workers=request.workers,
-        limit_s=request.limit_s,
-        thinking=request.thinking,
-        truncated=request.truncated,
-    )
     with _sampling_process():
-        print(comparison_table(evaluate(request.models, evaluation, request.out), pass_at=request.pass_at).to_text())
+        print(comparison_table(evaluate(request), pass_at=request.pass_at).to_text())
 
 
 def report(request: "ReportRequest") -> None:

@@ -5,10 +5,8 @@ here on one suite; samples come from the cache where it has them.
 """
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
@@ -16,7 +14,6 @@ from core.model.model_folder import HUB_ID
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.model_source import LocalModel, open_model
-from evaluation.generation.requests import Sampling
 from evaluation.report.table import Table, change, p_value, percent, score
 from evaluation.statistics.paired import paired_difference
 from evaluation.statistics.scores import pass_at_k, solved_samples, summarize
@@ -24,33 +21,20 @@ from evaluation.statistics.scores import pass_at_k, solved_samples, summarize
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evaluation.command_requests import CompareRequest
+
 Results = dict[str, "pa.Table"]  # benchmark -> GRADED
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """How models without stored results are evaluated. ``suite``: a name, a YAML file, or a parquet file of `suite`."""
-
-    suite: str
-    roots: tuple[Path, ...]
-    benchmarks: Sequence[str] | None
-    limit: int | None
-    sampling: Sampling
-    engines: dict[str, Any]  # see evaluation.generation.model_source.LocalModel
-    cache: Path
-    workers: int
-    limit_s: float
-    thinking: bool | None
-    truncated: str = "zero"
-
-
-def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> dict[str, Results]:
+def evaluate(request: "CompareRequest") -> dict[str, Results]:
     """Return {model: {benchmark: GRADED}} for folders of results, checkpoints and hub ids.
 
-    ``out`` keeps the graded results of checkpoints and hub ids, one folder per model, named by its digest.
+    The folder ``out`` of the request keeps the graded results of checkpoints and hub ids, one folder per model, named
+    by its digest.
     """
     from evaluation.sample_tables import read_folder
 
+    names, engines = request.models, request.engines(*request.models)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"compare: {', '.join(repeated)} given twice; give each model once")
     stored = {name: Path(name) for name in names if any(Path(name).glob("*.parquet"))}
@@ -61,30 +45,28 @@ def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> 
                 f"{name}: no <benchmark>.parquet of python -m evaluation grade there, no config.json of a model, and "
                 "neither a hub id (owner/name[@revision]) nor an endpoint (MODEL@URL)"
             )
-    models = {name: open_model(name, **how.engines) for name in names if name not in stored}
+    models = {name: open_model(name, **engines) for name in names if name not in stored}
     results = {name: read_folder(folder, "graded") for name, folder in stored.items()}
     if models:
-        suite = _suite(how)
+        suite = _suite(request)
         with tempfile.TemporaryDirectory() as folder:
             for number, (name, model) in enumerate(models.items()):
-                results[name] = _evaluate(model, suite, how, Path(folder) / str(number), out)
+                results[name] = _evaluate(model, suite, request, Path(folder) / str(number))
     return {name: results[name] for name in names}
 
 
-def _suite(how: Evaluation) -> "pa.Table":
+def _suite(request: "CompareRequest") -> "pa.Table":
     from evaluation.benchmarks.benchmark_problems import read_suite
     from evaluation.benchmarks.suite import select_benchmarks
     from evaluation.sample_tables import read_suite_file
 
-    if how.suite.endswith(".parquet"):
-        return read_suite_file(Path(how.suite))
-    chosen = select_benchmarks(how.suite, how.benchmarks)
-    return read_suite(chosen, how.roots, limit=how.limit, seed=how.sampling.seed)
+    if request.suite.endswith(".parquet"):
+        return read_suite_file(Path(request.suite))
+    chosen = select_benchmarks(request.suite, request.benchmarks)
+    return read_suite(chosen, request.roots, limit=request.limit, seed=request.seed)
 
 
-def _evaluate(
-    model: LocalModel | Endpoint, suite: "pa.Table", how: Evaluation, folder: Path, out: Path | None
-) -> Results:
+def _evaluate(model: LocalModel | Endpoint, suite: "pa.Table", request: "CompareRequest", folder: Path) -> Results:
     from core.files import digest_bytes, write_table
     from evaluation.sample_tables import read_folder
     from grading.graded_table import Verifiers, grade_table
@@ -93,19 +75,19 @@ def _evaluate(
         model,
         suite,
         folder,
-        benchmarks=how.benchmarks,
-        sampling=how.sampling,
-        cache=how.cache,
+        benchmarks=request.benchmarks,
+        sampling=request.sampling(),
+        cache=request.cache,
     )
-    with Verifiers(how.workers, how.limit_s) as verifiers:
+    with Verifiers(request.workers, request.limit_s) as verifiers:
         graded = {
-            name: grade_table(samples, suite, verifiers, thinking=how.thinking, truncated=how.truncated)
+            name: grade_table(samples, suite, verifiers, thinking=request.thinking, truncated=request.truncated)
             for name, samples in read_folder(folder, "samples").items()
         }
-    if out:
+    if request.out:
         digest = model.checkpoint if isinstance(model, LocalModel) else digest_bytes(model.checkpoint.encode())
         for name, table in graded.items():
-            write_table(table, out / digest[:SHORT_DIGEST] / f"{name}.parquet")
+            write_table(table, request.out / digest[:SHORT_DIGEST] / f"{name}.parquet")
     return graded
 
 
