@@ -1,9 +1,9 @@
 """Requests to programs: one object in a JSON file, to read or to write for another process."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import read_object, write_json
@@ -13,6 +13,12 @@ from core.text.parse import parse_yaml
 def from_yaml(option: str) -> BeforeValidator:
     """Reads the value that ``option`` of a command line gives; a request in a file has the value itself."""
     return BeforeValidator(lambda value: parse_yaml(value, option) if isinstance(value, str) else value)
+
+
+def option(default: Any, description: str, panel: str | None = None, **more: Any) -> Any:
+    """Return a field with its group in the help; ``more`` may have limits, and what `core.command_options` reads."""
+    extra = {name: more.pop(name) for name in ("metavar", "cli", "expected", "hidden") if name in more}
+    return Field(default, description=description, json_schema_extra={"panel": panel, **extra}, **more)
 
 
 class Request(BaseModel):

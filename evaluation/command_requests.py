@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, PositiveInt, TypeAdapter, ValidationError, model_validator
+from pydantic import PositiveInt, TypeAdapter, ValidationError, model_validator
 
 from core.backends import Placement
 from core.errors import InputError
 from core.files import read_object
-from core.request import from_yaml
+from core.request import from_yaml, option
 from evaluation.generation.endpoint import CONCURRENCY
 from evaluation.generation.requests import Counts
 from evaluation.shared_arguments import (
@@ -33,31 +33,25 @@ MODEL_HELP = "A Hugging Face folder, a hub id[@revision], or MODEL@URL of an Ope
 class SuiteRequest(ProblemArguments, SeedArgument):
     """Request of the command `suite`."""
 
-    system_prompt: str | None = Field(
-        default=None, description="System message before every problem.", json_schema_extra={"panel": PROBLEMS}
-    )
-    out: Path = Field(description="The suite file to write.", json_schema_extra={"metavar": "FILE.parquet"})
+    system_prompt: str | None = option(None, "System message before every problem.", PROBLEMS)
+    out: Path = option(..., "The suite file to write.", metavar="FILE.parquet")
 
 
 class GenerateRequest(Placement, SamplingArguments, SuiteFileArgument):
     """Request of the command `generate`."""
 
-    model: str = Field(description=f"{MODEL_HELP}.", json_schema_extra={"metavar": "MODEL"})
-    out: Path = Field(description="Folder for <benchmark>.parquet.", json_schema_extra={"metavar": "DIR"})
-    benchmarks: tuple[str, ...] | None = Field(
-        default=None,
-        description="Take only this benchmark of the suite. Repeatable.",
-        json_schema_extra={"metavar": "NAME"},
+    model: str = option(..., f"{MODEL_HELP}.", metavar="MODEL")
+    out: Path = option(..., "Folder for <benchmark>.parquet.", metavar="DIR")
+    benchmarks: tuple[str, ...] | None = option(
+        None, "Take only this benchmark of the suite. Repeatable.", metavar="NAME"
     )
-    checkpoint: str | None = Field(
-        default=None,
-        description="Digest that names the model. Without it, that of its lineage.json or of its files.",
-        json_schema_extra={"metavar": "DIGEST"},
+    checkpoint: str | None = option(
+        None, "Digest that names the model. Without it, that of its lineage.json or of its files.", metavar="DIGEST"
     )
-    counts: Path | None = Field(
-        default=None,
-        description="JSON file {benchmark: {problem id: samples}}: draw these, instead of as many of every problem.",
-        json_schema_extra={"metavar": "FILE.json"},
+    counts: Path | None = option(
+        None,
+        "JSON file {benchmark: {problem id: samples}}: draw these, instead of as many of every problem.",
+        metavar="FILE.json",
     )
 
     @model_validator(mode="after")
@@ -81,54 +75,25 @@ class GenerateRequest(Placement, SamplingArguments, SuiteFileArgument):
 class TracesRequest(Placement, SamplingArguments, VerifierArguments):
     """Request of the command `traces`."""
 
-    teacher: str = Field(
-        description=f"{MODEL_HELP}, whose key is in OPENAI_API_KEY.", json_schema_extra={"metavar": "MODEL"}
+    teacher: str = option(..., f"{MODEL_HELP}, whose key is in OPENAI_API_KEY.", metavar="MODEL")
+    problems: Path = option(..., "Parquet, JSON or JSON lines file.", metavar="FILE")
+    out: Path = option(..., "The traces, a source of targets.", metavar="FILE.parquet")
+    problem_column: str = option("problem", "Column of the problems.", metavar="NAME")
+    answer_column: str = option("answer", "Column of the gold answers.", metavar="NAME")
+    fields: Annotated[Columns, from_yaml("--fields")] = option(
+        {},
+        "Columns that the verifier reads beside the gold answer: [options], or {entry: column.path}.",
+        metavar="YAML",
+        expected="a list of columns, or a mapping of names to columns",
     )
-    problems: Path = Field(description="Parquet, JSON or JSON lines file.", json_schema_extra={"metavar": "FILE"})
-    out: Path = Field(description="The traces, a source of targets.", json_schema_extra={"metavar": "FILE.parquet"})
-    problem_column: str = Field(
-        default="problem", description="Column of the problems.", json_schema_extra={"metavar": "NAME"}
-    )
-    answer_column: str = Field(
-        default="answer", description="Column of the gold answers.", json_schema_extra={"metavar": "NAME"}
-    )
-    fields: Annotated[Columns, from_yaml("--fields")] = Field(
-        default={},
-        description="Columns that the verifier reads beside the gold answer: [options], or {entry: column.path}.",
-        json_schema_extra={"metavar": "YAML", "expected": "a list of columns, or a mapping of names to columns"},
-    )
-    system_prompt: str | None = Field(default=None, description="System message before every problem.")
-    log_probs: bool = Field(
-        default=True,
-        description="Keep the log-probabilities of a teacher that is a model.",
-        json_schema_extra={"panel": SAMPLING},
-    )
-    concurrency: int = Field(
-        default=CONCURRENCY,
-        ge=1,
-        description="Requests to an endpoint at the same time.",
-        json_schema_extra={"panel": BUDGET},
-    )
-    budget_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Stop after N tokens, prompts and answers together.",
-        json_schema_extra={"panel": BUDGET},
-    )
-    budget_money: float | None = Field(
-        default=None, gt=0, description="Stop when the cost reaches X.", json_schema_extra={"panel": BUDGET}
-    )
-    input_price: float = Field(
-        default=0.0, ge=0, description="Price of a million prompt tokens.", json_schema_extra={"panel": BUDGET}
-    )
-    output_price: float = Field(
-        default=0.0, ge=0, description="Price of a million answer tokens.", json_schema_extra={"panel": BUDGET}
-    )
-    budget_covers_cached: bool = Field(
-        default=False,
-        description="Count what an earlier command paid for, too.",
-        json_schema_extra={"panel": BUDGET},
-    )
+    system_prompt: str | None = option(None, "System message before every problem.")
+    log_probs: bool = option(True, "Keep the log-probabilities of a teacher that is a model.", SAMPLING)
+    concurrency: int = option(CONCURRENCY, "Requests to an endpoint at the same time.", BUDGET, ge=1)
+    budget_tokens: int | None = option(None, "Stop after N tokens, prompts and answers together.", BUDGET, ge=1)
+    budget_money: float | None = option(None, "Stop when the cost reaches X.", BUDGET, gt=0)
+    input_price: float = option(0.0, "Price of a million prompt tokens.", BUDGET, ge=0)
+    output_price: float = option(0.0, "Price of a million answer tokens.", BUDGET, ge=0)
+    budget_covers_cached: bool = option(False, "Count what an earlier command paid for, too.", BUDGET)
 
     def check_fields(self) -> None:
         """Raise InputError if the verifier reads a field that the problems do not have."""
@@ -141,66 +106,46 @@ class TracesRequest(Placement, SamplingArguments, VerifierArguments):
 class DifficultyRequest(VerifierArguments):
     """Request of the command `difficulty`."""
 
-    samples: Path = Field(description="File that `traces` wrote.", json_schema_extra={"metavar": "FILE.parquet"})
-    out: Path = Field(description="The pass rate of each problem.", json_schema_extra={"metavar": "FILE.parquet"})
-    thinking: bool = Field(
-        default=True, description="Count an answer only after </think>.", json_schema_extra={"panel": GRADING}
-    )
+    samples: Path = option(..., "File that `traces` wrote.", metavar="FILE.parquet")
+    out: Path = option(..., "The pass rate of each problem.", metavar="FILE.parquet")
+    thinking: bool = option(True, "Count an answer only after </think>.", GRADING)
 
 
 class GradeRequest(GradingRuleArguments, SuiteFileArgument):
     """Request of the command `grade`."""
 
-    samples: Path = Field(description="Folder that `generate` wrote.", json_schema_extra={"metavar": "DIR"})
-    out: Path = Field(description="Folder for <benchmark>.parquet with verdicts.", json_schema_extra={"metavar": "DIR"})
+    samples: Path = option(..., "Folder that `generate` wrote.", metavar="DIR")
+    out: Path = option(..., "Folder for <benchmark>.parquet with verdicts.", metavar="DIR")
 
 
 class CompareRequest(GradingRuleArguments, SamplingArguments, ProblemArguments):
     """Request of the command `compare`."""
 
-    models: tuple[str, ...] = Field(
-        description=f"{MODEL_HELP}, or a folder that `grade` wrote. The others are compared with the first.",
-        json_schema_extra={"cli": "", "metavar": "MODEL..."},
+    models: tuple[str, ...] = option(
+        ...,
+        f"{MODEL_HELP}, or a folder that `grade` wrote. The others are compared with the first.",
+        cli="",
+        metavar="MODEL...",
     )
-    pass_at: int | None = Field(
-        default=None,
-        ge=1,
-        description="Also report pass@K. Every problem needs K stored samples.",
-        json_schema_extra={"metavar": "K"},
-    )
-    out: Path | None = Field(
-        default=None,
-        description="Keep the graded results of each model below this folder.",
-        json_schema_extra={"metavar": "DIR"},
-    )
+    pass_at: int | None = option(None, "Also report pass@K. Every problem needs K stored samples.", metavar="K", ge=1)
+    out: Path | None = option(None, "Keep the graded results of each model below this folder.", metavar="DIR")
 
 
 class ReportRequest(SuiteFileArgument):
     """Request of the command `report`."""
 
-    base: Path = Field(description="Results of the base, from `grade`.", json_schema_extra={"metavar": "DIR"})
-    policy: Path = Field(description="Results of the policy, from `grade`.", json_schema_extra={"metavar": "DIR"})
-    out: Path = Field(description="The page to write.", json_schema_extra={"metavar": "FILE.html"})
-    champion: Path | None = Field(
-        default=None, description="Results of the champion, to compare with.", json_schema_extra={"metavar": "DIR"}
+    base: Path = option(..., "Results of the base, from `grade`.", metavar="DIR")
+    policy: Path = option(..., "Results of the policy, from `grade`.", metavar="DIR")
+    out: Path = option(..., "The page to write.", metavar="FILE.html")
+    champion: Path | None = option(None, "Results of the champion, to compare with.", metavar="DIR")
+    targets: Path | None = option(
+        None,
+        "Training targets that are searched for problems of the suite. Without it, the file that --lineage names.",
+        metavar="FILE.parquet",
     )
-    targets: Path | None = Field(
-        default=None,
-        description="Training targets that are searched for problems of the suite. Without it, the file that --lineage "
-        "names.",
-        json_schema_extra={"metavar": "FILE.parquet"},
+    lineage: Path | None = option(None, "The policy's lineage.json.", metavar="JSON")
+    metrics: Path | None = option(None, "The training run's metrics.jsonl.", metavar="JSONL")
+    filter_counts: Path | None = option(
+        None, "How many rows each step of the preparation left, as a list of [step, rows].", metavar="JSON"
     )
-    lineage: Path | None = Field(
-        default=None, description="The policy's lineage.json.", json_schema_extra={"metavar": "JSON"}
-    )
-    metrics: Path | None = Field(
-        default=None, description="The training run's metrics.jsonl.", json_schema_extra={"metavar": "JSONL"}
-    )
-    filter_counts: Path | None = Field(
-        default=None,
-        description="How many rows each step of the preparation left, as a list of [step, rows].",
-        json_schema_extra={"metavar": "JSON"},
-    )
-    markdown: Path | None = Field(
-        default=None, description="Also write a summary to this file.", json_schema_extra={"metavar": "FILE.md"}
-    )
+    markdown: Path | None = option(None, "Also write a summary to this file.", metavar="FILE.md")

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, PositiveInt
 
 from core.errors import InputError
-from core.request import Request, from_yaml
+from core.request import Request, from_yaml, option
 from evaluation.generation.endpoint import Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Sampling
@@ -37,105 +37,75 @@ def _absolute(verifier: str) -> str:
 class ProblemArguments(Request):
     """Which problems of which benchmarks."""
 
-    suite: str = Field(
-        default="embedded",
-        description="The name of a suite in evaluation/benchmarks/suites, a YAML file, or (compare) a file that "
-        "`suite` wrote.",
-        json_schema_extra={"metavar": "NAME|FILE", "panel": PROBLEMS},
+    suite: str = option(
+        "embedded",
+        "The name of a suite in evaluation/benchmarks/suites, a YAML file, or (compare) a file that `suite` wrote.",
+        PROBLEMS,
+        metavar="NAME|FILE",
     )
-    roots: tuple[Path, ...] = Field(
-        default=(),
-        description="Folder of benchmark files. Repeatable.",
-        json_schema_extra={"metavar": "DIR", "panel": PROBLEMS},
+    roots: tuple[Path, ...] = option((), "Folder of benchmark files. Repeatable.", PROBLEMS, metavar="DIR")
+    benchmarks: tuple[str, ...] | None = option(
+        None, "Take only this benchmark of the suite. Repeatable.", PROBLEMS, metavar="NAME"
     )
-    benchmarks: tuple[str, ...] | None = Field(
-        default=None,
-        description="Take only this benchmark of the suite. Repeatable.",
-        json_schema_extra={"metavar": "NAME", "panel": PROBLEMS},
-    )
-    limit: int | None = Field(
-        default=None,
-        ge=1,
-        description="Take at most this many problems per benchmark, a sample drawn by the seed.",
-        json_schema_extra={"panel": PROBLEMS},
+    limit: int | None = option(
+        None, "Take at most this many problems per benchmark, a sample drawn by the seed.", PROBLEMS, ge=1
     )
 
 
 class SeedArgument(Request):
     """The random seed."""
 
-    seed: int = Field(
-        default=0,
-        ge=0,
-        lt=2**63,
-        description="Random seed for sampling problems and responses.",
-    )
+    seed: int = option(0, "Random seed for sampling problems and responses.", ge=0, lt=2**63)
 
 
 class SuiteFileArgument(Request):
     """A file of problems."""
 
-    suite: Path = Field(description="File that `suite` wrote.", json_schema_extra={"metavar": "FILE.parquet"})
+    suite: Path = option(..., "File that `suite` wrote.", metavar="FILE.parquet")
 
 
 class SamplingArguments(SeedArgument):
     """How samples are drawn, and by how many engines."""
 
-    samples: int | None = Field(
-        default=None,
+    samples: int | None = option(
+        None,
+        "Samples per problem. Without it, the k of each benchmark's avg@k; one trace for `traces`.",
+        SAMPLING,
         ge=1,
-        description="Samples per problem. Without it, the k of each benchmark's avg@k; one trace for `traces`.",
-        json_schema_extra={"panel": SAMPLING},
     )
-    temperature: float = Field(
-        default=0.6, ge=0, description="Sampling temperature. 0 is greedy.", json_schema_extra={"panel": SAMPLING}
+    temperature: float = option(0.6, "Sampling temperature. 0 is greedy.", SAMPLING, ge=0)
+    top_p: float = option(0.95, "Nucleus sampling.", SAMPLING, gt=0, le=1)
+    max_tokens: int = option(8192, "Token limit of a response.", SAMPLING, ge=1)
+    template: Annotated[str, AfterValidator(_template)] = option(
+        TRAINING,
+        "Prompt template. `training` is the checkpoint's own, or else the chat template.",
+        SAMPLING,
+        metavar="NAME",
     )
-    top_p: float = Field(
-        default=0.95, gt=0, le=1, description="Nucleus sampling.", json_schema_extra={"panel": SAMPLING}
+    chat_template_kwargs: Annotated[dict[str, Any], from_yaml("--chat-template-kwargs")] = option(
+        {},
+        "Arguments of the chat template, beside those of the checkpoint's training, such as {enable_thinking: false}.",
+        SAMPLING,
+        metavar="YAML",
+        expected="a mapping, as {enable_thinking: false}",
     )
-    max_tokens: int = Field(
-        default=8192, ge=1, description="Token limit of a response.", json_schema_extra={"panel": SAMPLING}
+    cache: Path = option(CACHE, "Folder that keeps samples for the next time.", SAMPLING, metavar="DIR")
+    replicas: int | None = option(None, "Engines with GPUs of their own. Without it, as many as fit.", ENGINES, ge=1)
+    tensor_parallel: Literal["auto"] | PositiveInt = option(
+        "auto",
+        "GPUs per engine. `auto` is as few as the weights need.",
+        ENGINES,
+        metavar="GPUS",
+        expected="auto, or a number of GPUs",
     )
-    template: Annotated[str, AfterValidator(_template)] = Field(
-        default=TRAINING,
-        description="Prompt template. `training` is the checkpoint's own, or else the chat template.",
-        json_schema_extra={"metavar": "NAME", "panel": SAMPLING},
-    )
-    chat_template_kwargs: Annotated[dict[str, Any], from_yaml("--chat-template-kwargs")] = Field(
-        default={},
-        description="Arguments of the chat template, beside those of the checkpoint's training, such as "
-        "{enable_thinking: false}.",
-        json_schema_extra={
-            "metavar": "YAML",
-            "panel": SAMPLING,
-            "expected": "a mapping, as {enable_thinking: false}",
-        },
-    )
-    cache: Path = Field(
-        default=CACHE,
-        description="Folder that keeps samples for the next time.",
-        json_schema_extra={"metavar": "DIR", "panel": SAMPLING},
-    )
-    replicas: int | None = Field(
-        default=None,
-        ge=1,
-        description="Engines with GPUs of their own. Without it, as many as fit.",
-        json_schema_extra={"panel": ENGINES},
-    )
-    tensor_parallel: Literal["auto"] | PositiveInt = Field(
-        default="auto",
-        description="GPUs per engine. `auto` is as few as the weights need.",
-        json_schema_extra={"metavar": "GPUS", "panel": ENGINES, "expected": "auto, or a number of GPUs"},
-    )
-    endpoint: Annotated[Any, from_yaml("--endpoint")] = Field(
-        default={},
-        description="How requests to MODEL@URL differ, such as {max_tokens_key: max_completion_tokens, "
+    endpoint: Annotated[Any, from_yaml("--endpoint")] = option(
+        {},
+        "How requests to MODEL@URL differ, such as {max_tokens_key: max_completion_tokens, "
         "leave_out: [seed, temperature, top_p], extra_body: {…}}.",
-        json_schema_extra={"metavar": "YAML", "panel": ENGINES},
+        ENGINES,
+        metavar="YAML",
     )
-    trust_remote_code: bool = Field(
-        default=False, description="Run code that the model folder contains.", json_schema_extra={"panel": ENGINES}
-    )
+    trust_remote_code: bool = option(False, "Run code that the model folder contains.", ENGINES)
 
     def sampling(self) -> Sampling:
         """Return how samples are drawn."""
@@ -162,43 +132,29 @@ class SamplingArguments(SeedArgument):
 class GradingArguments(Request):
     """The processes that grade."""
 
-    workers: int = Field(
-        default=2, ge=1, description="Processes that compare answers.", json_schema_extra={"panel": GRADING}
-    )
-    limit_s: float = Field(
-        default=5.0, gt=0, description="Seconds allowed for one comparison.", json_schema_extra={"panel": GRADING}
-    )
+    workers: int = option(2, "Processes that compare answers.", GRADING, ge=1)
+    limit_s: float = option(5.0, "Seconds allowed for one comparison.", GRADING, gt=0)
 
 
 class GradingRuleArguments(GradingArguments):
     """What counts as an answer."""
 
-    thinking: bool | None = Field(
-        default=None,
-        description="Count an answer only after </think>. Without it, as the prompt template says.",
-        json_schema_extra={"panel": GRADING},
+    thinking: bool | None = option(
+        None, "Count an answer only after </think>. Without it, as the prompt template says.", GRADING
     )
-    truncated: Literal["zero", "by_text"] = Field(
-        default="zero",
-        description="Score of a sample that was cut at the token limit: zero, or as its text says.",
-        json_schema_extra={"panel": GRADING},
+    truncated: Literal["zero", "by_text"] = option(
+        "zero", "Score of a sample that was cut at the token limit: zero, or as its text says.", GRADING
     )
 
 
 class VerifierArguments(GradingArguments):
     """The verifier of the answers."""
 
-    verifier: Annotated[str, AfterValidator(_absolute)] = Field(
-        default="math",
-        description="The verifier of the answers: a type, or a mapping with its type and options.",
-        json_schema_extra={"metavar": "SPEC", "panel": GRADING},
+    verifier: Annotated[str, AfterValidator(_absolute)] = option(
+        "math", "The verifier of the answers: a type, or a mapping with its type and options.", GRADING, metavar="SPEC"
     )
 
-    data_source: str = Field(
-        default="generated",
-        description="What the verifier is told as data_source.",
-        json_schema_extra={"metavar": "NAME", "panel": GRADING},
-    )
+    data_source: str = option("generated", "What the verifier is told as data_source.", GRADING, metavar="NAME")
 
     def spec(self) -> VerifierSpec:
         """Parse the verifier; InputError if there is no such one."""

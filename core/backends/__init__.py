@@ -7,14 +7,12 @@ same way. A job of a cluster goes on if its command is killed, and the same comm
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from core.backends.local import LocalBackend
 from core.backends.ray_job import RayJobBackend
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.errors import InputError
-from core.request import Request, from_yaml
+from core.request import Request, from_yaml, option
 
 BACKENDS = ("local", "ray", "slurm")
 PLACE = "Where it runs"
@@ -23,24 +21,18 @@ PLACE = "Where it runs"
 class Placement(Request):
     """Where a program that needs GPUs runs."""
 
-    backend: Literal["local", "ray", "slurm"] = Field(
-        default="local",
-        description="Run on this machine, as a job of a Ray cluster, or as a job of Slurm.",
-        json_schema_extra={"panel": PLACE},
+    backend: Literal["local", "ray", "slurm"] = option(
+        "local", "Run on this machine, as a job of a Ray cluster, or as a job of Slurm.", PLACE
     )
-    ray_address: str | None = Field(
-        default=None,
-        description="Dashboard of the Ray cluster, such as http://HOST:8265.",
-        json_schema_extra={"metavar": "URL", "panel": PLACE},
+    ray_address: str | None = option(
+        None, "Dashboard of the Ray cluster, such as http://HOST:8265.", PLACE, metavar="URL"
     )
-    slurm: Annotated[dict[str, Any], from_yaml("--slurm")] = Field(
-        default={},
-        description="Parameters of sbatch by the names that submitit gives them, such as {partition: gpu, time: 600}.",
-        json_schema_extra={
-            "metavar": "YAML",
-            "panel": PLACE,
-            "expected": "a mapping, such as {partition: gpu, time: 600}",
-        },
+    slurm: Annotated[dict[str, Any], from_yaml("--slurm")] = option(
+        {},
+        "Parameters of sbatch by the names that submitit gives them, such as {partition: gpu, time: 600}.",
+        PLACE,
+        metavar="YAML",
+        expected="a mapping, such as {partition: gpu, time: 600}",
     )
 
 
