@@ -99,17 +99,11 @@ def rows(packages: Path | None) -> Iterator[Row]:
     """Yield the rows of the table, each as soon as it is measured."""
     with tempfile.TemporaryDirectory(prefix="luffy-faults-") as folder:
         with training(Path(folder)) as subject:
-            for fault in (
-                webserver_killed,
-                daemon_killed,
-                postgres_away,
-                training_killed,
-                step_killed,
-                worker_killed,
-                terminated,
-                code_server_killed,
-                code_server_replaced,
-            ):
+            for fault in (webserver_killed, daemon_killed, postgres_away):
+                yield fault(subject)
+            for above, what in enumerate(("training", "step", "run")):
+                yield process_killed(subject, f"the {what}'s process killed", above)
+            for fault in (terminated, code_server_killed, code_server_replaced):
                 yield fault(subject)
             finish(subject)
         if packages:
@@ -181,16 +175,13 @@ def postgres_away(subject: Subject) -> Row:
     )
 
 
-def training_killed(subject: Subject) -> Row:
-    return _struck(subject, "the training's process killed", lambda: subject.process("training --request"))
-
-
-def step_killed(subject: Subject) -> Row:
-    return _struck(subject, "the step's process killed", lambda: _parent(subject.process("training --request")))
-
-
-def worker_killed(subject: Subject) -> Row:
-    return _struck(subject, "the run's process killed", lambda: _parent(_parent(subject.process("training --request"))))
+def process_killed(subject: Subject, fault: str, above: int) -> Row:
+    """Kill the process of the training, or the one that is so many generations ``above`` it."""
+    process = subject.process("training --request")
+    for _ in range(above):
+        process = process.parent()
+        assert process is not None
+    return _resumed(subject, fault, process.kill)
 
 
 def terminated(subject: Subject) -> Row:
@@ -231,10 +222,6 @@ def code_server_replaced(subject: Subject) -> Row:
         subject.deployment.start("code")
 
     return _resumed(subject, "the code server replaced by one with another host name", strike)
-
-
-def _struck(subject: Subject, fault: str, find: Callable[[], psutil.Process]) -> Row:
-    return _resumed(subject, fault, find().kill)
 
 
 def _resumed(subject: Subject, fault: str, strike: Callable[[], None], by: str = "the daemon launches it again") -> Row:
@@ -278,12 +265,6 @@ def marked(run: str) -> list[psutil.Process]:
 def _alive() -> list[psutil.Process]:
     processes = psutil.process_iter(["environ", "status"])
     return [process for process in processes if process.info["status"] != psutil.STATUS_ZOMBIE]
-
-
-def _parent(process: psutil.Process) -> psutil.Process:
-    parent = process.parent()
-    assert parent is not None
-    return parent
 
 
 def _observed(subject: Subject) -> int:
