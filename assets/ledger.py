@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.shared.metadata import cell, pictures
+from assets.shared.metadata import pictures, rows_table
 from assets.shared.profile import profile_asset
 from assets.shared.references import PolicyReference, Reference
 from assets.shared.storage import Storage
@@ -82,9 +82,7 @@ def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, d
 
     table = learned_table(counts)
     meanings = [f"- {name}: {VERDICTS[name.replace(' ', '_')]}" for name in table.columns[1:]]
-    rows = ["| target | problem | share of the loss | uses | p, first to last | solved, first to last | verdict |"]
-    rows.append("|---|---|--:|--:|--:|--:|---|")
-    rows += [f"| {' | '.join(map(cell, row))} |" for row in heaviest(run)]
+    columns = ("target", "problem", "share of the loss", "uses", "p, first to last", "solved, first to last", "verdict")
     bars = [
         (f"{source}: {title}" if len(counts) > 1 else title, of[name])
         for source, of in sorted(counts.items())
@@ -94,7 +92,7 @@ def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, d
     return {
         "figure": pictures(charts.counts("Targets by what the training made of them", bars)),
         "targets by verdict": dg.MetadataValue.md("\n".join([table.to_markdown(), "", *meanings])),
-        "heaviest targets": dg.MetadataValue.md("\n".join(rows)),
+        "heaviest targets": rows_table(columns, heaviest(run), left=(0, 1, 6)),
         "targets": dg.MetadataValue.path(str(run / LEARNED_FILE)),
         "uses": dg.MetadataValue.path(str(run / USES_FILE)),
     }

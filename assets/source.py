@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.metadata import cell
+from assets.shared.metadata import rows_table
 from assets.shared.options import TargetOptions
 from assets.shared.profile import Profile, profile_asset
 from core.code_digest import SHORT_DIGEST
@@ -84,14 +84,10 @@ def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
     from targets.read.sources import observe
 
     observed = observe(options)
-    lines = ["| part | rows | digest |", "|---|--:|---|"]
-    lines += [
-        f"| {cell(name)} | {'' if rows is None else rows} | {digest[:SHORT_DIGEST]} |"
-        for name, digest, rows in observed.parts
-    ]
+    parts = ((name, "" if rows is None else rows, digest[:SHORT_DIGEST]) for name, digest, rows in observed.parts)
     rows = {} if observed.rows is None else {"dagster/row_count": observed.rows}
     return observed.digest, {
         "source": ", ".join(options.paths),
-        "parts": dg.MetadataValue.md("\n".join(lines)),
+        "parts": rows_table(("part", "rows", "digest"), parts, left=(0, 2)),
         **rows,
     }

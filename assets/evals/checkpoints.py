@@ -10,7 +10,7 @@ from pydantic import Field
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import VERSION, generate, grade
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import pictures, rounded
+from assets.shared.metadata import pictures, rounded, rows_table
 from assets.shared.options import EvaluationOptions
 from assets.shared.profile import profile_asset
 from assets.shared.references import PolicyReference, Reference, SuiteReference
@@ -83,14 +83,14 @@ def _result(
     records = [{"step": step, "data": {"accuracy": summary.mean}} for step, summary in summaries.items()]
     best = max(summaries, key=lambda step: (summaries[step].mean, step))
     digest = identity(*versions, records)
-    rows = [f"| {step} | {s.mean:.1%} | {s.low:.1%} to {s.high:.1%} |" for step, s in summaries.items()]
+    rows = ((step, f"{s.mean:.1%}", f"{s.low:.1%} to {s.high:.1%}") for step, s in summaries.items())
     curve = training_curves(records, {"accuracy": f"{benchmark} by checkpoint"})
     return dg.MaterializeResult(
         value=Reference(path=str(run / "checkpoints"), digest=digest),
         data_version=dg.DataVersion(digest),
         metadata={
             "benchmark": benchmark,
-            "scores": dg.MetadataValue.md("\n".join(["| step | accuracy | 95% interval |", "|--:|--:|---|", *rows])),
+            "scores": rows_table(("step", "accuracy", "95% interval"), rows, left=(2,)),
             "best step": best,
             "best accuracy": rounded(summaries[best].mean),
             **({"curve": pictures(*curve)} if curve else {}),

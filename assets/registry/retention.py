@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.metadata import cell
+from assets.shared.metadata import rows_table
 from assets.shared.options import RetentionOptions
 from assets.shared.profile import profile_asset
 from assets.shared.storage import Storage
@@ -64,9 +64,8 @@ def retention(
     freed = sum(removal.size for removal in removals)
     verb = "would free" if config.dry_run else "freed"
     context.log.info(f"{verb} {_megabytes(freed)} MB in {len(removals)} folders, and the records of {len(runs)} runs")
-    lines = ["| folder | MB | reason |", "|---|--:|---|"]
-    lines += [
-        f"| {cell(removal.path.relative_to(storage.path))} | {_megabytes(removal.size)} | {removal.why} |"
+    rows = [
+        (removal.path.relative_to(storage.path), _megabytes(removal.size), removal.why)
         for removal in sorted(removals, key=lambda removal: -removal.size)[:MOST_LISTED]
     ]
     return dg.MaterializeResult(
@@ -78,7 +77,7 @@ def retention(
             "bytes to free": freed if config.dry_run else 0,
             "bytes freed": 0 if config.dry_run else freed,
             "bytes that stay": plan.kept + plan.size - freed,
-            "list": dg.MetadataValue.md("\n".join(lines) if removals else "nothing"),
+            "list": rows_table(("folder", "MB", "reason"), rows, left=(0, 2)) if rows else "nothing",
             "settings": dg.MetadataValue.json(config.model_dump()),
         },
     )

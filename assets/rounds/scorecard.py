@@ -28,8 +28,8 @@ from assets.shared.storage import Storage
 from assets.training import metrics_spec, policy
 from core.code_digest import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
-from core.text.markdown import escape_markdown
 from evaluation.generation.endpoint import Endpoint
+from evaluation.report.table import Table
 
 PAGE = "rounds.html"
 VERSION = code_version("evaluation/report", "evaluation/statistics")
@@ -100,15 +100,13 @@ def rounds_table(
         base: of the model that the first round starts from. None: it was not scored.
         checkpoints: digests of the policies, at the end those of the rounds.
     """
-    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "--:|" * (len(COLUMNS) - 1) + "---|"]
-    before = base
+    table, before = Table(COLUMNS, left=(len(COLUMNS) - 1,)), base
     for one, mean, checkpoint in zip(rounds, means, checkpoints[-len(rounds) :], strict=True):
         gained = "" if before is None else f"{100 * (mean - before) / (one.teacher_tokens / 1000):+.2f}"
-        cells = [one.round, f"{one.unsolved:,} of {one.problems:,}", one.asked, f"{one.teacher_tokens:,}"]
-        cells += [f"{one.teacher_tokens_in_all:,}", f"{mean:.1%}", gained, checkpoint[:SHORT_DIGEST]]
-        lines.append(f"| {' | '.join(escape_markdown(str(cell)) for cell in cells)} |")
+        cells = [str(one.round), f"{one.unsolved:,} of {one.problems:,}", str(one.asked), f"{one.teacher_tokens:,}"]
+        table.add(*cells, f"{one.teacher_tokens_in_all:,}", f"{mean:.1%}", gained, checkpoint[:SHORT_DIGEST])
         before = mean
-    return "\n".join(lines)
+    return table.to_markdown()
 
 
 def build_rounds(

@@ -1,12 +1,12 @@
 """Metadata of assets for the UI: column schemas, previews, pictures."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from core.text.markdown import escape_markdown
+from core.text.markdown import escape_markdown, markdown_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,15 +25,21 @@ def columns(schema: "pa.Schema") -> dg.TableSchema:
     )
 
 
-def preview(table: "pa.Table", names: Sequence[str], rows: int = PREVIEW_ROWS) -> dg.MarkdownMetadataValue:
-    """Show the first ``rows`` of ``table`` as Markdown, with long texts shortened and nothing interpreted."""
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    for row in table.select(list(names)).slice(0, rows).to_pylist():
-        lines.append("| " + " | ".join(cell(row[name]) for name in names) + " |")
-    return dg.MetadataValue.md("\n".join(lines))
+def preview(table: "pa.Table", names: Sequence[str]) -> dg.MarkdownMetadataValue:
+    """Show the first rows of ``table`` as Markdown, with long texts shortened and nothing interpreted."""
+    shown = table.select(list(names)).slice(0, PREVIEW_ROWS).to_pylist()
+    return rows_table(names, ([row[name] for name in names] for row in shown), left=range(len(names)))
 
 
-def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
+def rows_table(
+    names: Sequence[str], rows: Iterable[Iterable[Any]], left: Collection[int] = (0,)
+) -> dg.MarkdownMetadataValue:
+    """Show rows of values; ``left``: the columns that are aligned left; the others hold numbers."""
+    cells = [[cell(value) for value in row] for row in rows]
+    return dg.MetadataValue.md(markdown_table(names, cells, left) if cells else "none")
+
+
+def cell(value: Any) -> str:
     """Format one table cell: messages by their last content, a struct of one field by that field, with whitespace
     squeezed and Markdown and HTML escaped."""
     if isinstance(value, list) and value and isinstance(value[-1], Mapping) and "content" in value[-1]:
@@ -43,8 +49,8 @@ def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
     elif isinstance(value, float):
         value = f"{value:.4g}"
     text = " ".join(str(value).split())
-    if len(text) > characters:
-        text = text[: characters - 1] + "…"
+    if len(text) > PREVIEW_CHARACTERS:
+        text = text[: PREVIEW_CHARACTERS - 1] + "…"
     return escape_markdown(text)
 
 
@@ -55,11 +61,8 @@ def rounded(value: float) -> float:
 
 def counts(values: Mapping[str, int], names: tuple[str, str]) -> dg.MarkdownMetadataValue:
     """Format a table of counts, largest first."""
-    if not values:
-        return dg.MetadataValue.md("none")
-    lines = [f"| {names[0]} | {names[1]} |", "|---|--:|"]
-    lines += [f"| {cell(name)} | {count:,} |" for name, count in sorted(values.items(), key=lambda item: -item[1])]
-    return dg.MetadataValue.md("\n".join(lines))
+    ordered = sorted(values.items(), key=lambda item: -item[1])
+    return rows_table(names, ((name, f"{count:,}") for name, count in ordered))
 
 
 def pictures(*svgs: str) -> dg.MarkdownMetadataValue:

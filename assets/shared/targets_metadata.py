@@ -1,12 +1,12 @@
 """What the UI shows about targets: counts by filter, lengths, examples, and a comparison with the previous version."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, rounded
+from assets.shared.metadata import PREVIEW_ROWS, columns, counts, pictures, preview, rounded, rows_table
 from core.parquet import ROWS_PER_READ, count_rows, read_batches, read_shards, shards
 from grading.spec_values import spec_text
 
@@ -97,52 +97,45 @@ def train_metadata(path: Path, previous: str | None, profile: str) -> dict[str, 
 def by_source(prepared: "Prepared") -> dg.MarkdownMetadataValue:
     """Describe what the filters took from each source, and what they left."""
     titles = [step["filter"] for step in prepared.filter_counts]
-    lines = [
-        "| " + " | ".join(["source", "domain", "verifier", "read", *titles, "kept", "share kept"]) + " |",
-        "|---|---|---|" + "--:|" * (len(titles) + 3),
-    ]
+    rows = []
     for source in prepared.config.sources:
         n = {"read": 0, "kept": 0, **prepared.by_source.get(str(source.name), {})}
         share = f"{n['kept'] / n['read']:.1%}" if n["read"] else ""
         numbers = [f"{n['read']:,}", *(f"{n.get(name, 0):,}" for name in titles), f"{n['kept']:,}", share]
-        texts = [cell(text) for text in (source.name, source.ability, spec_text(source.spec))]
-        lines.append(f"| {' | '.join([*texts, *numbers])} |")
-    return dg.MetadataValue.md("\n".join(lines))
+        rows.append([source.name, source.ability, spec_text(source.spec), *numbers])
+    return rows_table(["source", "domain", "verifier", "read", *titles, "kept", "share kept"], rows, left=range(3))
 
 
 def _parts(prepared: "Prepared") -> dg.MarkdownMetadataValue:
-    lines = ["| file or dataset | read | kept | share kept |", "|---|--:|--:|--:|"]
-    for name, n in prepared.sources.items():
-        lines.append(f"| {cell(name)} | {n['read']:,} | {n['kept']:,} | {n['kept'] / n['read']:.1%} |")
-    return dg.MetadataValue.md("\n".join(lines))
+    rows = ((name, *_numbers(n)) for name, n in prepared.sources.items())
+    return rows_table(("file or dataset", "read", "kept", "share kept"), rows)
 
 
 def _breakdown(prepared: "Prepared") -> dg.MarkdownMetadataValue:
     if not prepared.breakdown:
         return dg.MetadataValue.md("the sources declare none")
-    lines = ["| metadata | value | read | kept | share kept |", "|---|---|--:|--:|--:|"]
-    for name, values in prepared.breakdown.items():
-        for value, n in values.items():
-            share = f"{n['kept'] / n['read']:.1%}"
-            lines.append(f"| {cell(name)} | {cell(value)} | {n['read']:,} | {n['kept']:,} | {share} |")
-    return dg.MetadataValue.md("\n".join(lines))
+    rows = ((name, value, *_numbers(n)) for name, values in prepared.breakdown.items() for value, n in values.items())
+    return rows_table(("metadata", "value", "read", "kept", "share kept"), rows, left=(0, 1))
+
+
+def _numbers(n: Mapping[str, int]) -> tuple[str, str, str]:
+    return f"{n['read']:,}", f"{n['kept']:,}", f"{n['kept'] / n['read']:.1%}"
 
 
 def _examples(path: Path, reasons: Sequence[str]) -> dg.MarkdownMetadataValue:
     """Return the first rejected traces of each reason, in the order of the filters."""
     import pyarrow as pa
 
+    columns = ("reason", "id", "detail", "problem", "gold")
     found: dict[str, list[dict[str, Any]]] = {reason: [] for reason in reasons}
-    for batch in read_batches(path, ROWS_PER_READ, ["reason", "id", "detail", "problem", "gold"]):
+    for batch in read_batches(path, ROWS_PER_READ, columns):
         names = batch["reason"].to_pylist()
         for reason in dict.fromkeys(names):
             if (examples := found.get(reason)) is not None and len(examples) < EXAMPLES:
                 rows = [row for row, name in enumerate(names) if name == reason][: EXAMPLES - len(examples)]
                 examples += batch.take(pa.array(rows)).to_pylist()
-    rows = [row for examples in found.values() for row in examples]
-    if not rows:
-        return dg.MetadataValue.md("none")
-    return preview(pa.Table.from_pylist(rows), list(rows[0]), rows=len(rows))
+    rows = (row.values() for examples in found.values() for row in examples)
+    return rows_table(columns, rows, left=range(len(columns)))
 
 
 def _comparison(previous: str | None, profile: str) -> dict[str, Any]:
@@ -153,10 +146,9 @@ def _comparison(previous: str | None, profile: str) -> dict[str, Any]:
     if previous is None:
         return {title: dg.MetadataValue.md("there is no earlier version")}
     difference = compare_folders(Path(previous).parent, Path(profile).parent)
-    lines = ["| | before | now |", "|---|--:|--:|"]
-    lines += [f"| {cell(what)} | {before:,} | {now:,} |" for what, before, now in difference.lines]
+    rows = ((what, f"{before:,}", f"{now:,}") for what, before, now in difference.lines)
     return {
-        title: dg.MetadataValue.md("\n".join(lines)),
+        title: rows_table(("", "before", "now"), rows),
         "problems that went": _changed(difference.went, "now"),
         "problems that came": _changed(difference.came, "before"),
     }
@@ -164,13 +156,8 @@ def _comparison(previous: str | None, profile: str) -> dict[str, Any]:
 
 def _changed(examples: Sequence["Example"], other: str) -> dg.MarkdownMetadataValue:
     """Format some targets that one version lacks; ``other`` says when that version was made."""
-    if not examples:
-        return dg.MetadataValue.md("none")
-    lines = [f"| id | problem | gold | target tokens | {other} |", "|---|---|---|--:|---|"]
-    for row in examples:
-        texts = " | ".join(map(cell, (row.id, row.problem, row.gold)))
-        lines.append(f"| {texts} | {row.target_tokens:,} | {cell(row.elsewhere)} |")
-    return dg.MetadataValue.md("\n".join(lines))
+    rows = ((row.id, row.problem, row.gold, f"{row.target_tokens:,}", row.elsewhere) for row in examples)
+    return rows_table(("id", "problem", "gold", "target tokens", other), rows, left=(0, 1, 2, 4))
 
 
 def _first_rows(path: Path) -> dg.MarkdownMetadataValue:

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.metadata import cell, pictures, rounded
+from assets.shared.metadata import cell, pictures, rounded, rows_table
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.metrics import REWARD, VALIDATION_SCORE, View, titles
@@ -27,9 +27,8 @@ def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
         metadata["curves"] = pictures(*drawn)
     if spent := time_by_phase(records):
         total = sum(spent.values())
-        rows = [f"| {name} | {seconds:,.1f} | {seconds / total:.1%} |" for name, seconds in spent.items()]
-        table = "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *rows])
-        metadata["time by phase"] = dg.MetadataValue.md(table)
+        rows = ((name, f"{seconds:,.1f}", f"{seconds / total:.1%}") for name, seconds in spent.items())
+        metadata["time by phase"] = rows_table(("phase", "seconds", "share"), rows)
     if records and finite(reward := records[-1]["data"].get(REWARD)):
         metadata["reward"] = rounded(reward)
     scores = [record["data"].get(VALIDATION_SCORE) for record in records]
@@ -100,12 +99,13 @@ def samples(folder: Path) -> dict[str, Any]:
     from training.job.records import rollout_log
 
     steps = rollout_log.steps(folder)
-    lines = ["| step | prompt | response | gold | off-policy tokens | reward |", "|--:|---|---|---|--:|--:|"]
-    for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
-        for sample in rollout_log.read(folder, step, SAMPLES):
-            texts = " | ".join(cell(text) for text in (sample.prompt, sample.response, sample.gold))
-            lines.append(f"| {step} | {texts} | {sample.prefix_length} | {sample.reward:g} |")
-    return {"samples": dg.MetadataValue.md("\n".join(lines))} if steps else {}
+    rows = (
+        (step, one.prompt, one.response, one.gold, one.prefix_length, f"{one.reward:g}")
+        for step in dict.fromkeys([*steps[:1], *steps[-1:]])
+        for one in rollout_log.read(folder, step, SAMPLES)
+    )
+    columns = ("step", "prompt", "response", "gold", "off-policy tokens", "reward")
+    return {"samples": rows_table(columns, rows, left=(1, 2, 3))} if steps else {}
 
 
 def finite(value: Any) -> bool:

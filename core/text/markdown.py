@@ -1,6 +1,7 @@
 """Show texts of users and models inside Markdown unchanged, with nothing interpreted."""
 
 import html
+from collections.abc import Collection, Iterable, Sequence
 
 from core.text.patterns import compile_quick_pattern
 
@@ -19,3 +20,10 @@ def escape_markdown(text: str) -> str:
     """
     text = MARKS.sub(r"\\\g<0>", html.escape(" ".join(text.split()), quote=False))
     return ADDRESS.sub(rf"\g<0>{WORD_JOINER}", text)
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Return a table of Markdown; ``left``: the columns that are aligned left; the others hold numbers."""
+    rule = "|".join("---" if number in left else "--:" for number in range(len(columns)))
+    header, *body = (f"| {' | '.join(line)} |" for line in (columns, *rows))
+    return "\n".join([header, f"|{rule}|", *body])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.text.markdown import escape_markdown
+from core.text.markdown import escape_markdown, markdown_table
 
 Kind = Literal["", "group", "average"]
 Tone = Literal["", "up", "down", "published"]
@@ -54,14 +54,12 @@ class Table:
 
     def to_markdown(self) -> str:
         """Return a Markdown table in which no text is interpreted."""
-        lines = [[escape_markdown(column) for column in self.columns]]
+        lines: list[list[str]] = []
         for row in self.rows:
             mark = {"group": "**", "average": "*"}.get(row.kind, "")
             first, *others = (escape_markdown(str(cell)) for cell in row.cells)
             lines.append([f"{mark}{first}{mark}", *others])
-        rule = "|".join("---" if number in self.left else "--:" for number in range(len(self.columns)))
-        header, *body = (f"| {' | '.join(line)} |" for line in lines)
-        return "\n".join([header, f"|{rule}|", *body])
+        return markdown_table([*map(escape_markdown, self.columns)], lines, self.left)
 
     def to_text(self, width: int | None = None) -> str:
         """Format columns for a terminal of ``width`` columns; texts of the first column are cut if they do not fit."""
