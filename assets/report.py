@@ -58,13 +58,6 @@ def scorecard_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
     }
 
 
-def scores_of(
-    inputs: Mapping[str, ScoresReference], suite: Sequence[Benchmark], role: str
-) -> dict[str, ScoresReference]:
-    """Return the references of ``role`` by benchmark, in the suite's order."""
-    return {benchmark.name: inputs[f"{role}__{benchmark.name}"] for benchmark in suite}
-
-
 def check_checkpoints(
     scores: Mapping[str, Mapping[str, ScoresReference]],
     suite: Sequence[Benchmark],
@@ -125,7 +118,7 @@ def scorecard(
     base = storage.read_reference(BASE.to_user_string(), ModelReference)
     policy = storage.read_reference(POLICY.to_user_string(), PolicyReference)
     problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
-    scores = {role: scores_of(evals, profile.suite, role) for role in ROLES}
+    scores = {role: {b.name: evals[f"{role}__{b.name}"] for b in profile.suite} for role in ROLES}
     check_checkpoints(scores, profile.suite, base, policy)
     tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
     questions = read_suite_file(Path(problems.path))
