@@ -33,10 +33,8 @@ from assets.shared.references import (
     PolicyReference,
     Reference,
     SuiteReference,
-    TrainReference,
 )
 from assets.shared.storage import Storage
-from assets.targets import TRAIN
 from assets.training import metrics_spec, policy
 from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
 from core.errors import InputError
@@ -168,10 +166,9 @@ def comparison(
     from evaluation.report.recipe_comparison import Recipe
     from evaluation.report.recipe_selection import select_recipes
 
-    train = storage.read_reference(TRAIN.to_user_string(), TrainReference)
     base = storage.read_reference(BASE.to_user_string(), ModelReference)
     problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
-    trained, faults = _trained(storage, profile, Inputs(train.digest, base.digest, problems.digests))
+    trained, faults = _trained(storage, profile, Inputs.present(storage))
     selection = select_recipes(trained)
     left_out = [*faults, *selection.left_out]
     untrained = base_run(storage, profile.suite, base, problems)

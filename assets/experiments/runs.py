@@ -7,11 +7,20 @@ from typing import Any
 
 import dagster as dg
 
+from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import key as base_scores
+from assets.models import KEY as BASE
 from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions, recipe_and_seed, training_of
 from assets.shared.options import TrainingOptions
-from assets.shared.references import ExperimentReference, ModelReference, ScoresReference, SuiteReference
+from assets.shared.references import (
+    ExperimentReference,
+    ModelReference,
+    ScoresReference,
+    SuiteReference,
+    TrainReference,
+)
 from assets.shared.storage import Storage
+from assets.targets import TRAIN
 from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError
 from core.model.manifest import Manifest, read_manifest
@@ -50,6 +59,14 @@ class Inputs:
     train: str
     base: str
     problems: Mapping[str, str]  # by benchmark
+
+    @classmethod
+    def present(cls, storage: Storage) -> "Inputs":
+        """Return the inputs that are prepared in the storage."""
+        train = storage.read_reference(TRAIN.to_user_string(), TrainReference)
+        base = storage.read_reference(BASE.to_user_string(), ModelReference)
+        suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
+        return cls(train.digest, base.digest, suite.digests)
 
     def recorded(
         self, options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey

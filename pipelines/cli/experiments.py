@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.shared.references import ModelReference, Reference, SuiteReference, TrainReference
-from assets.shared.storage import Storage
+from assets.shared.references import Reference
 from core.cli import INTERRUPTED
 from core.code_digest import PROJECT
 from core.errors import InputError
@@ -23,7 +22,7 @@ from core.files import atomic_write
 from core.plugins.config_files import is_path, recipe_name
 from core.progress import Terminal
 from evaluation.recorded_run import RecordedRun
-from pipelines.cli.run import configure, execute, load_definitions, training_interpreter
+from pipelines.cli.run import configure, execute, load_definitions, resource
 from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
@@ -62,13 +61,14 @@ def run_experiments(
     prepare_home()
     from assets.evals.scores import key as base_scores
     from assets.experiments.comparison import COMPARISON, DRIFT, PAGE
+    from assets.experiments.runs import Inputs
 
     defs, settings = load_definitions(), load_settings()
     names = settings.experiments.names()
-    recipes = recipes or settings.experiments.trained()
+    recipes = list(dict.fromkeys(recipes or settings.experiments.trained()))
     if unknown := sorted(set(recipes) - set(names)):
         raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(names)}")
-    training_interpreter(defs).examined()
+    resource(defs, "interpreter").examined()
     base = [base_scores(benchmark, "base") for benchmark in settings.benchmark_suite()]
     terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:
@@ -76,8 +76,8 @@ def run_experiments(
         for job, keys in ((OBSERVE, None), (PREPARE, None), (EVERYTHING, base)):
             if status := execute(instance, job, terminal, keys=keys):
                 return status
-        storage = storage_of(defs)
-        train_status = run_partitions(instance, terminal, settings, list(dict.fromkeys(recipes)), read_inputs(storage))
+        storage = resource(defs, "storage")
+        train_status = run_partitions(instance, terminal, settings, recipes, Inputs.present(storage))
         if train_status == INTERRUPTED:
             return train_status
         if status := execute(instance, COMPARE, terminal):
@@ -123,25 +123,6 @@ def copy_files(source: Path, target: Path, leave_out: str) -> None:
         if file.name != leave_out:
             with atomic_write(target / file.name) as temporary:
                 shutil.copyfile(file, temporary)
-
-
-def storage_of(defs: dg.Definitions) -> Storage:
-    """Return the storage of the definitions."""
-    assert defs.resources is not None
-    return defs.resources["storage"]
-
-
-def read_inputs(storage: Storage) -> "Inputs":
-    """Read the inputs of all runs that are prepared in the storage."""
-    from assets.benchmarks import KEY as SUITE
-    from assets.experiments.runs import Inputs
-    from assets.models import KEY as BASE
-    from assets.targets import TRAIN
-
-    train = storage.read_reference(TRAIN.to_user_string(), TrainReference)
-    model = storage.read_reference(BASE.to_user_string(), ModelReference)
-    suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
-    return Inputs(train.digest, model.digest, suite.digests)
 
 
 def run_partition(instance: dg.DagsterInstance, terminal: Terminal, key: dg.MultiPartitionKey) -> int:

@@ -18,8 +18,8 @@ from core.plugins.config_files import RECIPES, config_names, recipe_name
 from core.progress import Terminal
 from evaluation.recheck import RESPONSES, TOLERANCE, VERDICTS, compare_runs, score_table, steps_that_agree
 from evaluation.recorded_run import RecordedRun, read_run
-from pipelines.cli.experiments import read_inputs, run_partition, storage_of
-from pipelines.cli.run import configure, execute, load_definitions, training_interpreter
+from pipelines.cli.experiments import run_partition
+from pipelines.cli.run import configure, execute, load_definitions, resource
 from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import OBSERVE, PREPARE
@@ -73,10 +73,10 @@ def _report(recorded: RecordedRun, remade: RecordedRun, terminal: Terminal) -> i
 
 def _make(file: Path, recorded: RecordedRun, profile: str, settings: Settings, terminal: Terminal) -> Path | int:
     """Repeat the run; return the file that records it, or the exit status of what failed."""
-    from assets.experiments.runs import partition, recorded_file
+    from assets.experiments.runs import Inputs, partition, recorded_file
 
     defs = load_definitions()
-    training_interpreter(defs).examined()
+    resource(defs, "interpreter").examined()
     request = recorded.manifest.request
     key = partition(request.recipe, request.seed)
     with dg.DagsterInstance.get() as instance:
@@ -84,7 +84,7 @@ def _make(file: Path, recorded: RecordedRun, profile: str, settings: Settings, t
         for job in (OBSERVE, PREPARE):
             if status := execute(instance, job, terminal):
                 return status
-        inputs = read_inputs(storage_of(defs))
+        inputs = Inputs.present(resource(defs, "storage"))
         if fault := inputs.fault(recorded, file, settings.experiments, settings.training, key):
             raise InputError(
                 f"{file}: it cannot be made again: {fault}; give the profile and the recipe that it was made with "

@@ -51,7 +51,7 @@ def run_graph(
         reason = f"{left_out}; {hint}" if others else "the selection contains no asset; `*` selects all"
         raise InputError(f"--select {select!r}: {reason}")
     if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
-        training_interpreter(defs).examined()
+        resource(defs, "interpreter").examined()
     terminal = Terminal(every_s=LINE_SECONDS)
     if select and others:
         terminal.line(f"{left_out}; {hint}")
@@ -126,10 +126,10 @@ def selection_keys(defs: dg.Definitions, text: str, job: str) -> tuple[list[dg.A
     return [key for key in selected if key in executable], [key for key in selected if key not in executable]
 
 
-def training_interpreter(defs: dg.Definitions) -> Any:
-    """Return the interpreter resource of the definitions."""
+def resource(defs: dg.Definitions, name: str) -> Any:
+    """Return a resource of the definitions."""
     assert defs.resources is not None
-    return defs.resources["interpreter"]
+    return defs.resources[name]
 
 
 def execute(
@@ -221,8 +221,7 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
     from assets.report import SCORECARD
     from evaluation.report.scorecard.publish import PAGE, TEXT
 
-    assert defs.resources is not None
-    storage = defs.resources["storage"]
+    storage = resource(defs, "storage")
     if SCORECARD in keys:
         folder = storage.read_reference(SCORECARD.to_user_string(), Reference).path
         terminal.line("")
