@@ -1,11 +1,13 @@
 """``python -m training``: train a policy on prepared targets, with the training interpreter (``.venv-train``).
 
-Without a command it trains. The docstring of each command is its help; `training.commands` does the work. They are
-imported when a command runs, because `luffy train --help` shows this help from an interpreter without Hydra.
+Without a command it trains. The docstring of each command is its help. What a command needs is imported when it runs,
+because `luffy train --help` shows this help from an interpreter without Hydra.
 """
 
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,9 +17,11 @@ import typer
 from core.cli import examples, exit_status, new_app, run_app
 from core.command_options import options_of, request_of
 from core.errors import InputError
+from core.files import atomic_folder
 from core.metrics import REWARD, VALIDATION_SCORE
 from core.model.manifest import InputRecord
 from core.parquet import is_there
+from core.plugins.config_files import HARDWARE, config_file
 from core.progress import reporter
 from training.export import DTYPES
 from training.job.request import TrainingRequest, has_first_stage
@@ -114,9 +118,22 @@ def export(
     dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of its weights.")] = DTYPES[0],
 ) -> None:
     """Write the model of a checkpoint as a Hugging Face folder, during the run or after it."""
-    from training.commands import export as command
+    from training.job.checkpoints import complete_steps, export_model
+    from training.job.run_folder import RunFolder
 
-    command.export(run, step, dtype, out)
+    if dtype not in DTYPES:
+        raise InputError(f"--dtype: got {dtype!r}, expected one of {', '.join(DTYPES)}")
+    checkpoints = RunFolder(run).checkpoints
+    steps = complete_steps(checkpoints)
+    if not steps:
+        raise InputError(f"--run {run}: no complete checkpoint in it: give the folder of a training run")
+    step = steps[-1] if step is None else step
+    if step not in steps:
+        raise InputError(f"--step {step}: expected one of {', '.join(map(str, steps))}")
+    if out.exists():
+        raise InputError(f"--out {out}: exists already: give the name of a new folder")
+    with atomic_folder(out) as temporary:
+        export_model(checkpoints, step, temporary, dtype)
 
 
 @app.command()
@@ -128,9 +145,24 @@ def preflight(
     ] = False,
 ) -> int:
     """Check that this machine can train: one line for each check, with what to do if it fails."""
-    from training.commands import preflight as command
+    from training.preflight.checks import TRAINING, TRAINING_GPU, Examination, run_checks
+    from training.preflight.machine_checks import checks_of
+    from training.preflight.trial import TRIALS
 
-    return command.preflight(hardware, out, machine_only=machine_only)
+    config_file(HARDWARE, hardware)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="preflight-", dir=out))
+    examination = Examination(hardware, folder)
+    failed = run_checks(checks_of(TRAINING, *([TRAINING_GPU] if hardware != "cpu" else [])), examination)
+    if not failed and not machine_only:
+        failed = run_checks(TRIALS, examination)
+    if failed:
+        sys.stdout.write(f"{len(failed)} of the checks failed; what they wrote is in {folder}\n")
+        return 1
+    shutil.rmtree(folder)
+    sys.stdout.write("this machine can train\n")
+    return 0
 
 
 @app.command()
@@ -141,9 +173,12 @@ def track(
     ] = None,
 ) -> None:
     """Publish lineage and scorecard of a finished training in its MLflow and W&B runs."""
-    from training.commands import track as command
+    from training.job.trackers import FILE, publish
 
-    command.track(run, scorecard)
+    lines = publish(run, scorecard)
+    if not lines:
+        raise InputError(f"--run {run}: no {FILE} in it: it was trained without mlflow and wandb")
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
 def print_event(event: Mapping[str, Any]) -> None:

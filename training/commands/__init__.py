@@ -1,5 +1,5 @@
-"""The subcommands of ``python -m training``.
+"""The longer subcommands of ``python -m training``.
 
-``export`` writes the model of a checkpoint; ``preflight`` says whether this machine can train; ``track``
-publishes a training in its MLflow and W&B runs. ``fidelity`` is no command: it writes a page of the documentation.
+``examine`` looks for known faults before a training; ``rollout_browser`` writes the samples of one on a page.
+``fidelity`` is no command: it writes a page of the documentation.
 """
