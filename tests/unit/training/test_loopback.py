@@ -10,7 +10,7 @@ import psutil
 import pytest
 from torch.distributed import rendezvous
 
-import training.platforms.rendezvous  # noqa: F401  replaces torch's store
+import training.platforms.connections  # noqa: F401  replaces torch's store
 from core.machine.loopback import LOOPBACK, single_node_environment
 
 ADDRESS = "import ray; print(ray.util.get_node_ip_address())"
