@@ -83,7 +83,7 @@ class CpuDevice:
 class PlatformCPU(PlatformBase):
     """verl's view of a machine without an accelerator; the hardware profile declares logical "GPU" slots to Ray."""
 
-    module: Any = CpuDevice()
+    device_module: Any = CpuDevice()
 
     @property
     def device_name(self) -> str:
@@ -92,10 +92,6 @@ class PlatformCPU(PlatformBase):
     @property
     def vendor_name(self) -> str:
         return "cpu"
-
-    @property
-    def device_module(self) -> Any:
-        return self.module
 
     def is_available(self) -> bool:
         return True
@@ -106,22 +102,15 @@ class PlatformCPU(PlatformBase):
     def device_count(self) -> int:
         return 1
 
-    def set_device(self, device_index: int) -> None:
-        pass
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        pass
-
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
 
-    def set_allocator_settings(self, settings: str) -> None:
-        pass
+    def empty_cache(self, *_: Any, **__: Any) -> None:
+        """A CPU has no device to switch, no queue of kernels, no cache of memory, and no profiler of its own."""
 
-    def empty_cache(self) -> None:
-        pass
+    set_device = synchronize = set_allocator_settings = profiler_start = profiler_stop = cudart = empty_cache
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
         return None, None
@@ -150,12 +139,3 @@ class PlatformCPU(PlatformBase):
 
     def nvtx_range(self, msg: str) -> Any:
         return nullcontext()
-
-    def profiler_start(self) -> None:
-        pass
-
-    def profiler_stop(self) -> None:
-        pass
-
-    def cudart(self) -> None:
-        return None
