@@ -21,11 +21,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # 
 from core.arithmetic import is_held_out, problems  # noqa: E402
 from core.model.model_folder import check_model, model_digest  # noqa: E402
 from core.model.prompts import encode_example  # noqa: E402
-from training.embedded_model.__main__ import RECIPE, answer, make, measure  # noqa: E402
+from training.embedded_model.__main__ import (  # noqa: E402
+    RECIPE,
+    Component,
+    answer,
+    byte_tokenizer,
+    make,
+    measure,
+    stream,
+)
 from training.embedded_model.pretrain import Schedule, batches, collate, fit, log_probs  # noqa: E402
-from training.embedded_model.problem_mix import Component, stream  # noqa: E402
 from training.embedded_model.resolve_model import SHIPPED  # noqa: E402
-from training.embedded_model.tokenizer import byte_tokenizer  # noqa: E402
 from training.export.convert import convert  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]

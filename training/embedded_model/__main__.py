@@ -7,15 +7,17 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 import transformers
 import typer
+from tokenizers import pre_tokenizers
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
+from core.arithmetic import is_held_out, random_expression, teacher_trace, work_out, write
 from core.arithmetic import problems as draw_problems
 from core.cli import run_command
 from core.errors import InputError
@@ -24,10 +26,60 @@ from core.model.model_folder import model_digest
 from core.model.prompts import encode_example, messages, render_prompt
 from grading.grader import Grader
 from training.embedded_model.pretrain import Schedule, batches, fit, progress_bar, save
-from training.embedded_model.problem_mix import Component, stream
-from training.embedded_model.tokenizer import byte_tokenizer
 
 RECIPE = Path(__file__).parent / "recipe.yaml"
+PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class Component(NamedTuple):
+    """A share ``weight`` of the samples: expressions of ``terms`` numbers (inclusive range) with ``products`` products.
+
+    A share ``written`` of them writes the steps; the others answer at once, after an empty think block.
+    """
+
+    terms: tuple[int, int]
+    products: int
+    weight: float
+    written: float
+
+
+def stream(components: list[Component], rng: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield endless (problem, response) pairs without held-out expressions."""
+    weights = [component.weight for component in components]
+    while True:
+        component = rng.choices(components, weights)[0]
+        expression = random_expression(
+            rng, max(rng.randint(*component.terms), component.products + 1), component.products
+        )
+        if is_held_out(expression):
+            continue
+        steps = work_out(expression)
+        written = rng.random() < component.written
+        yield f"{write(expression)}=?", teacher_trace(steps if written else [], str(steps[-1].result))
+
+
+def byte_tokenizer() -> Qwen2Tokenizer:
+    """256 bytes and the three special tokens of ChatML; a newline is one token, as verl needs.
+
+    It is a ``Qwen2Tokenizer`` without merges, because transformers 5 builds that class for ``model_type: qwen2`` no
+    matter what the saved tokenizer says.
+    """
+    symbols = [PAD, START, END, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokenizer = Qwen2Tokenizer(
+        vocab={symbol: index for index, symbol in enumerate(symbols)},
+        merges=[],
+        unk_token=None,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=[PAD, START, END],
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
 
 
 def new_model(tokenizer: Qwen2Tokenizer, sizes: dict[str, int]) -> Qwen2ForCausalLM:
