@@ -62,19 +62,15 @@ def asked(section: Mapping[str, Any]) -> Iterator[Score]:
 @contextmanager
 def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
     """Yield an event loop in a thread of its own, which ends with the block unless a function blocks it."""
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        loop.set_default_executor(_DaemonThreads())
-        started.set_result((loop, ended))
-        await ended.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop = runner.get_loop()
+    loop.set_default_executor(_DaemonThreads())
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    loop, ended = started.result()
     try:
         yield loop
     finally:
-        loop.call_soon_threadsafe(ended.set)
+        loop.call_soon_threadsafe(loop.stop)
         thread.join(SECONDS)
+        if not thread.is_alive():
+            runner.close()
