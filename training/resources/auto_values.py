@@ -90,8 +90,7 @@ def _tensor_parallel(config: DictConfig, machine: Machine, shape: ModelShape) ->
 
 
 def _fewest(shape: ModelShape, gpus: int, utilization: float, machine: Machine) -> int:
-    memory = _smallest_memory(machine)
-    if memory is None:
+    if (memory := machine.gpu_memory) is None:
         return 1
     possible = [n for n in range(1, gpus + 1) if gpus % n == 0 and shape.heads % n == 0]
     share = WEIGHTS_SHARE * utilization * memory
@@ -126,11 +125,6 @@ def _engine_gpus(config: DictConfig, machine: Machine) -> int:
     if config.trainer.device == "cpu":
         return actor
     return there // 2 if actor == AUTO else there - actor
-
-
-def _smallest_memory(machine: Machine) -> float | None:
-    """Return the memory of the smallest GPU in bytes; None if it is unknown."""
-    return min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
 
 
 def _share_out(config: DictConfig, machine: Machine) -> None:
@@ -209,8 +203,7 @@ def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
 
 def _fits(config: DictConfig, offload: str, shards: int, machine: Machine, shape: ModelShape) -> bool:
     """Return whether every GPU has the memory for a way to keep the actor's state."""
-    memory = _smallest_memory(machine)
-    if memory is None:
+    if (memory := machine.gpu_memory) is None:
         return True
     section = config.actor_rollout_ref.actor.fsdp_config
     config.offload, section.fsdp_size = offload, shards

@@ -108,7 +108,7 @@ def needs(
 
 
 def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need]:
-    memory = min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
+    memory = machine.gpu_memory
     usable = USABLE * memory if memory else None
     training = training_memory(shape, layout)
     result = [
@@ -171,8 +171,7 @@ def _generation_needs(layout: Layout, shape: ModelShape, memory: float) -> list[
 
 
 def _teacher_needs(layout: Layout, machine: Machine, teacher: ModelShape) -> list[Need]:
-    memory = min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
-    if memory is None:
+    if (memory := machine.gpu_memory) is None:
         return []
     server, whole = teacher_server(teacher, layout), teacher_memory(teacher, layout, memory)
     return [

@@ -42,6 +42,11 @@ class Machine:
     disk: float
     bfloat16: bool = False  # the processors multiply matrices of it
 
+    @property
+    def gpu_memory(self) -> float | None:
+        """Bytes of the smallest GPU; None if it is unknown."""
+        return min((gpu.memory for gpu in self.gpus if gpu.memory), default=None)
+
 
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """Return the GPUs of this machine that ``CUDA_VISIBLE_DEVICES`` leaves to us; () without a driver.
