@@ -134,10 +134,8 @@ class MixedPolicy(PromptTrainer):
         places = [(digest, sample_of(key)[1]) for digest, key in zip(order, batch.keys, strict=True)]
         batch.reorder(sorted(range(len(places)), key=places.__getitem__))
         batch = super()._balance_batch(batch, *arguments, **options)
-        ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
-        rows = (
-            self.config.actor_rollout_ref.actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n // ranks
-        )
+        ranks, section = self._ranks, self.config.actor_rollout_ref
+        rows = section.actor.ppo_mini_batch_size * section.rollout.n // ranks
         if ranks > 1 and len(batch.keys) > ranks * rows:
             batch.reorder(order_of_updates([tag["seq_len"] for tag in batch.tags], ranks, rows))
         return batch
