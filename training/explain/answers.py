@@ -15,8 +15,7 @@ from core.model.prompts import OPEN_THOUGHTS
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import BOXED
 from grading.verifiers.spec import parse_spec
-from training.explain.evidence import Evidence, share
-from training.explain.record import RunRecord
+from training.explain.record import Evidence, RunRecord, share
 from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED, VERIFIERS
 

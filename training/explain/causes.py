@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from training.explain.answers import cut, no_box, no_end_token, thoughts_twice
-from training.explain.evidence import Evidence
-from training.explain.record import RunRecord
+from training.explain.record import Evidence, RunRecord
 from training.explain.rewards import alike, always_right, always_wrong, verifier_fails
 from training.explain.updates import context, drift, learning_rate, order, stale, targets_not_learned
 

@@ -1,4 +1,4 @@
-"""The record of a run: what the tests of `training.explain.causes` look at, from its folder or from a recorded run."""
+"""What the tests of `training.explain.causes` look at, the record of a run, and what they find: evidence."""
 
 import json
 import tempfile
@@ -29,6 +29,30 @@ STEPS = 12  # number of steps whose samples are read
 ROSE = 0.1  # a reward that rose by this much was learned from
 KEPT = 0.5  # share of its best reward that a run which learns still has at its end
 LARGEST = 1 << 28  # bytes of a recorded run
+SHOWN = 3  # samples with an evidence
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence for a cause.
+
+    Attributes:
+        text: a sentence with the figures and the threshold.
+        samples: up to three that show it.
+        curve: name of the metric that shows it; "" for none.
+    """
+
+    text: str
+    samples: Sequence[Rollout] = ()
+    curve: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", tuple(self.samples[:SHOWN]))
+
+
+def share(samples: Sequence[Rollout], chosen: Sequence[Rollout]) -> float:
+    """Return the share of ``chosen`` among ``samples``; 0 of none."""
+    return len(chosen) / max(len(samples), 1)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from core.metrics import OFF_POLICY_REWARD, REWARD
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import extract_boxed
-from training.explain.evidence import Evidence, share
-from training.explain.record import RunRecord
+from training.explain.record import Evidence, RunRecord, share
 from training.job.records.rollout_log import Rollout
 
 ERRORS = "reward/errors"

@@ -9,8 +9,7 @@ import numpy as np
 from core.files import read_object
 from core.metrics import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB, REWARD
 from core.text.patterns import compile_quick_pattern
-from training.explain.evidence import Evidence
-from training.explain.record import RunRecord
+from training.explain.record import Evidence, RunRecord
 from training.explain.rewards import is_taught_otherwise, signal
 
 ORDERED = 0.5  # of the variance of the prompts' lengths lies between steps; a shuffled set has (k - 1) / (N - 1)
