@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from core.arithmetic import problems
 from core.code_digest import PROJECT
-from core.files import write_table
+from core.files import read_json_lines, write_table
 from perf.trainings.commands import TRAINING, call, train_policy
 from pipelines.definitions.settings import PROFILE, load_settings
-from training.job.records.metrics_log import read_metrics
 
 MODEL = PROJECT / "training/embedded_model/model"
 PROBLEMS, VALIDATION, SAMPLES = 192, 64, 8  # of which VALIDATION are only validated on; samples for a pass rate
@@ -74,7 +73,7 @@ def train(name: str, seed: int, targets: Path, run: Path) -> None:
 def course(run: Path) -> Course:
     """Summarise the metrics of a finished training."""
     off_policy, best, reached = 0, 0.0, None
-    for record in read_metrics(run / "metrics.jsonl"):
+    for record in read_json_lines(run / "metrics.jsonl"):
         data = record["data"]
         off_policy += int(data["batch/off_policy_prompts"])
         score = data.get("validation/score", 0.0)

@@ -1,6 +1,5 @@
 """What the tests of `training.explain.causes` look at, the record of a run, and what they find: evidence."""
 
-import json
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from core.backends.monitor import attempts
 from core.errors import InputError
-from core.files import read_object, read_yaml
+from core.files import read_json_lines, read_object, read_yaml
 from core.ledger import LEARNED_FILE
 from core.metrics import REWARD
 from core.model.manifest import MANIFEST
 from training.job.records import rollout_log
-from training.job.records.metrics_log import merge_attempts, read_metrics
+from training.job.records.metrics_log import merge_attempts
 from training.job.records.rollout_log import Rollout
 from training.job.run_folder import RunFolder
 
@@ -176,14 +175,14 @@ def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
     """Read the step metrics of a finished run, or of the attempts so far."""
     try:
         if run.metrics.is_file():
-            return read_metrics(run.metrics)
+            return read_json_lines(run.metrics)
         if not run.attempts.is_dir():
             return []
         with tempfile.TemporaryDirectory() as temporary:
             return merge_attempts(
                 [attempt.records for attempt in attempts(run.attempts)], Path(temporary) / run.metrics.name
             )
-    except (json.JSONDecodeError, KeyError) as error:
+    except (ValueError, KeyError) as error:  # also of JSON
         raise InputError(f"{run.metrics}: not the metrics of a run ({error}); remove the file") from error
 
 

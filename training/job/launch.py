@@ -17,7 +17,7 @@ from core.backends.monitor import Attempt, attempts
 from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.files import atomic_write, digest_bytes
+from core.files import atomic_write, digest_bytes, read_json_lines
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from training.algorithms.schedules.prompt_order import SHUFFLE
@@ -52,7 +52,6 @@ from training.job.input_checks import (
 )
 from training.job.lineage import build_manifest
 from training.job.records.ledger import write_ledger
-from training.job.records.metrics_log import read_metrics
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.user_reward import SHIPPED, VERIFIERS, wrapped
@@ -167,7 +166,7 @@ def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFold
 
 
 def _report_costs(folder: RunFolder, report: Report) -> None:
-    predicted = extension("figures")(folder.path, read_metrics(folder.metrics))
+    predicted = extension("figures")(folder.path, read_json_lines(folder.metrics))
     if rows := [*predicted, *extension("cost_figures")(folder.path)]:
         progress(report, f"predicted and measured\n{extension('figures_table')(rows)}")
 

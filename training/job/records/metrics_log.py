@@ -15,11 +15,6 @@ from training.cost.usage import seconds_of
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the records of the ``metrics.jsonl`` of a finished run."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def merge_attempts(
     attempts: Iterable[Path], path: Path, *, devices: int = 1, price: float = 0.0
 ) -> list[dict[str, Any]]:
