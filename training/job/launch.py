@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.backends import build_backend
-from core.backends.monitor import Attempt, attempts
+from core.backends.monitor import Attempt, attempts, hold
 from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
@@ -77,7 +77,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out.resolve())
     check_run(config)
     data = _check_inputs(request, config)
-    with folder.locked() as lock:
+    with hold(folder.path, "training") as lock:
         reused = not request.force and folder.has_policy_of(request, partial(progress, report))
         if not reused:
             backend = build_backend(OmegaConf.to_container(config.run), lock)

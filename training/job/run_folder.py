@@ -1,4 +1,4 @@
-"""The folder of a training run: its files, its lock, and the request that it belongs to.
+"""The folder of a training run: its files, and the request that it belongs to.
 
 request.json         what the run was asked for, as `python -m training --request` takes it
 config.yaml          the resolved configuration
@@ -13,10 +13,8 @@ policy/              Hugging Face model, tokenizer, lineage.json, model card: co
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-from core.backends.monitor import hold
 from core.errors import InputError
 from core.files import read_yaml, remove_folder, set_aside
 from core.model.manifest import MANIFEST, read_manifest
@@ -87,7 +85,3 @@ class RunFolder:
                 f"{self.request.name} in it: give --out another folder, or --force to train anew there"
             )
         request.write(self.request)
-
-    def locked(self) -> AbstractContextManager[int]:
-        """Hold the folder, see `core.backends.monitor.hold`."""
-        return hold(self.path, "training")

@@ -11,6 +11,7 @@ from huggingface_hub import ModelCard
 from manifests import CONFIG, manifest, targets
 from pages import page_data
 
+from core.backends.monitor import hold
 from core.errors import InputError
 from core.model.manifest import InputRecord, read_manifest, write_manifest
 from training.commands import rollout_browser
@@ -283,24 +284,28 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.backends.monitor.LOCK_SECONDS", 0.5)
     folder = RunFolder(tmp_path)
-    with folder.locked(), pytest.raises(InputError, match="another training runs in it"), folder.locked():
+    with (
+        hold(folder.path, "training"),
+        pytest.raises(InputError, match="another training runs in it"),
+        hold(folder.path, "training"),
+    ):
         pass
-    with folder.locked():  # free again
+    with hold(folder.path, "training"):  # free again
         pass
 
 
 def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.backends.monitor.LOCK_SECONDS", 0.5)
     folder = RunFolder(tmp_path)
-    with folder.locked() as lock:
+    with hold(folder.path, "training") as lock:
         heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock])
     try:
-        with pytest.raises(InputError, match="another training"), folder.locked():
+        with pytest.raises(InputError, match="another training"), hold(folder.path, "training"):
             pass
     finally:
         heir.kill()
         heir.wait()
-    with folder.locked():
+    with hold(folder.path, "training"):
         pass
 
 
