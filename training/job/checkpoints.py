@@ -44,9 +44,8 @@ class TrainerState:
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
     dispatched: int = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
-    solved: Sequence[
-        int
-    ] = ()  # prompts that need no off-policy samples any more, with mixed.off_policy_schedule=until_solved
+    # prompts that need no off-policy samples any more, with mixed.off_policy_schedule=until_solved
+    solved: Sequence[int] = ()
     unsolved: Sequence[int] = ()  # prompts whose targets wait for a supervised step, with mixed.relift
     retired: Sequence[int] = ()  # prompts that are not replayed any more, with mixed.replay
     absent: Sequence[int] = ()  # retired prompts that have left the dataset
@@ -68,10 +67,8 @@ def folder_of(checkpoints: Path, step: int) -> Path:
 
 def complete_steps(checkpoints: Path) -> list[int]:
     """Steps of the checkpoints below ``checkpoints`` whose save was completed, oldest first."""
-    folders = {
-        match[1]: file.parent for file in Path(checkpoints).glob(f"*/{STATE}") if (match := NAME(file.parent.name))
-    }
-    return sorted(map(int, folders))
+    names = (NAME(file.parent.name) for file in Path(checkpoints).glob(f"*/{STATE}"))
+    return sorted(int(name[1]) for name in names if name)
 
 
 def latest_step(checkpoints: Path) -> int:
