@@ -39,9 +39,9 @@ class Need:
     name: str
     needed: float
     available: float | None
-    unit: str
     remedy: str
     parts: Mapping[str, float] = field(default_factory=dict)
+    unit: str = "bytes"  # or "count"
 
     @property
     def fits(self) -> bool:
@@ -64,7 +64,7 @@ def needs(
     ``teacher``: that of a model which verl serves beside the policy.
     """
     layout, cuda = Layout.of(config), config.trainer.device == "cuda"
-    result = [Need("nodes with GPUs" if cuda else "nodes", layout.nodes, machine.nodes, "count", "trainer.nnodes")]
+    result = [Need("nodes with GPUs" if cuda else "nodes", layout.nodes, machine.nodes, "trainer.nnodes", unit="count")]
     if cuda:
         result += _gpu_needs(layout, machine, shape)
         result += _teacher_needs(layout, machine, teacher) if teacher else []
@@ -76,14 +76,13 @@ def needs(
             "CPUs that verl and Ray reserve",
             logical_cpus(layout, config),
             declared or machine.cpus,
-            "count",
             "ray_kwargs.ray_init.num_cpus (they are logical: more than there are cores is allowed), or fewer GPUs",
+            unit="count",
         ),
         Need(
             "memory of the node",
             sum(parts.values()),
             machine.memory,
-            "bytes",
             "the numbers of workers (actor_rollout_ref.rollout.agent.num_workers, reward.num_workers), a smaller "
             "model, or more nodes",
             parts,
@@ -92,14 +91,12 @@ def needs(
             "/dev/shm",
             shared_memory(shape, layout, config),
             machine.shared_memory,
-            "bytes",
             f"{STORE}, or the size that the container gets (docker --shm-size)",
         ),
         Need(
             "disk of the run's folder",
             sum(spend.values()),
             machine.disk,
-            "bytes",
             "run.keep_checkpoints, or another disk for --out",
             spend,
         ),
@@ -116,15 +113,14 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
             "GPUs per node",
             layout.gpus + layout.rollout_gpus + layout.teacher_gpus,
             len(machine.gpus),
-            "count",
             f"{GPUS}, {'rollout_gpus, ' if layout.rollout_gpus else ''}"
             f"{'teacher.gpus, a teacher behind an endpoint, ' if layout.teacher_gpus else ''}or CUDA_VISIBLE_DEVICES",
+            unit="count",
         ),
         Need(
             "each GPU while it trains",
             sum(training.values()),
             usable,
-            "bytes",
             "offload=always, actor_rollout_ref.model.lora_rank=64, a smaller "
             f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu (not below {layout.least_micro_batch} tokens), "
             f"more GPUs ({GPUS})",
@@ -139,9 +135,9 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
                 "tokens of a micro-batch on each GPU",
                 layout.least_micro_batch,
                 layout.micro_batch,
-                "count",
                 f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu (a sample must fit), {FSDP}."
                 "ulysses_sequence_parallel_size",
+                unit="count",
             )
         )
     return result
@@ -155,7 +151,6 @@ def _generation_needs(layout: Layout, shape: ModelShape, memory: float) -> list[
             "each GPU while vLLM generates",
             sum(generation.values()),
             USABLE * memory,
-            "bytes",
             "a lower actor_rollout_ref.rollout.gpu_memory_utilization, or offload=rollout",
             generation,
         ),
@@ -163,7 +158,6 @@ def _generation_needs(layout: Layout, shape: ModelShape, memory: float) -> list[
             "vLLM's cache for one sample of full length",
             token_bytes(shape, layout) * (layout.prompt_length + layout.response_length),
             max(0.0, cache_bytes(shape, layout, memory)),
-            "bytes",
             "a higher actor_rollout_ref.rollout.gpu_memory_utilization or tensor_model_parallel_size, or a "
             "lower data.max_response_length",
         ),
@@ -179,7 +173,6 @@ def _teacher_needs(layout: Layout, machine: Machine, teacher: ModelShape) -> lis
             "vLLM's share of each GPU of the teacher",
             sum(server.values()),
             layout.teacher_utilization * memory,
-            "bytes",
             "a higher teacher.gpus or teacher.gpu_memory_utilization, or a teacher behind an endpoint",
             server,
         ),
@@ -187,7 +180,6 @@ def _teacher_needs(layout: Layout, machine: Machine, teacher: ModelShape) -> lis
             "each GPU of the teacher",
             sum(whole.values()),
             USABLE * memory,
-            "bytes",
             "a lower teacher.gpu_memory_utilization or data.max_response_length",
             whole,
         ),
