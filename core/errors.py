@@ -2,10 +2,12 @@
 
 import difflib
 import signal
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
+
+    Model = TypeVar("Model", bound=BaseModel)
 
 UNION_BRANCHES = (
     "ColumnMapping",
@@ -47,6 +49,22 @@ def stopped(status: int) -> str | None:
 def first_line(error: BaseException) -> str:
     """The beginning of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def validated(
+    model: "type[Model]", values: Any, where: str, advice: str = "", *, context: dict[str, Any] | None = None
+) -> "Model":
+    """Return ``values`` as ``model``.
+
+    Raises:
+        InputError: they do not fit; the message starts with ``where`` and ends with ``advice``.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(values, context=context)
+    except ValidationError as error:
+        raise InputError(f"{where}{explain_validation(error, model)}{advice}") from error
 
 
 def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> str:

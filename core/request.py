@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from core.errors import InputError, explain_validation
+from core.errors import validated
 from core.files import read_object, write_json
 from core.text.parse import parse_yaml
 
@@ -33,10 +33,7 @@ class Request(BaseModel):
         Raises:
             InputError: the file is missing, is no JSON object, or has a value that does not fit.
         """
-        try:
-            return cls.model_validate(read_object(file))
-        except ValidationError as error:
-            raise InputError(f"{file}: {explain_validation(error, cls)}") from None
+        return validated(cls, read_object(file), f"{file}: ")
 
     def write(self, file: Path) -> Path:
         """Write the request into ``file``, which is complete or absent; returns its path."""

@@ -11,12 +11,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
-from core.errors import InputError, explain_validation
+from core.errors import InputError, validated
 from core.files import digest_bytes, read_yaml
 from core.ledger import VERDICTS
 from core.model.prompts import TEMPLATE_KWARGS
@@ -309,10 +308,7 @@ class PrepareConfig(BaseModel):
 
 def build_config(values: dict[str, Any], *, where: str = "targets config") -> PrepareConfig:
     """A PrepareConfig, or InputError that names the first key that does not fit and what was expected."""
-    try:
-        return PrepareConfig.model_validate(values)
-    except ValidationError as error:
-        raise InputError(f"{where}: {explain_validation(error, PrepareConfig)}") from error
+    return validated(PrepareConfig, values, f"{where}: ")
 
 
 def read_config(path: Path | None, overrides: Sequence[str] = ()) -> PrepareConfig:

@@ -14,11 +14,10 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    ValidationError,
     model_validator,
 )
 
-from core.errors import InputError, explain_validation, first_line
+from core.errors import InputError, first_line, validated
 from core.files import read_yaml
 from core.plugins.config_files import check_not_declared, entries, entry
 from core.plugins.user_code import load_function
@@ -102,9 +101,7 @@ def ready_mappings() -> dict[str, ColumnMapping]:
             check_not_declared(name, ADDED)
         path = str(entry(ADDED, name))
         try:
-            ready[name] = ColumnMapping.model_validate(load_function(path))
-        except ValidationError as error:
-            raise InputError(f"mapping {name} of {path}: {explain_validation(error, ColumnMapping)}") from None
+            ready[name] = validated(ColumnMapping, load_function(path), f"mapping {name} of {path}: ")
         except (ImportError, AttributeError) as error:
             raise InputError(f"mapping {name} of {path}: {first_line(error)}; install its package again") from None
     return ready

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from core.errors import InputError, explain_validation
+from core.errors import InputError, validated
 from core.files import PROJECT, read_yaml
 from core.model.prompts import PROBLEM
 from core.plugins.config_files import SUITES, config_file
@@ -166,14 +166,9 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
     A relative path of a verifier in it is of the folder that the YAML file is in.
     """
     path = config_file(SUITES, str(name_or_path))
-    try:
-        content = read_yaml(path, "benchmark suite")
-        suite = _Suite.model_validate(content, context={"folder": path.resolve().parent})
-    except ValidationError as error:
-        raise InputError(
-            f"benchmark suite {path}: {explain_validation(error, _Suite)}; see {PROJECT / SUITES / 'paper.yaml'}"
-        ) from error
-    return suite.benchmarks
+    content, context = read_yaml(path, "benchmark suite"), {"folder": path.resolve().parent}
+    advice = f"; see {PROJECT / SUITES / 'paper.yaml'}"
+    return validated(_Suite, content, f"benchmark suite {path}: ", advice, context=context).benchmarks
 
 
 def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = None) -> list[Benchmark]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
-from core.errors import InputError, explain_validation, first_line
+from core.errors import InputError, first_line, validated
 from core.model.prompts import Messages, PromptRecord
 from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
@@ -56,10 +56,7 @@ class EndpointOptions(BaseModel):
         """Return the options in a mapping; InputError that starts with ``where`` if they do not fit."""
         if not isinstance(values, dict):
             raise InputError(f"{where}: expected a mapping, such as {{leave_out: [seed]}}, got {values!r:.80}")
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise InputError(f"{where}: {explain_validation(error, cls)}") from error
+        return validated(cls, values, f"{where}: ")
 
     def identity(self) -> dict[str, Any]:
         """Return the differences from a plain request, as JSON values."""

@@ -13,10 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from core.code_digest import identity
-from core.errors import InputError, explain_validation
+from core.errors import InputError, validated
 from core.plugins.config_files import check_not_declared, entries, entry
 
 if TYPE_CHECKING:
@@ -105,10 +103,7 @@ def parse_spec(value: Any, where: str, *, folder: Path | None = None) -> Verifie
 
 def _options(name: str, options: Mapping[str, Any], where: str, folder: Path) -> "VerifierOptions":
     model = verifier_class(name).Options
-    try:
-        return model.model_validate(options, context={"folder": folder})
-    except ValidationError as error:
-        raise InputError(f"{where}: verifier {name}: {explain_validation(error, model)}") from None
+    return validated(model, options, f"{where}: verifier {name}: ", context={"folder": folder})
 
 
 def open_verifier(

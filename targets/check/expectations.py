@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from core.errors import InputError, explain_validation
+from core.errors import InputError, validated
 from core.files import read_yaml
 from core.parquet import read_shards
 from core.text.patterns import compile_full_match
@@ -77,10 +77,7 @@ class CheckResult:
 def load_checks(suite: Path = SUITE) -> list[Check]:
     """The checks of a suite, without Great Expectations; InputError names what is wrong in the YAML."""
     where = f"check suite {suite}"
-    try:
-        loaded = _Suite.model_validate(read_yaml(suite, "check suite"))
-    except ValidationError as error:
-        raise InputError(f"{where}: {explain_validation(error, _Suite)}; see {SUITE}") from error
+    loaded = validated(_Suite, read_yaml(suite, "check suite"), f"{where}: ", f"; see {SUITE}")
     names = [check.name for check in loaded.checks]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{where}: {', '.join(twice)} named more than once; give each check a name of its own")

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from core.errors import InputError, explain_validation
+from core.errors import InputError, validated
 from training.cost.usage import Cost, Pace, Rates
 
 PRICE = "run.device_hour_price"
@@ -24,10 +24,7 @@ class BudgetOptions(BaseModel):
     @classmethod
     def of(cls, config: DictConfig) -> "BudgetOptions":
         """Read the budget of a run; InputError for a value that is not allowed."""
-        try:
-            options = cls.model_validate(OmegaConf.to_container(config.run.budget))
-        except ValidationError as error:
-            raise InputError(f"run.budget.{explain_validation(error, cls)}") from error
+        options = validated(cls, OmegaConf.to_container(config.run.budget), "run.budget.")
         if options.money is not None and not config.run.device_hour_price:
             raise InputError(f"run.budget.money={options.money:g}: set {PRICE}, the price of a device-hour, too")
         return options

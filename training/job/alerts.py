@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from core.errors import InputError, explain_validation
+from core.errors import validated
 from core.metrics import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
 
 LEARNED = 0.9  # a policy that gives off-policy tokens this probability has no more to learn from them
@@ -33,10 +33,7 @@ class AlertOptions(BaseModel):
     @classmethod
     def of(cls, config: DictConfig) -> "AlertOptions":
         """Read the thresholds of a run; InputError for a value that is not allowed."""
-        try:
-            return cls.model_validate(OmegaConf.to_container(config.run.alerts))
-        except ValidationError as error:
-            raise InputError(f"run.alerts.{explain_validation(error, cls)}") from error
+        return validated(cls, OmegaConf.to_container(config.run.alerts), "run.alerts.")
 
 
 def uncorrected_staleness(config: DictConfig) -> str | None:

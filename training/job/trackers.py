@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from core.errors import InputError, explain_validation, first_line
+from core.errors import InputError, first_line, validated
 from core.files import digest_bytes, read_object, write_json
 from core.model.manifest import MANIFEST, Manifest, parse_manifest
 from core.text.secrets import redact
@@ -107,12 +107,7 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
 def _read(folder: Path) -> Runs | None:
     if not (folder / FILE).is_file():
         return None
-    try:
-        return Runs.model_validate(read_object(folder / FILE))
-    except ValidationError as error:
-        raise InputError(
-            f"{folder / FILE}: {explain_validation(error, Runs)}; remove it for runs of its own"
-        ) from error
+    return validated(Runs, read_object(folder / FILE), f"{folder / FILE}: ", "; remove it for runs of its own")
 
 
 def facts(manifest: Manifest) -> dict[str, str]:
