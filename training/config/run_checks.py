@@ -3,19 +3,19 @@
 import importlib.util
 import os
 import sys
-from pathlib import Path
 
 from omegaconf import DictConfig
 
 from core.backends import BACKENDS
 from core.errors import InputError
-from core.plugins.config_files import check_not_declared, entries, entry
-from core.plugins.user_code import check_function, function_path
+from core.plugins.config_files import check_not_declared
+from core.plugins.user_code import check_function
+from training.algorithms.registry import Registry
 from training.config.rollout_modes import SEPARATE
 from training.export import DTYPES
 
-TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
-OWN_TRACKERS = "luffy.trackers"  # entry points of packages
+# Those of verl by name, and the module that each needs.
+TRACKERS = Registry("luffy.trackers", "step, metrics", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
 
 
 def check_run(config: DictConfig) -> None:
@@ -27,14 +27,9 @@ def check_run(config: DictConfig) -> None:
             f"RAY_ADDRESS={cluster}: a training on a running cluster is a job of it, whose processes get its settings: "
             "set run.backend=ray and run.ray_address=http://HOST:8265 (its dashboard), or unset RAY_ADDRESS"
         )
-    own = own_trackers(config)
-    for name in config.run.trackers:
-        if name in own:
-            continue
-        if name not in TRACKERS:
-            names = ", ".join([*TRACKERS, *entries(OWN_TRACKERS)])
-            raise InputError(f"run.trackers: got {name!r}, expected some of {names}, or FILE.py:FUNCTION")
-        check_not_declared(name, OWN_TRACKERS)
+    own_trackers(config)
+    for name in (name for name in config.run.trackers if name in TRACKERS):
+        check_not_declared(name, TRACKERS.group)
         if importlib.util.find_spec(TRACKERS[name]) is None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
     if config.policy_dtype not in DTYPES:
@@ -47,21 +42,16 @@ def check_run(config: DictConfig) -> None:
         )
 
 
-def own_trackers(config: DictConfig) -> dict[str, str]:
-    """Return the user's functions among the trackers, which are called with each step and its metrics: path by name.
+def own_trackers(config: DictConfig) -> list[str]:
+    """Return the paths of the user's functions among the trackers, which are called with each step and its metrics.
 
     Raises:
-        InputError: one cannot be imported, or takes other arguments.
+        InputError: there is no such tracker, or one cannot be imported or takes other arguments.
     """
-    names = [name for name in config.run.trackers if name not in TRACKERS]
-    own: dict[str, str] = {}
-    for name in names:
-        try:
-            path = function_path(name, Path.cwd()) if ":" in name else entry(OWN_TRACKERS, name)
-            if path is None:
-                continue
-            own[name] = path
-            check_function(path, ["step", "metrics"])
-        except (ValueError, InputError) as error:
-            raise InputError(f"run.trackers: {error}") from None
+    try:
+        own = [TRACKERS.find(name) for name in config.run.trackers if name not in TRACKERS]
+        for path in own:
+            check_function(path, TRACKERS.arguments)
+    except ValueError as error:
+        raise InputError(f"run.trackers: {error}") from None
     return own

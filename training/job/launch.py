@@ -278,7 +278,7 @@ def _train(
         done=done,
         stall_seconds=config.run.stall_seconds,
         alerts=AlertOptions.of(config),
-        trackers=list(own_trackers(config).values()),
+        trackers=own_trackers(config),
         after_step=after_step,
         report=report,
     )

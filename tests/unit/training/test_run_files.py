@@ -323,7 +323,7 @@ def test_a_tracker_that_is_not_there_is_told_before_anything_starts(
 ) -> None:
     monkeypatch.setitem(TRACKERS, "mlflow", "a_module_that_is_not_installed")
     for tracker, message in (
-        ("tensorbord", "expected some of tensorboard, mlflow, wandb"),
+        ("tensorbord", "expected one of tensorboard, mlflow, wandb"),
         ("mlflow", "mlflow is not"),
     ):
         request = replace(REQUEST, overrides=(f"run.trackers=[{tracker}]",), out=tmp_path / "run")
