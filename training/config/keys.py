@@ -91,8 +91,8 @@ def check_switches(key: str, value_of: Callable[[str], Any]) -> None:
     section = within(key, rules().read_with)
     while section is not None:
         condition = rules().read_with[section]
-        if not any(_holds(part, value_of) for part in condition.split(" or ")):
-            switches = {part.partition("=")[0].removesuffix("!") for part in condition.split(" or ")}
+        switches = {part.partition("=")[0].removesuffix("!") for part in condition.split(" or ")}
+        if key not in switches and not any(_holds(part, value_of) for part in condition.split(" or ")):
             present = ", ".join(f"{switch}={_text(value_of(switch))}" for switch in sorted(switches))
             raise InputError(
                 f"--set: {key} has no effect with {present}: it is read with {condition}. Set that, or leave it out"
