@@ -141,6 +141,15 @@ def key_of(override: str) -> str:
     return override.lstrip("+~").partition("=")[0].partition("@")[0]
 
 
+def values_of(overrides: Iterable[str]) -> dict[str, str]:
+    """Return what ``overrides`` say, as text by key; of two values of one key the later one counts.
+
+    >>> values_of(["teacher.model=base", "teacher.model='my model'"])
+    {'teacher.model': 'my model'}
+    """
+    return {key_of(text): text.partition("=")[2].strip("'\"") for text in overrides}
+
+
 def nearest(key: str, candidates: Iterable[str], common: Iterable[str]) -> str | None:
     """Return the candidate that a user who typed ``key`` most likely meant; None if none is similar.
 

@@ -17,7 +17,7 @@ from core.parquet import digest_shards, is_there, shard_files, shards, table_of_
 from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
-from training.config.keys import MODULE, key_of, leaf_values, read_by, rules
+from training.config.keys import MODULE, leaf_values, read_by, rules, values_of
 from training.config.teacher import BASE, SELF, endpoint_of, located
 from training.config.teacher import MODEL as TEACHER
 from training.config.teacher_checks import teacher_folder
@@ -162,9 +162,8 @@ def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dic
         values = dict(leaf_values(read_yaml(file, "configuration")))
         if name is None and values.get(TEACHER) is not None:
             name, folder = values[TEACHER], file.parent
-    for override in overrides:
-        if key_of(override) == TEACHER:
-            name, folder = override.partition("=")[2].strip("'\""), Path.cwd()
+    if (given := values_of(overrides).get(TEACHER)) is not None:
+        name, folder = given, Path.cwd()
     if name in (None, *NO_FILE, BASE, SELF) or endpoint_of(name):
         return {}
     return {TEACHER: model_digest(teacher_folder(located(name, folder)))}
@@ -177,10 +176,8 @@ def named_files(overrides: Sequence[str]) -> dict[str, Path]:
         InputError: there is no such file or module.
     """
     files: dict[str, Path] = {}
-    for override in overrides:
-        key, value = key_of(override), override.partition("=")[2].strip("'\"")
+    for key, value in values_of(overrides).items():
         if key in rules().files:
-            files.pop(key, None)  # the last one counts
             if value.startswith(MODULE):
                 files |= _module_file(key, value)
             elif value not in NO_FILE:
@@ -205,10 +202,8 @@ def outside_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[
         for key, value in leaf_values(read_yaml(file, "recipe")):
             if key in KEYS:
                 files |= _function_file(key, value, file.parent, f"recipe {file.stem}: ")
-    for override in overrides:
-        key, value = key_of(override), override.partition("=")[2].strip("'\"")
+    for key, value in values_of(overrides).items():
         if key in KEYS:
-            files.pop(key, None)  # the last one counts
             files |= _function_file(key, value, Path.cwd())
     return files
 
