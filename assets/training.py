@@ -102,7 +102,9 @@ def policy(
     checked = verdicts(context.instance, check_keys(profile) if main_line else [], train.digest)
     require_passed(checked, ignore=settings.ignore_checks)
     interpreter.executable()
-    request = _request(context, settings, train, base, checked)
+    request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
+    if unread := [text for text in settings.overrides if text not in request.overrides]:
+        context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
     out = run_folder(storage, request.identity(), force=settings.force)
     observer = StepObserver(context, metrics_key(context.asset_key))
     if RunFolder(out).answers(request):
@@ -125,32 +127,17 @@ def kept(out: Path) -> str:
     return "there is no checkpoint yet (trainer.save_freq: steps between them); materialize again to start anew"
 
 
-def _request(
-    context: dg.AssetExecutionContext,
-    settings: TrainingOptions,
-    train: TrainReference,
-    base: ModelReference,
-    checked: Verdicts,
+def training_request(
+    settings: TrainingOptions, train: TrainReference, base: ModelReference, **more: Any
 ) -> "TrainingRequest":
-    """Build the request of the training; its identity determines its folder."""
-    from core.model.manifest import InputRecord
+    """Return the request of a training with the settings that its recipe reads, and ``more`` of its fields."""
     from training.config.keys import read_by
     from training.job.request import TrainingRequest
 
-    overrides, unread = read_by(settings.recipe, settings.overrides)
-    if unread:
-        context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
-    return TrainingRequest(
-        recipe=settings.recipe,
-        hardware=settings.hardware,
-        overrides=tuple(overrides),
-        seed=settings.seed,
-        targets=InputRecord(path=Path(train.path), digest=""),
-        model=InputRecord(path=Path(base.path), digest=""),
-        heldout=InputRecord(path=Path(train.heldout), digest=""),
-        out=Path(),
-        upstream=upstream(context, train, base, checked),
-    ).complete()
+    chosen = settings.model_dump(include={"recipe", "hardware", "seed"})
+    overrides, _ = read_by(settings.recipe, settings.overrides)
+    files = {"targets": train.path, "model": base.path, "heldout": train.heldout, "out": "."}
+    return TrainingRequest.model_validate({**chosen, "overrides": overrides, **files, **more})
 
 
 def _result(

@@ -50,7 +50,7 @@ def train(
     if context.invoked_subcommand:
         return
     if print_config:
-        _print_config(given)
+        _print_config(context, given)
         return
     request = request_of(TrainingRequest, context, given)
     if request.heldout is None and has_first_stage(request.recipe):
@@ -75,14 +75,14 @@ def train(
         run_job(request, report)
 
 
-def _print_config(given: Mapping[str, Any]) -> None:
+def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
     from omegaconf import OmegaConf
 
     from training.job.configuration import compose_run
 
-    defaults = {name: field.default for name, field in TrainingRequest.model_fields.items()} | {"out": "run"}
-    chosen = defaults | {name: value for name, value in given.items() if value}
-    config = compose_run(chosen["recipe"], chosen["hardware"], chosen["overrides"], run=Path(chosen["out"]))
+    files = {} if given["request"] else {"targets": "targets", "model": "model", "out": "run"}  # it depends on none
+    request = request_of(TrainingRequest, context, files | {name: value for name, value in given.items() if value})
+    config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out)
     sys.stdout.write(OmegaConf.to_yaml(config))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.references import ModelReference, TrainReference
 from assets.shared.storage import Storage
+from assets.training import training_request
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import write_table
@@ -21,7 +22,6 @@ from core.plugins.user_code import python_path
 from core.text.parse import parse_yaml
 from pipelines.cli.run import run_graph
 from pipelines.definitions.settings import Settings, load_settings
-from training.config.keys import read_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,33 +46,19 @@ def examine_profile(profile: str, overrides: Sequence[str]) -> int:
     python = TrainingInterpreter(python=settings.interpreter.python).executable()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = ["training", "examine", "--request", str(_write_request(settings, train, base, folder))]
+        record = {"path", "digest"}
+        files = {"targets": train.model_dump(include=record), "model": base.model_dump(include=record)}
+        asked = training_request(settings.training, train, base, **files, out=folder / "run")
+        request = asked.write(folder / "request.json")
+        command = ["training", "examine", "--request", str(request)]
         if why := _not_sampled(settings, base):
             sys.stdout.write(f"the base model is not sampled: {why}\n")
         else:
-            limit = _response_limit(python, settings)
+            limit = _response_limit(python, request)
             if status := _call(python, "evaluation", "generate", *_sampling(limit, train, base, folder)):
                 return status
             command += ["--samples", str(folder / DRAWN / f"{NAME}.parquet")]
         return _call(python, *command)
-
-
-def _write_request(settings: Settings, train: TrainReference, base: ModelReference, folder: Path) -> Path:
-    from core.model.manifest import InputRecord
-    from training.job.request import TrainingRequest
-
-    options = settings.training
-    request = TrainingRequest(
-        recipe=options.recipe,
-        hardware=options.hardware,
-        overrides=tuple(read_by(options.recipe, options.overrides)[0]),
-        seed=options.seed,
-        targets=InputRecord(path=Path(train.path), digest=train.digest),
-        model=InputRecord(path=Path(base.path), digest=base.digest),
-        heldout=InputRecord(path=Path(train.heldout), digest=""),
-        out=folder / "run",
-    )
-    return request.write(folder / "request.json")
 
 
 def _not_sampled(settings: Settings, base: ModelReference) -> str:
@@ -83,16 +69,13 @@ def _not_sampled(settings: Settings, base: ModelReference) -> str:
     return "" if base.parameters <= CHEAP else f"it has {base.parameters:,} parameters, too many for a CPU"
 
 
-def _response_limit(python: Path, settings: Settings) -> int:
+def _response_limit(python: Path, request: Path) -> int:
     """Return the token limit of a response in the training.
 
     Raises:
         InputError: the training has no configuration; the message says why.
     """
-    options = settings.training
-    command = [str(python), "-m", "training", "--print-config", "--recipe", options.recipe]
-    command += ["--hardware", options.hardware]
-    command += [part for text in read_by(options.recipe, options.overrides)[0] for part in ("--set", text)]
+    command = [str(python), "-m", "training", "--print-config", "--request", str(request)]
     done = subprocess.run(command, cwd=PROJECT, env=_variables(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise InputError(done.stderr.rpartition("error: ")[2].strip())

@@ -4,10 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from assets.shared.references import ModelReference
+from assets.shared.references import ModelReference, TrainReference
+from assets.training import training_request
 from core.errors import InputError
 from pipelines.cli.examine import _not_sampled, _response_limit
 from tests.defs.project import settings_of
+
+BASE = ModelReference(path="model", digest="d", source="s", parameters=1, architecture="a")
+TRAIN = TrainReference(
+    path="train.parquet",
+    digest="d",
+    rows=1,
+    heldout_rows=0,
+    heldout="heldout.parquet",
+    profile="profile.json",
+    previous=None,
+    prepared_digest="d",
+    source=["s"],
+    source_digest="d",
+)
 
 
 @pytest.mark.parametrize(
@@ -23,15 +38,24 @@ from tests.defs.project import settings_of
 def test_the_base_model_is_sampled_where_this_machine_can(hardware: str, backend: str, parameters: float, why: str):
     address = {"LUFFY__INTERPRETER__RAY_ADDRESS": "http://head:8265"} if backend == "ray" else {}
     settings = settings_of(LUFFY__TRAINING__HARDWARE=hardware, LUFFY__INTERPRETER__BACKEND=backend, **address)
-    base = ModelReference(path="p", digest="d", source="s", parameters=int(parameters), architecture="a")
-    assert _not_sampled(settings, base) == why
+    assert _not_sampled(settings, BASE.model_copy(update={"parameters": int(parameters)})) == why
 
 
-def test_the_limit_of_the_samples_is_that_of_the_training(training_interpreter: Path):
-    plain = settings_of(LUFFY__TRAINING__RECIPE="luffy", LUFFY__TRAINING__OVERRIDES="[]")
-    assert _response_limit(training_interpreter, plain) == 8192  # of the recipe
-    changed = settings_of(LUFFY__TRAINING__RECIPE="luffy", LUFFY__TRAINING__OVERRIDES="[data.max_response_length=96]")
-    assert _response_limit(training_interpreter, changed) == 96
-    wrong = settings_of(LUFFY__TRAINING__RECIPE="luffy", LUFFY__TRAINING__OVERRIDES="[mixed.loss=nothing]")
+def test_the_limit_of_the_samples_is_that_of_the_training(training_interpreter: Path, tmp_path: Path):
+    def limit(overrides: str) -> int:
+        settings = settings_of(LUFFY__TRAINING__RECIPE="luffy", LUFFY__TRAINING__OVERRIDES=overrides)
+        request = training_request(settings.training, TRAIN, BASE)
+        return _response_limit(training_interpreter, request.write(tmp_path / "request.json"))
+
+    assert limit("[]") == 8192  # of the recipe
+    assert limit("[data.max_response_length=96]") == 96
     with pytest.raises(InputError, match="'nothing'"):
-        _response_limit(training_interpreter, wrong)
+        limit("[mixed.loss=nothing]")
+
+
+def test_a_request_has_the_settings_that_its_recipe_reads():
+    shared = "[data.train_batch_size=8, mixed.use_std=true]"
+    settings = settings_of(LUFFY__TRAINING__RECIPE="sft", LUFFY__TRAINING__OVERRIDES=shared, LUFFY__TRAINING__SEED="3")
+    request = training_request(settings.training, TRAIN, BASE)
+    assert (request.recipe, request.seed, request.overrides) == ("sft", 3, ("data.train_batch_size=8",))
+    assert [request.targets.path, request.model.path] == [Path(TRAIN.path), Path(BASE.path)]
