@@ -1,16 +1,16 @@
-"""Check how a run is carried out, its backend, trackers and packages, before anything starts."""
+"""Check how a run is carried out, its backend, trackers, packages and functions, before anything starts."""
 
 import importlib.util
 import os
 import sys
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from core.backends import BACKENDS
 from core.errors import InputError
 from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
-from training.algorithms.registry import Registry
+from training.algorithms.registry import KEYS, Registry
 from training.config.rollout_modes import SEPARATE
 from training.export import DTYPES
 
@@ -55,3 +55,16 @@ def own_trackers(config: DictConfig) -> list[str]:
     except ValueError as error:
         raise InputError(f"run.trackers: {error}") from None
     return own
+
+
+def check_functions(config: DictConfig) -> None:
+    """Raise InputError for a function that cannot be imported, takes other arguments, or has a name of the project."""
+    for key, registry in KEYS.items():
+        value = OmegaConf.select(config, key)
+        if value in registry:
+            check_not_declared(value, registry.group)
+        elif (path := registry.outside(value)) is not None:
+            try:
+                check_function(path, registry.arguments)
+            except InputError as error:
+                raise InputError(f"{key}: {error}") from error

@@ -1,4 +1,7 @@
-"""Check the targets and the model of a run before anything starts, because verl would only fail much later."""
+"""Check the targets and the model of a run before anything starts, because verl would only fail much later.
+
+`run_files` gives the files that verl reads: the targets, or what a run takes of them.
+"""
 
 import json
 import math
@@ -8,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from core.errors import InputError
 from core.files import digest_bytes, read_object, write_table
@@ -17,15 +20,11 @@ from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
 from core.parquet import count_rows, read_batches, read_shards, shards
-from core.plugins.config_files import check_not_declared
-from core.plugins.user_code import check_function
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec
 from training.algorithms.off_policy_schedule import parse_schedule
-from training.algorithms.registry import KEYS
 from training.algorithms.schedules.prompt_order import EASY_FIRST, easy_first
 from training.job.configuration import chat_template
-from training.job.user_reward import check_reward_function
 
 MATH = VerifierSpec("math")
 VERIFIERS_KEY = b"verifiers"  # metadata of a file of targets
@@ -86,13 +85,14 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     lengths = load_lengths(model, chat_template(config).kwargs)
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
-    if not _prepared_for(metadata, lengths, limits):
-        start = 0
-        for table in read_batches(path, ROWS, ["prompt", "target", "reward_model"]):
-            _check_rows(path, start, table.to_pylist(), lengths, limits)
-            start += table.num_rows
-    if config.mixed.use_target_probs:
-        _check_log_probs(path, schema, lengths)
+    measured, log_probs = _prepared_for(metadata, lengths, limits), config.mixed.use_target_probs
+    if log_probs and TARGET_LOG_PROBS.name not in schema.names:
+        raise InputError(
+            f"targets {path}: no column {TARGET_LOG_PROBS.name}, which mixed.use_target_probs=true reads: give the "
+            "teacher's log-probability of each token of the target and its end token, or set it to false"
+        )
+    if log_probs or not measured:
+        _check_rows(path, lengths, {} if measured else limits, log_probs=log_probs)
     kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
     return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
 
@@ -123,25 +123,6 @@ def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
     return specs
 
 
-def check_reward(config: DictConfig) -> None:
-    """Raise InputError unless the reward function of ``config`` can be imported and called as verl calls it."""
-    if config.objective == "rl":
-        check_reward_function(OmegaConf.to_container(config.reward.custom_reward_function))
-
-
-def check_functions(config: DictConfig) -> None:
-    """Raise InputError for a function that cannot be imported, takes other arguments, or has a name of the project."""
-    for key, registry in KEYS.items():
-        value = OmegaConf.select(config, key)
-        if value in registry:
-            check_not_declared(value, registry.group)
-        elif (path := registry.outside(value)) is not None:
-            try:
-                check_function(path, registry.arguments)
-            except InputError as error:
-                raise InputError(f"{key}: {error}") from error
-
-
 def check_pass_rates(path: Path, config: DictConfig) -> None:
     """Raise InputError unless each row of the targets has the pass rate that ``config`` decides by."""
     if config.data.order == EASY_FIRST:
@@ -163,10 +144,10 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
     rates = read_shards(path, columns=[name])[name].to_pylist()
     absent = [row for row, rate in enumerate(rates) if rate is None or not 0 <= rate <= 1]
     if absent:
-        named = ", ".join(map(str, absent[:NAMED_ROWS])) + (", …" if len(absent) > NAMED_ROWS else "")
         raise InputError(
             f"targets {path}: {len(absent)} of {len(rates)} rows have no {name} from 0 to 1, which {reader} reads: row "
-            f"{named}: measure all problems {remedy}. targets.pass_rate=[0, 1] leaves out what was not measured"
+            f"{_named(absent)}: measure all problems {remedy}. targets.pass_rate=[0, 1] leaves out what was not "
+            "measured"
         )
 
 
@@ -176,46 +157,53 @@ def verl_files(targets: Path) -> str | list[str]:
     return files if len(files) > 1 else files[0]
 
 
-def order_targets(targets: Path, config: DictConfig, folder: Path) -> Path:
-    """Return the file to train on: ``targets``, or for ``data.order=easy_first`` a sorted copy in ``folder``."""
-    if config.data.order != EASY_FIRST:
-        return targets
-    rows = read_shards(targets)
-    order = easy_first(rows[PASS_RATE.name].to_pylist(), config.data.train_batch_size, config.data.seed)
-    write_table(rows.take(order), folder / "train.parquet")
-    return folder / "train.parquet"
+def run_files(targets: Path, config: DictConfig, folder: Path) -> tuple[Path, Path]:
+    """Return the file that a run trains on and the one that it validates on; what differs from ``targets`` is written.
 
-
-def split_validation(targets: Path, config: DictConfig, folder: Path) -> tuple[Path, Path]:
-    """Write the problems that a run validates on into ``folder``, without their targets.
-
-    They come from ``data.val_files``, or they are ``data.val_max_samples`` of the problems of ``targets``, which are
-    then no part of the training: those with the lowest digests, so that every run on the same targets has the same.
-
-    Returns:
-        The file to train on and the file to validate on.
+    A run that validates sets problems aside (`_validation`), and ``data.order=easy_first`` sorts the rest; ``folder``
+    gets the result.
 
     Raises:
         InputError: a problem of ``data.val_files`` is one of ``targets``, or too few rows are left to train on.
     """
+    validates, sorts = config.trainer.test_freq > 0, config.data.order == EASY_FIRST
+    if not validates and not sorts:
+        return targets, targets
+    rows = training = read_shards(targets)
+    problems = targets
+    if validates:
+        training, validation = _validation(rows, targets, config)
+        problems = folder / "validation.parquet"
+        write_table(validation, problems)
+    if sorts:
+        order = easy_first(training[PASS_RATE.name].to_pylist(), config.data.train_batch_size, config.data.seed)
+        training = training.take(order)
+    if training is rows:
+        return targets, problems
+    write_table(training, folder / "train.parquet")
+    return folder / "train.parquet", problems
+
+
+def _validation(rows: pa.Table, targets: Path, config: DictConfig) -> tuple[pa.Table, pa.Table]:
+    """Return the rows to train on, and the problems to validate on without their targets.
+
+    These come from ``data.val_files``, or they are ``data.val_max_samples`` of the problems of ``rows``, which are then
+    no part of the training: those with the lowest digests, so that every run on the same targets has the same.
+    """
     count, batch = config.data.val_max_samples, config.data.train_batch_size
-    rows, given = read_shards(targets), config.data.val_files
-    problems = _problems(rows)
-    if given:
-        source = read_shards(given)
-        if both := set(problems) & set(_problems(source)):
-            raise InputError(f"data.val_files={given}: {len(both)} of its problems are in {targets}, too: remove them")
-    else:
-        source = rows
-    candidates = _problems(source)
+    problems, given = _problems(rows), config.data.val_files
+    source = read_shards(given) if given else rows
+    candidates = _problems(source) if given else problems
+    if given and (both := set(problems) & set(candidates)):
+        raise InputError(f"data.val_files={given}: {len(both)} of its problems are in {targets}, too: remove them")
     first = {problem: row for row, problem in reversed(list(enumerate(candidates)))}  # one row of each
     chosen = sorted(first)[:count]
     validation = source.take([first[problem] for problem in chosen])
     column = validation.schema.get_field_index("target")
     empty = pa.array([[] for _ in chosen], validation.schema.field(column).type)
-    write_table(validation.set_column(column, validation.schema.field(column), empty), folder / "validation.parquet")
+    validation = validation.set_column(column, validation.schema.field(column), empty)
     if given:
-        return targets, folder / "validation.parquet"
+        return rows, validation
     aside = set(chosen)
     training = rows.filter(pa.array([problem not in aside for problem in problems]))
     if training.num_rows < batch:
@@ -224,8 +212,7 @@ def split_validation(targets: Path, config: DictConfig, folder: Path) -> tuple[P
             f"data.val_max_samples={count}, less than one batch of data.train_batch_size={batch}: lower one of them, "
             "or give other problems with data.val_files"
         )
-    write_table(training, folder / "train.parquet")
-    return folder / "train.parquet", folder / "validation.parquet"
+    return training, validation
 
 
 def _problems(table: pa.Table) -> list[str]:
@@ -244,71 +231,73 @@ def _prepared_for(metadata: Mapping[str, str], lengths: Lengths, limits: Mapping
     return kept["max_prompt_tokens"] <= limits["prompt"] and kept["max_target_tokens"] <= limits["target"]
 
 
-def _check_rows(
-    path: Path, start: int, rows: Sequence[Mapping[str, Any]], lengths: Lengths, limits: Mapping[str, int]
-) -> None:
-    for number, row in enumerate(rows, start):
-        if not _conversation(row["prompt"]):
-            raise InputError(f"targets {path}: row {number}: prompt is not a list of {{role, content}} messages")
-        if row["target"] and not _conversation(row["target"]):
-            raise InputError(f"targets {path}: row {number}: target is not a list of {{role, content}} messages")
-        gold = row["reward_model"].get("ground_truth") if isinstance(row["reward_model"], dict) else None
-        if gold is not None and not isinstance(gold, str):
-            raise InputError(
-                f"targets {path}: row {number}: reward_model.ground_truth is {gold!r:.80}, a {type(gold).__name__}, "
-                "and a gold answer is text: write the column as strings (a list as the text that belongs in the box)"
-            )
-        if not gold or not gold.strip():
-            raise InputError(
-                f"targets {path}: row {number}: no answer in reward_model.ground_truth, so no sample of it can be "
-                "graded: give the gold answer or remove the row"
-            )
-    targets = [row["target"][0]["content"] if row["target"] else "" for row in rows]
-    counts = lengths.count_examples([(row["prompt"], target) for row, target in zip(rows, targets, strict=True)])
-    for number, of_row in enumerate(counts, start):
-        for (name, limit), tokens in zip(limits.items(), of_row, strict=True):
-            if tokens > limit:
-                key = {"prompt": "data.max_prompt_length", "target": "data.max_response_length"}[name]
-                raise InputError(
-                    f"targets {path}: row {number}: its {name} has {tokens} tokens as it is trained on, more than "
-                    f"{key}={limit}: raise it, or reject such rows with `python -m targets`"
-                )
-
-
-def _check_log_probs(path: Path, schema: pa.Schema, lengths: Lengths) -> None:
-    """Check that each target has one log-probability for each of its tokens and its end token."""
-    column = TARGET_LOG_PROBS.name
-    if column not in schema.names:
-        raise InputError(
-            f"targets {path}: no column {column}, which mixed.use_target_probs=true reads: give the teacher's "
-            "log-probability of each token of the target and its end token, or set it to false"
-        )
-    absent: list[int] = []
-    start = 0
-    for table in read_batches(path, ROWS, ["prompt", "target", column]):
+def _check_rows(path: Path, lengths: Lengths, limits: Mapping[str, int], *, log_probs: bool) -> None:
+    """Check each row and its tokens: against ``limits``, if there are any, and against its log-probabilities."""
+    start, absent = 0, list[int]()
+    columns = ["prompt", "target", "reward_model", *([TARGET_LOG_PROBS.name] if log_probs else [])]
+    for table in read_batches(path, ROWS, columns):
         rows = table.to_pylist()
-        examples = [(row["prompt"], row["target"][0]["content"] if row["target"] else "") for row in rows]
-        counts = lengths.count_examples(examples)
-        for number, (row, (_, tokens)) in enumerate(zip(rows, counts, strict=True), start):
-            log_probs = row[column]
-            if not row["target"]:
-                continue
-            if log_probs is None:
+        for number, row in enumerate(rows if limits else (), start):
+            _check_content(f"targets {path}: row {number}", row)
+        targets = [row["target"][0]["content"] if row["target"] else "" for row in rows]
+        counts = lengths.count_examples([(row["prompt"], target) for row, target in zip(rows, targets, strict=True)])
+        for number, (row, tokens) in enumerate(zip(rows, counts, strict=True), start):
+            where = f"targets {path}: row {number}"
+            _check_lengths(where, tokens, limits)
+            if log_probs and row["target"] and not _has_log_probs(where, row[TARGET_LOG_PROBS.name], tokens[1]):
                 absent.append(number)
-            elif len(log_probs) != tokens:
-                raise InputError(
-                    f"targets {path}: row {number}: {len(log_probs)} {column} for a target of {tokens} "
-                    "tokens, its end token included: give one for each, counted with the tokenizer of the model"
-                )
-            elif any(value is None or not (math.isfinite(value) and value <= 0) for value in log_probs):
-                raise InputError(f"targets {path}: row {number}: {column} must be finite numbers of at most 0")
         start += len(rows)
     if absent:
-        named = ", ".join(map(str, absent[:NAMED_ROWS])) + (", …" if len(absent) > NAMED_ROWS else "")
         raise InputError(
-            f"targets {path}: {len(absent)} rows have a target without {column}: {named}: give it for all of them, "
-            "remove the rows (targets.require_log_probs=true), or set mixed.use_target_probs=false"
+            f"targets {path}: {len(absent)} rows have a target without {TARGET_LOG_PROBS.name}: {_named(absent)}: give "
+            "it for all of them, remove the rows (targets.require_log_probs=true), or set mixed.use_target_probs=false"
         )
+
+
+def _check_content(where: str, row: Mapping[str, Any]) -> None:
+    if not _conversation(row["prompt"]):
+        raise InputError(f"{where}: prompt is not a list of {{role, content}} messages")
+    if row["target"] and not _conversation(row["target"]):
+        raise InputError(f"{where}: target is not a list of {{role, content}} messages")
+    gold = row["reward_model"].get("ground_truth") if isinstance(row["reward_model"], dict) else None
+    if gold is not None and not isinstance(gold, str):
+        raise InputError(
+            f"{where}: reward_model.ground_truth is {gold!r:.80}, a {type(gold).__name__}, and a gold answer is text: "
+            "write the column as strings (a list as the text that belongs in the box)"
+        )
+    if not gold or not gold.strip():
+        raise InputError(
+            f"{where}: no answer in reward_model.ground_truth, so no sample of it can be graded: give the gold answer "
+            "or remove the row"
+        )
+
+
+def _check_lengths(where: str, tokens: tuple[int, int], limits: Mapping[str, int]) -> None:
+    for (name, limit), count in zip(limits.items(), tokens, strict=False):
+        if count > limit:
+            key = {"prompt": "data.max_prompt_length", "target": "data.max_response_length"}[name]
+            raise InputError(
+                f"{where}: its {name} has {count} tokens as it is trained on, more than {key}={limit}: raise it, or "
+                "reject such rows with `python -m targets`"
+            )
+
+
+def _has_log_probs(where: str, log_probs: Sequence[float | None] | None, tokens: int) -> bool:
+    """Return whether a target has log-probabilities; InputError unless there is one for each of its ``tokens``."""
+    if log_probs is None:
+        return False
+    if len(log_probs) != tokens:
+        raise InputError(
+            f"{where}: {len(log_probs)} {TARGET_LOG_PROBS.name} for a target of {tokens} tokens, its end token "
+            "included: give one for each, counted with the tokenizer of the model"
+        )
+    if any(value is None or not (math.isfinite(value) and value <= 0) for value in log_probs):
+        raise InputError(f"{where}: {TARGET_LOG_PROBS.name} must be finite numbers of at most 0")
+    return True
+
+
+def _named(rows: Sequence[int]) -> str:
+    return ", ".join(map(str, rows[:NAMED_ROWS])) + (", …" if len(rows) > NAMED_ROWS else "")
 
 
 def _conversation(messages: Any) -> bool:

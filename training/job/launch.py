@@ -21,7 +21,7 @@ from core.files import atomic_write, digest_bytes, read_json_lines
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from training.algorithms.schedules.prompt_order import SHUFFLE
-from training.config.run_checks import TRACKERS, check_run, own_trackers
+from training.config.run_checks import TRACKERS, check_functions, check_run, own_trackers
 from training.config.teacher import lay_out_teacher
 from training.config.teacher_checks import check_teacher, served_folder
 from training.cost.budget import Budget, BudgetOptions
@@ -41,20 +41,17 @@ from training.job.configuration import compose_run
 from training.job.input_checks import (
     MATH,
     check_context,
-    check_functions,
     check_pass_rates,
-    check_reward,
     check_targets,
-    order_targets,
     read_verifiers,
-    split_validation,
+    run_files,
     verl_files,
 )
 from training.job.lineage import build_manifest
 from training.job.records.ledger import write_ledger
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
-from training.job.user_reward import SHIPPED, VERIFIERS, wrapped
+from training.job.user_reward import SHIPPED, VERIFIERS, check_reward_function, wrapped
 from training.resources.architecture import check_architecture
 from training.resources.auto_values import resolve_auto
 from training.resources.fit_check import check_fit, write_plan
@@ -121,7 +118,8 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
     check_teacher(config, request.model.path)
     targets = check_targets(data, request.model.path, config)
     check_pass_rates(data.path, config)
-    check_reward(config)
+    if config.objective == "rl":
+        check_reward_function(OmegaConf.to_container(config.reward.custom_reward_function))
     check_functions(config)
     if config.data.val_files:
         given = Path(config.data.val_files)
@@ -142,11 +140,8 @@ def _first_stage(
 
 def _prepare(config: DictConfig, folder: RunFolder, data: Path, model: Path) -> dict[str, str]:
     """Write the files that verl reads, and fill them in; the environment of the training process."""
-    validates = config.trainer.test_freq > 0
-    training, problems = split_validation(data, config, folder.path) if validates else (data, data)
-    training = order_targets(training, config, folder.path)
-    rows = count_rows(training)
-    return _fill_in(config, data=training, problems=problems, rows=rows, model=model)
+    training, problems = run_files(data, config, folder.path)
+    return _fill_in(config, data=training, problems=problems, rows=count_rows(training), model=model)
 
 
 def _write_config(config: DictConfig, folder: RunFolder) -> None:

@@ -26,7 +26,7 @@ from training.algorithms.schedules.prompt_order import easy_first
 from training.job.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
 from training.job.configuration import compose_run
 from training.job.derived_seeds import prompt_key
-from training.job.input_checks import check_pass_rates, order_targets
+from training.job.input_checks import check_pass_rates, run_files
 from training.verl_hooks import replay_buffer
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.trainer import MixedPolicyTrainer
@@ -191,7 +191,7 @@ def test_what_is_not_measured_is_refused_before_anything_starts(setting: str, tm
         check_pass_rates(targets_file(tmp_path / "b.parquet", [0.5, None, float("nan"), 1.5]), config)
     good = targets_file(tmp_path / "c.parquet", [0.5, 0.0, 1.0, 0.25])
     check_pass_rates(good, config)
-    ordered = order_targets(good, config, tmp_path)
+    ordered, _ = run_files(good, config, tmp_path)
     if name == "data.order":
         assert pq.read_table(ordered)["prompt"].to_pylist() == ["2", "0", "3", "1"]
     else:
@@ -206,7 +206,7 @@ def test_no_other_setting_needs_pass_rates(tmp_path: Path) -> None:
         ["mixed.off_policy_schedule=always", "data.order=shuffle"],
     ):
         check_pass_rates(file, config_of(*settings))
-        assert order_targets(file, config_of(*settings), tmp_path) == file
+        assert run_files(file, config_of(*settings), tmp_path) == (file, file)
 
 
 @pytest.mark.parametrize(

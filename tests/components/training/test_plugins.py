@@ -11,9 +11,8 @@ from core.model.manifest import InputRecord
 from core.plugins.config_files import RECIPES, _packages, config_file, is_shipped
 from core.plugins.user_code import UserFunctionError, check_function
 from training.algorithms.registry import CORRECTIONS, GATES, KEYS, LOSSES
-from training.config.run_checks import check_run
+from training.config.run_checks import check_functions, check_run
 from training.job.configuration import compose_run, mixed_options
-from training.job.input_checks import check_functions
 from training.job.request import TrainingRequest, has_first_stage
 
 LOSS = """

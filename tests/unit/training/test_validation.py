@@ -25,7 +25,7 @@ from training.job.checkpoints import (
     scores,
 )
 from training.job.configuration import compose_run
-from training.job.input_checks import check_targets, split_validation, verl_files
+from training.job.input_checks import check_targets, run_files, verl_files
 from training.job.records.metrics_log import time_by_phase
 from training.verl_hooks.metrics import validation_metrics
 from training.verl_hooks.supervised import TargetDataset
@@ -59,7 +59,7 @@ def config(run: Path, *overrides: str) -> Any:
 def test_problems_are_set_aside_whole_and_the_same_in_every_run(tmp_path: Path) -> None:
     problems = [f"{number % 20}+1=?" for number in range(40)]  # two targets of each
     targets = write(tmp_path / "targets.parquet", problems)
-    training, validation = split_validation(targets, config(tmp_path), tmp_path)
+    training, validation = run_files(targets, config(tmp_path), tmp_path)
     aside, left = users(validation), users(training)
     assert len(aside) == len(set(aside)) == 5 and len(left) == 30
     assert not set(aside) & set(left) and set(aside) | set(left) == set(problems)
@@ -67,7 +67,7 @@ def test_problems_are_set_aside_whole_and_the_same_in_every_run(tmp_path: Path) 
     # The order of the rows, the seed and blanks decide nothing.
     (tmp_path / "other").mkdir()
     other = write(tmp_path / "other.parquet", [f" {problem}" for problem in reversed(problems)])
-    _, again = split_validation(other, config(tmp_path, "seed=3"), tmp_path / "other")
+    _, again = run_files(other, config(tmp_path, "seed=3"), tmp_path / "other")
     assert [text.strip() for text in users(again)] == aside
 
 
@@ -75,17 +75,17 @@ def test_given_problems_must_not_be_trained_on(tmp_path: Path) -> None:
     targets = write(tmp_path / "targets.parquet", ["a", "b", "c", "d"])
     write(tmp_path / "given.parquet", ["e", "f"])
     given = config(tmp_path, f"data.val_files={tmp_path / 'given.parquet'}")
-    training, validation = split_validation(targets, given, tmp_path)
+    training, validation = run_files(targets, given, tmp_path)
     assert training == targets and sorted(users(validation)) == ["e", "f"]
     write(tmp_path / "given.parquet", ["e", " b "])
     with pytest.raises(InputError, match=r"given\.parquet: 1 of its problems are in .*targets\.parquet, too"):
-        split_validation(targets, given, tmp_path)
+        run_files(targets, given, tmp_path)
 
 
 def test_too_few_rows_are_an_error_that_names_both_keys(tmp_path: Path) -> None:
     targets = write(tmp_path / "targets.parquet", [str(number) for number in range(8)])
     with pytest.raises(InputError, match=r"3 rows are left .*data\.val_max_samples=5.*data\.train_batch_size=4"):
-        split_validation(targets, config(tmp_path), tmp_path)
+        run_files(targets, config(tmp_path), tmp_path)
 
 
 def save(checkpoints: Path, step: int, keep: int = 1) -> None:
@@ -144,13 +144,13 @@ def test_targets_in_several_files_are_read_like_one(tmp_path: Path) -> None:
     assert record.rows == 40 and count_rows(targets) == 40
     assert [Path(file).name for file in verl_files(targets)] == [f"train-{n:05d}-of-00005.parquet" for n in range(4)]
     assert verl_files(whole) == str(whole)
-    first, second = (split_validation(file, settings, tmp_path / file.stem) for file in (whole, targets))
+    first, second = (run_files(file, settings, tmp_path / file.stem) for file in (whole, targets))
     assert [users(file) for file in first] == [users(file) for file in second]
     dataset = TargetDataset(verl_files(targets), AutoTokenizer.from_pretrained(SHIPPED))
     assert len(dataset) == 40
     others = write(tmp_path / "others.parquet", [f"{number}+2=?" for number in range(8)])
     given = config(tmp_path, f"data.val_files='{targets}'")
-    assert users(split_validation(others, given, tmp_path)[1]) == users(first[1])
+    assert users(run_files(others, given, tmp_path)[1]) == users(first[1])
     shard_path(targets, 2, 5).unlink()
     with pytest.raises(InputError, match=r"train\.parquet: expected train-00000-of-00005\.parquet to"):
         check_targets(InputRecord(path=targets, digest="d"), SHIPPED, settings)
