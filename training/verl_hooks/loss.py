@@ -18,8 +18,7 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.config import ActorConfig
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
-from training.algorithms.methods.sft import sft_token_loss
-from training.algorithms.methods.sft_schedule import policy_weight
+from training.algorithms.methods.sft import policy_weight, sft_token_loss
 from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
 from training.algorithms.mixed_loss import Stats, recorded_probs
 from training.algorithms.options import MixedPolicyOptions

@@ -23,7 +23,7 @@ from core.files import digest_bytes
 from core.ledger import LEDGER
 from core.metrics import CUT_SHARE
 from grading.row_fields import PROBLEM
-from training.algorithms.methods.sft_schedule import sft_coefficient
+from training.algorithms.methods.sft import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score

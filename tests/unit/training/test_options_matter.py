@@ -16,8 +16,7 @@ from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.relift import UnsolvedPrompts
-from training.algorithms.methods.sft import sft_token_loss
-from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
+from training.algorithms.methods.sft import policy_weight, sft_coefficient, sft_token_loss
 from training.algorithms.methods.srft import entropy_advantage, outcome_advantage, supervised_scale
 from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions

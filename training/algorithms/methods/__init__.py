@@ -1,8 +1,7 @@
 """The parts of a step that other methods than LUFFY need: pure functions, chosen by options of the section ``mixed``.
 
 - ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO, GMPO, SAPO, DPPO, REINFORCE
-- ``sft``: the supervised loss and the weight of a token in it: SFT, DFT, CHORD-phi
-- ``sft_schedule``: the weight of the supervised loss over the steps: CHORD-mu
+- ``sft``: the supervised loss, the weight of a token in it, and its own over the steps: SFT, DFT, CHORD
 - ``gate``: RL or supervised training for each prompt, by its successes: HPT
 - ``srft``: weights by entropy and advantages by outcome: SRFT
 - ``relift``: the prompts for supervised steps between those by RL: ReLIFT

@@ -16,8 +16,7 @@ FORMULAS = {
     "methods.gate": ["group_gate"],
     "methods.length_penalty": ["length_penalty"],
     "methods.on_policy": ["on_policy_loss"],
-    "methods.sft_schedule": ["sft_coefficient", "policy_weight"],
-    "methods.sft": ["sft_token_loss", "sft_weight"],
+    "methods.sft": ["sft_token_loss", "sft_weight", "sft_coefficient", "policy_weight"],
     "mixed_loss": ["mixed_policy_token_loss"],
     "original": [
         "compute_grpo_outcome_advantage_split",

@@ -17,8 +17,7 @@ from training.algorithms.aggregate import BatchSize, agg_loss  # noqa: E402
 from training.algorithms.methods.gate import group_gate  # noqa: E402
 from training.algorithms.methods.length_penalty import length_penalty  # noqa: E402
 from training.algorithms.methods.relift import UnsolvedPrompts  # noqa: E402
-from training.algorithms.methods.sft import sft_token_loss, sft_weight  # noqa: E402
-from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient  # noqa: E402
+from training.algorithms.methods.sft import policy_weight, sft_coefficient, sft_token_loss, sft_weight  # noqa: E402  # noqa: E402
 from training.algorithms.methods.srft import (  # noqa: E402
     entropy_advantage,
     outcome_advantage,
