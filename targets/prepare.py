@@ -217,7 +217,7 @@ def _write(
         counts.read(decisions.tally)
     if not counts.all.ids.count:
         raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
-    layout = Layout(run.config, any(part.mapping.target_log_probs for part in run.parts), run.inputs["verifiers"])
+    layout = Layout(run.config, any(part.mapping.target_log_probs for part in run.parts))
     tasks, kept = [], 0
     groups = _grouped(run.config.rows_per_file, decided, outcomes)
     for number, group in enumerate(groups):

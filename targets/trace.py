@@ -91,14 +91,9 @@ class Trace:
     benchmark_overlap: bool | None = None
 
     @property
-    def fields_json(self) -> str | None:
-        """Its fields as files hold them."""
-        return json.dumps(self.fields) if self.fields else None
-
-    @property
     def verifier_fields(self) -> dict[str, Any]:
         """What its verifier reads beside the answer and the gold answer."""
-        return row_fields(self.data_source, self.problem, self.fields_json)
+        return {**row_fields(self.data_source, self.problem, None), **self.fields}
 
     @property
     def conclusion(self) -> str:
@@ -131,7 +126,7 @@ class Trace:
     def decision_row(self) -> dict[str, Any]:
         """The row of a cache file."""
         row = {name: getattr(self, name) for name in DECISION.names}
-        return {**row, "fields": self.fields_json}
+        return {**row, "fields": json.dumps(self.fields) if self.fields else None}
 
     def rejected_row(self) -> dict[str, Any]:
         """The REJECTED row: why, and enough to find the trace again."""

@@ -52,7 +52,6 @@ class Layout:
 
     config: PrepareConfig
     log_probs: bool
-    verifiers: str  # as `targets.target_tables.RowDigest` takes it
 
     @property
     def fields(self) -> bool:
@@ -104,7 +103,7 @@ class _Writers:
 
     def __init__(self, task: WriteFiles) -> None:
         self._layout, self._choices = task.layout, task.choices
-        self._first, self.tally, self.digest = task.first, Tally(), RowDigest(task.layout.verifiers)
+        self._first, self.tally, self.digest = task.first, Tally(), RowDigest(task.metadata["verifiers"])
         schemas = (task.layout.schema(), task.layout.profile_schema(), REJECTED)
         self.targets, self.profile, self.rejected = (
             TableWriter(path, schema, task.metadata) for path, schema in zip(task.paths, schemas, strict=True)
