@@ -20,7 +20,7 @@ from targets.trace import Rejection, Trace
 class Stage(StrEnum):
     """When a filter runs. ANSWER, MEANING and LENGTH take long: they are skipped for a trace that is rejected already.
 
-    The results up to LENGTH are cached, but not what `select.lengths` and SELECT make of them.
+    The results up to LENGTH are cached, but not what `targets.select` makes of them.
     """
 
     READ = "read"  # the row of the source
