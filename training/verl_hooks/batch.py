@@ -1,15 +1,16 @@
 """The samples of a step, and the inputs of its update: advantages, correction weights and gates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from tensordict import TensorDict
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
+from grading.row_fields import PROBLEM
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
 from training.algorithms.methods.distillation import teacher_advantage
@@ -19,6 +20,7 @@ from training.algorithms.methods.srft import outcome_advantage
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.tensors import mask_of_prefix
 from training.verl_hooks.metrics import staleness_metrics, token_metrics
+from training.verl_hooks.reward import is_solved, reward_info
 
 TARGET = "target"  # entry of a sample's extra fields: the id of the target that it starts with, "" for none
 FIELDS: tuple[str, ...] = (
@@ -36,6 +38,25 @@ FIELDS: tuple[str, ...] = (
 )
 # What the log of rollouts says of a sample beside its texts and score, with what stands for a sample that has none.
 LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": "", "problem": "", "solved": 0, "alone": 0}
+
+
+def sample_of(key: str) -> tuple[str, int]:
+    """Return prompt and number of a sample, whose key is "<prompt>_<sample>_<turn>"."""
+    prompt, sample, _ = key.rsplit("_", 2)
+    return prompt, int(sample)
+
+
+def fields_of(options: MixedPolicyOptions, *, reference: bool, prompts: bool) -> list[str]:
+    """The fields of samples that a step reads; ``reference``: has a reference policy; ``prompts``: by their keys."""
+    optional = {
+        "ref_log_prob": reference,
+        "off_policy_log_probs": options.has_teacher_log_probs,
+        "responses": options.replay.use,
+        "guided": options.shows_prefix,
+        "teacher_log_probs": options.distillation.use,
+        "prompt_key": prompts,
+    }
+    return [*FIELDS, *(name for name, needed in optional.items() if needed)]
 
 
 def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
@@ -58,6 +79,27 @@ class Samples:
     targets: Sequence[str] = ()  # the id of the target that each row starts with; "" for none
     numbers: Sequence[int] = ()  # of each row in its group
     problems: Sequence[str] = ()  # what each row asks
+
+    @classmethod
+    def of(cls, data: TensorDict, keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> Self:
+        """Read the samples with these keys and tags from `fields_of` them; ``data`` keeps the tensors among these."""
+        index = np.array(data.pop("uid").tolist(), dtype=object)
+        sources = data.pop("data_source").tolist()
+        extra = [getattr(of_sample, "data", of_sample) for of_sample in data.pop("extra_fields").tolist()]
+        infos = [reward_info(of_sample) for of_sample in extra]
+        rows = data.to_padded_tensor()
+        scores = rows["rm_scores"].sum(-1).tolist()
+        rows["solved"] = torch.tensor([is_solved(info, score) for info, score in zip(infos, scores, strict=True)])
+        return cls(
+            rows,
+            index,
+            sampled=torch.tensor([not tag.get("is_padding", False) for tag in tags]),
+            sources=sources,
+            errors=[info.get("error") or "" for info in infos],
+            targets=[of_sample.get(TARGET, "") for of_sample in extra],
+            numbers=[sample_of(key)[1] for key in keys],
+            problems=[of_sample.get(PROBLEM, "") for of_sample in extra],
+        )
 
     @cached_property
     def mask(self) -> torch.Tensor:

@@ -11,6 +11,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from training.algorithms.group_rejection import SOLVED
 from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
+from training.verl_hooks.batch import sample_of
 from training.verl_hooks.reward import is_solved, reward_info
 
 
@@ -129,12 +130,6 @@ class AsyncGroupBuffer(GroupReplayBuffer, ReplayBufferAsync):
                 f"{self.train_batch_size}: the log of the agent loop, above, says why"
             )
         return stale, no_signal, failed, counts
-
-
-def sample_of(key: str) -> tuple[str, int]:
-    """Return prompt and number of a sample, whose key is "<prompt>_<sample>_<turn>"."""
-    prompt, sample, _ = key.rsplit("_", 2)
-    return prompt, int(sample)
 
 
 def complete_groups(keys: Sequence[str], off_policy_samples: int, on_policy: Collection[str] = ()) -> list[bool]:

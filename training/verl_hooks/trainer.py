@@ -5,7 +5,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 import torch
 import transfer_queue as tq
@@ -22,7 +21,6 @@ from verl.workers.utils.padding import response_to_nested
 from core.files import digest_bytes
 from core.ledger import LEDGER
 from core.metrics import CUT_SHARE
-from grading.row_fields import PROBLEM
 from training.algorithms.methods.sft import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
@@ -32,7 +30,7 @@ from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
-from training.verl_hooks.batch import FIELDS, LOGGED, TARGET, Samples, compute_advantages, order_of_updates
+from training.verl_hooks.batch import LOGGED, Samples, compute_advantages, fields_of, order_of_updates, sample_of
 from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import (
@@ -43,8 +41,8 @@ from training.verl_hooks.metrics import (
     validation_metrics,
 )
 from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
-from training.verl_hooks.replay_buffer import GroupReplayBuffer, sample_of
-from training.verl_hooks.reward import is_solved, require_few_errors, reward_info
+from training.verl_hooks.replay_buffer import GroupReplayBuffer
+from training.verl_hooks.reward import require_few_errors
 
 TRAIN = "train"  # verl's partition of the samples that a step learns from
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
@@ -148,37 +146,6 @@ class MixedPolicy(PromptTrainer):
             del metrics[name]
         return batch
 
-    def _read(self, batch: KVBatchMeta) -> tuple[Samples, torch.Tensor]:
-        """The samples of ``batch``, and their response masks as verl stores them."""
-        fields = list(FIELDS)
-        if self.use_reference_policy:
-            fields.append("ref_log_prob")
-        if self.options.has_teacher_log_probs:
-            fields.append("off_policy_log_probs")
-        if self.options.replay.use:
-            fields.append("responses")
-        if self.options.shows_prefix:
-            fields.append("guided")
-        if self.options.distillation.use:
-            fields.append("teacher_log_probs")
-        if self.memory.used:
-            fields.append("prompt_key")
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
-        index = np.array(data.pop("uid").tolist(), dtype=object)
-        sources = data.pop("data_source").tolist()
-        extra = [getattr(of_sample, "data", of_sample) for of_sample in data.pop("extra_fields").tolist()]
-        infos = [reward_info(of_sample) for of_sample in extra]
-        sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
-        rows = data.to_padded_tensor()
-        scores = rows["rm_scores"].sum(-1).tolist()
-        rows["solved"] = torch.tensor([is_solved(info, score) for info, score in zip(infos, scores, strict=True)])
-        errors = [info.get("error") or "" for info in infos]
-        targets = [of_sample.get(TARGET, "") for of_sample in extra]
-        numbers = [sample_of(key)[1] for key in batch.keys]
-        problems = [of_sample.get(PROBLEM, "") for of_sample in extra]
-        samples = Samples(rows, index, sampled, sources, errors, targets, numbers, problems)
-        return samples, data["response_mask"]
-
     def _rewards(self, samples: Samples, metrics: dict[str, Any]) -> torch.Tensor:
         """Token by token; with verl's penalty for drift from the reference policy where it is part of the reward."""
         rewards = samples.rows["rm_scores"]
@@ -198,7 +165,9 @@ class MixedPolicy(PromptTrainer):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Compute the inputs of the update over the whole batch, and put them beside the samples."""
-        samples, nested_mask = self._read(batch)
+        fields = fields_of(self.options, reference=self.use_reference_policy, prompts=self.memory.used)
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
+        samples, nested_mask = Samples.of(data, batch.keys, batch.tags), data["response_mask"]
         sampled = samples.sampled
         scores = samples.rows["rm_scores"].sum(-1)
         on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
