@@ -83,7 +83,9 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             plan = _plan(config, folder, model, report)
             if not latest_step(folder.checkpoints):
                 extension("warn_before")(config, data.path, model, partial(warn, report))
-            environment = _prepare(config, folder, data.path, model)
+            training, problems = run_files(data.path, config, folder.path)
+            rows = count_rows(training)
+            environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
             budget = _estimate(config, folder, plan, report)
             _write_config(config, folder)
             environment |= _open_trackers(request, config, folder)
@@ -136,12 +138,6 @@ def _first_stage(
     stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
     run_job(stage, partial(_report_first_stage, report))
     return folder.first_stage.policy, read_manifest(folder.first_stage.policy)
-
-
-def _prepare(config: DictConfig, folder: RunFolder, data: Path, model: Path) -> dict[str, str]:
-    """Write the files that verl reads, and fill them in; the environment of the training process."""
-    training, problems = run_files(data, config, folder.path)
-    return _fill_in(config, data=training, problems=problems, rows=count_rows(training), model=model)
 
 
 def _write_config(config: DictConfig, folder: RunFolder) -> None:
