@@ -28,9 +28,10 @@ REFUSAL = compile_pattern(
     r"|I (?:can(?:no|')t|am (?:not able|unable) to|won't) (?:help|assist|answer|solve|provide|complete|fulfil|comply)"
     r"|As an? (?:AI|artificial intelligence|large language model|language model)\b)"
 )
-# Two backslashes (or four, …) before a name that no word or variable after a line break has.
+# Two backslashes (or four, …) before a name that no word or variable after a line break has. A search looks for the two
+# first, which few texts have: what may not precede them comes after them.
 DOUBLE_ESCAPED = compile_quick_pattern(
-    r"(?<!\\)(?:\\\\)+(?:(?:boxed|fbox|[dtc]?frac|sqrt|operatorname|overline|binom)(?![a-zA-Z])"
+    r"\\\\(?<!\\\\\\)(?:\\\\)*(?:(?:boxed|fbox|[dtc]?frac|sqrt|operatorname|overline|binom)(?![a-zA-Z])"
     r"|(?:text|begin|end|math[a-z]{2,4})\s?{|(?:left|right)\s?[(\[{|]"
     r"|(?:cdot|ldots|leq|geq|neq|infty|circ|pi|alpha|beta|gamma|theta|lambda|sin|cos|tan|log|ln)(?![a-zA-Z])"
     r"|\([^()\n]{1,200}\\\\\))"
