@@ -44,7 +44,8 @@ def _compare(trace: Trace, thoughts: str) -> None:
 
 def _words(text: str) -> set[str]:
     """The words and numbers of a text, whatever their case; LaTeX commands are no words."""
-    return set(WORD.findall(COMMAND.sub(" ", text).casefold()))
+    distinct = " ".join(set(text.split()))  # no word spans blanks, and most pieces between them recur
+    return set(WORD.findall(COMMAND.sub(" ", distinct).casefold()))
 
 
 def compression_ratio(text: str) -> float:
