@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, first_line
@@ -92,10 +93,10 @@ def open_arrow(file: Any) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]
 
 def _rows_of(batches: "Iterator[pa.RecordBatch]", where: str) -> Iterator[Row]:
     for batch in within_memory(batches, where):
-        yield from within_memory(batch_rows(batch), where)
+        yield from chain.from_iterable(within_memory(batch_rows(batch), where))
 
 
-def batch_rows(batch: Any) -> Iterator[Row]:
+def batch_rows(batch: Any) -> Iterator[list[Row]]:
     """Rows of a RecordBatch or Table, some at a time; one that is too large or not UTF-8 becomes a `Rejection`."""
     if batch.nbytes > LARGEST_ROW:
         if batch.num_rows > 1:
@@ -103,14 +104,14 @@ def batch_rows(batch: Any) -> Iterator[Row]:
             yield from batch_rows(batch.slice(0, half))
             yield from batch_rows(batch.slice(half))
         else:
-            yield Rejection("too_large", f"a row of {batch.nbytes:,} bytes (limit {LARGEST_ROW:,})")
+            yield [Rejection("too_large", f"a row of {batch.nbytes:,} bytes (limit {LARGEST_ROW:,})")]
         return
     try:
-        yield from _short_floats(batch).to_pylist(maps_as_pydicts="strict")
+        yield _short_floats(batch).to_pylist(maps_as_pydicts="strict")
         return
     except (UnicodeDecodeError, ValueError, KeyError, OverflowError) as error:
         if batch.num_rows == 1:
-            yield _unreadable(error)
+            yield [_unreadable(error)]
             return
     for index in range(batch.num_rows):  # one row spoils the whole batch: find it
         yield from batch_rows(batch.slice(index, 1))

@@ -187,7 +187,7 @@ class Part:
             dataset = _load_hub(self.source).select_columns(columns)
             dataset = dataset.select(range(start, len(dataset) if stop is None else stop))
             batches = dataset.with_format("arrow").iter(batch_size=ROWS_PER_READ)
-            yield from enumerate(chain.from_iterable(batch_rows(batch) for batch in batches), start)
+            yield from enumerate((row for batch in batches for rows in batch_rows(batch) for row in rows), start)
 
 
 @dataclass(frozen=True)
