@@ -14,10 +14,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, Self
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
 from assets.shared.messages import MessageFile
@@ -37,15 +37,29 @@ BACKTICKS = compile_quick_pattern("`+")
 Message = Callable[[dict[str, Any]], None]
 
 
-class TrainingInterpreter(dg.ConfigurableResource):
-    """The Python that has torch, verl and vLLM; a relative path lies below the project."""
+class InterpreterSettings(BaseModel):
+    """The interpreter and the backend of trainings and evaluations."""
 
-    python: str
-    offline: bool = True  # its processes never contact the Hugging Face hub
-    grace_seconds: float = 30.0  # from TERM to KILL when a step is cancelled
-    backend: str = "local"
-    ray_address: str | None = None
-    slurm: dict[str, Any] = Field(default={})
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
+    offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
+    grace_seconds: float = Field(default=30.0, gt=0, description="Seconds between TERM and KILL on cancellation.")
+    backend: Literal["local", "ray", "slurm"] = Field(
+        default="local", description="Where trainings and evaluations run: here, on a Ray cluster, or under Slurm."
+    )
+    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
+    slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch, as submitit names them.")
+
+    @model_validator(mode="after")
+    def _has_address(self) -> Self:
+        if self.backend == "ray" and self.ray_address is None:
+            raise ValueError("backend ray needs interpreter.ray_address, the dashboard of the cluster")
+        return self
+
+
+class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
+    """The Python that has torch, verl and vLLM; a relative path lies below the project."""
 
     def placement(self, context: dg.AssetExecutionContext) -> dict[str, Any]:
         """Return the fields of `core.backends.Placement`: where a program that needs GPUs runs. Call it just before."""

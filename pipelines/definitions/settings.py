@@ -10,9 +10,9 @@ defaults that the Launchpad shows.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.generation import GenerationOptions, RoundOptions
+from assets.shared.interpreter import InterpreterSettings
 from assets.shared.options import (
     BenchmarkOptions,
     DifficultyOptions,
@@ -71,25 +72,6 @@ class StorageSettings(_Section):
         default="var/storage",
         description="Folder of all outputs. A relative one that you give is in the folder in which you call luffy.",
     )
-
-
-class InterpreterSettings(_Section):
-    """The interpreter and the backend of trainings and evaluations."""
-
-    python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
-    offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
-    grace_seconds: float = Field(default=30.0, gt=0, description="Seconds between TERM and KILL on cancellation.")
-    backend: Literal["local", "ray", "slurm"] = Field(
-        default="local", description="Where trainings and evaluations run: here, on a Ray cluster, or under Slurm."
-    )
-    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
-    slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch, as submitit names them.")
-
-    @model_validator(mode="after")
-    def _has_address(self) -> Self:
-        if self.backend == "ray" and self.ray_address is None:
-            raise ValueError("backend ray needs interpreter.ray_address, the dashboard of the cluster")
-        return self
 
 
 class SuiteSettings(_Section):
