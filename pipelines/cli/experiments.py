@@ -3,25 +3,35 @@
 Each recipe and seed is a run, one after the other, in the instance that ``luffy ui`` shows. A backfill of
 experiments/policy and experiments/scores in the UI does the same. Complete runs are reused, so an interrupted command
 continues where it stopped. Runs that are recorded in `experiments.runs` are not made again.
+
+``luffy leaderboard`` ranks every checkpoint that was evaluated. Models are evaluated first, on the suite and with the
+sampling of the profile.
 """
 
 import json
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.references import Reference
+from assets.shared.storage import Storage
 from core.cli import INTERRUPTED
 from core.code_digest import PROJECT
 from core.errors import InputError
-from core.files import atomic_write
+from core.files import atomic_write, write_json
 from core.plugins.config_files import is_path, recipe_name
 from core.progress import Terminal
+from evaluation.command_requests import CompareRequest
 from evaluation.recorded_run import RecordedRun
+from evaluation.report.leaderboard import leaderboard_text, rank_folder
 from pipelines.cli.run import configure, execute, load_definitions, resource
 from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
@@ -146,3 +156,37 @@ def word_problems(data: Path | None, model: str | None) -> list[str]:
                 )
         settings |= {"targets.source": [str(data / WORDS[0])], "benchmarks.roots": [str(data)]}
     return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+
+
+def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -> int:
+    """Evaluate ``models``, rank every checkpoint that was evaluated, and return the exit status."""
+    configure(profile, overrides)
+    settings = load_settings()
+    results = Storage(root=settings.storage.root).path / "graded"
+    if models:
+        python = TrainingInterpreter(python=settings.interpreter.python).executable()
+        with tempfile.TemporaryDirectory() as folder:
+            file = comparison(settings, models, results, Path(folder)).write(Path(folder) / "request.json")
+            command = [str(python), "-m", "evaluation", "compare", "--request", str(file)]
+            done = subprocess.run(command, cwd=PROJECT, check=False)
+        if done.returncode:
+            return done.returncode
+    sys.stdout.write(f"{leaderboard_text(rank_folder(results))}\n")
+    return 0
+
+
+def comparison(settings: Settings, models: Sequence[str], results: Path, folder: Path) -> CompareRequest:
+    """Build the request that evaluates ``models`` as the settings say, on the benchmarks in ``folder``."""
+    suite = folder / "suite.yaml"
+    write_json({"benchmarks": [entry.model_dump(mode="json") for entry in settings.benchmark_suite()]}, suite)
+    sampling = settings.evaluation.fixed().model_dump(
+        include={"samples", "temperature", "top_p", "max_tokens", "template"}
+    )
+    return CompareRequest(
+        models=tuple(models),
+        suite=str(suite),
+        roots=tuple(map(Path, settings.benchmarks.roots)),
+        limit=settings.benchmarks.limit,
+        out=results,
+        **sampling,
+    )

@@ -19,19 +19,8 @@ from core.cli import COMMAND, examples, exit_status, new_app, run_app, whole_num
 from core.errors import InputError
 from core.files import PROJECT
 from core.plugins.user_code import python_path
-from pipelines.cli.options import (
-    AtOnce,
-    CopyTo,
-    Host,
-    Overrides,
-    Port,
-    Profile,
-    Reason,
-    Recipes,
-    Select,
-    hardware_profiles,
-    profiles,
-)
+from pipelines.cli.comparisons import COMMANDS
+from pipelines.cli.options import AtOnce, Host, Overrides, Port, Profile, Reason, Select, hardware_profiles, profiles
 
 START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"
 PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
@@ -202,117 +191,8 @@ def evaluate() -> None:
     """Sample, grade and compare any models, without Dagster."""
 
 
-@app.command(rich_help_panel=COMPARISON, epilog=examples("luffy experiments luffy on_policy --set experiments.seeds=3"))
-def experiments(
-    recipes: Recipes = None, profile: Profile = None, overrides: Overrides = None, copy_to: CopyTo = None
-) -> int:
-    """Train and score recipes, and compare them on one page."""
-    from pipelines.cli.experiments import run_experiments
-
-    return run_experiments(recipes or [], profile, overrides or [], copy_to)
-
-
-@app.command(
-    rich_help_panel=COMPARISON,
-    epilog=examples("luffy compare luffy hpt --seeds 8", "luffy compare mine.yaml luffy sft_rl --seeds 3"),
-)
-def compare(
-    recipes: Recipes = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(metavar="N", parser=whole_number(1), help="Seeds per recipe. Without it, those of the profile."),
-    ] = None,
-    overrides: Overrides = None,
-    copy_to: CopyTo = None,
-) -> int:
-    """Repeat the paper's comparison of recipes on the built-in task, with several seeds each. It takes hours."""
-    more = [] if seeds is None else [f"experiments.seeds={seeds}"]
-    return experiments(recipes, "comparison", [*(overrides or []), *more], copy_to)
-
-
-@app.command(
-    rich_help_panel=COMPARISON,
-    epilog=examples(
-        "luffy remake results/runs/comparison/sft-0.zip",
-        "luffy remake theirs/mine-0.zip --recipe theirs/mine.yaml",
-    ),
-)
-def remake(
-    run: Annotated[Path, typer.Argument(metavar="RUN.zip", help="A recorded run of an experiment.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(metavar="FILE.yaml", help="The recipe of the run. Without it, the recipe of that name."),
-    ] = None,
-    profile: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Profile with the targets, base model and benchmarks of the run.",
-            autocompletion=profiles,
-        ),
-    ] = "comparison",
-    overrides: Overrides = None,
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder of the run that is made here, and of its record.")
-    ] = Path("var/remade"),
-) -> int:
-    """Make a recorded run again: train, sample and grade with its settings and seed, and say what differs."""
-    from pipelines.cli.remake import remake
-
-    return remake(run, recipe, profile, overrides or [], out)
-
-
-@app.command(rich_help_panel=COMPARISON)
-def drift(variants: Recipes = None, overrides: Overrides = None, copy_to: CopyTo = None) -> int:
-    """Compare what each rollout correction does with stale samples on the built-in task. It takes hours."""
-    return experiments(variants, "drift", overrides, copy_to)
-
-
-@app.command(
-    rich_help_panel=COMPARISON,
-    epilog=examples("luffy words --data problems --model SmolLM2-135M-Instruct.Q4_1.gguf"),
-)
-def words(
-    recipes: Recipes = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder of word_problems_train.jsonl and svamp_test.jsonl, which docs/results/words.md describes. "
-            "Without it, the settings say where the problems are.",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Model folder, GGUF file or hub id. Without it, that of the profile."),
-    ] = None,
-    overrides: Overrides = None,
-    copy_to: CopyTo = None,
-) -> int:
-    """Train a language model on word problems in English on the CPU, and compare recipes. It takes hours."""
-    from pipelines.cli.experiments import word_problems
-
-    return experiments(recipes, "words", [*word_problems(data, model), *(overrides or [])], copy_to)
-
-
-@app.command(
-    rich_help_panel=COMPARISON,
-    epilog=examples("luffy leaderboard", "luffy leaderboard Qwen/Qwen3-0.6B models/mine --set suite.name=mine.yaml"),
-)
-def leaderboard(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...", help="Model folders or hub ids to evaluate first, on the suite of the profile."
-        ),
-    ] = None,
-    profile: Profile = None,
-    overrides: Overrides = None,
-) -> int:
-    """Rank every checkpoint that was evaluated."""
-    from pipelines.cli.leaderboard import rank
-
-    return rank(models or [], profile, overrides or [])
+for compared, lines in COMMANDS.items():
+    app.command(rich_help_panel=COMPARISON, epilog=examples(*lines) if lines else None)(compared)
 
 
 @app.command(rich_help_panel=CHAMPION)

@@ -7,7 +7,7 @@ import pytest
 from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
 from evaluation.benchmarks.suite import load_suite
-from pipelines.cli.leaderboard import comparison
+from pipelines.cli.experiments import comparison
 from pipelines.definitions.settings import StorageSettings
 from tests.defs.project import settings_of
 
