@@ -23,21 +23,22 @@ from core.errors import InputError
 from core.files import read_json, write_json
 from core.plugins.user_code import python_path
 from core.schemas import TARGET
+from training.config.keys import read_by
 from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.checks import TRAINING, Check, Examination
 
-ROWS, PROMPTS = 16, 8
+ROWS = 16
 TARGET_CHARACTERS = 90  # the embedded tokenizer has one token per byte
-SETTINGS = {
-    "data.train_batch_size": f"{PROMPTS}",
-    "data.max_prompt_length": "64",
-    "data.max_response_length": "96",
-    "actor_rollout_ref.rollout.n": "4",
-    "actor_rollout_ref.actor.optim.lr": "1e-4",
-    "algorithm.filter_groups.enable": "false",
-    "trainer.save_freq": "1",
-}
-SUPERVISED = ("actor_rollout_ref.rollout", "algorithm.")  # keys that supervised training does not read
+SETTINGS = (
+    "data.train_batch_size=8",
+    "data.max_prompt_length=64",
+    "data.max_response_length=96",
+    "actor_rollout_ref.rollout.n=4",
+    "actor_rollout_ref.actor.optim.lr=1e-4",
+    "algorithm.filter_groups.enable=false",
+    "trainer.save_freq=1",
+)
+ON_GPUS = "actor_rollout_ref.rollout.gpu_memory_utilization=0.3"
 LIMIT = 900  # seconds of one command
 BENCHMARK = "arithmetic_short"
 TARGETS, MODEL = "train.parquet", "model"  # names in the folder of the examination
@@ -119,15 +120,13 @@ def write_untied_model(out: Path) -> Path:
 
 def _train(examination: Examination, recipe: str, steps: int, stop_after: int | None = None) -> str:
     """Train into the folder of the recipe's name; what the training printed."""
-    settings: dict[str, Any] = {**SETTINGS, "trainer.total_training_steps": steps}
-    if recipe == "sft":
-        settings = {key: value for key, value in settings.items() if not key.startswith(SUPERVISED)}
-    elif examination.hardware != "cpu":
-        settings["actor_rollout_ref.rollout.gpu_memory_utilization"] = 0.3
+    settings = [*SETTINGS, f"trainer.total_training_steps={steps}"]
+    if examination.hardware != "cpu":
+        settings.append(ON_GPUS)
     folder = examination.out
     arguments = ["--recipe", recipe, "--hardware", examination.hardware, "--model", str(folder / MODEL)]
     arguments += ["--targets", str(folder / TARGETS), "--out", str(folder / recipe)]
-    arguments += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    arguments += [part for text in read_by(recipe, settings)[0] for part in ("--set", text)]
     stop = None if stop_after is None else f"training: step {stop_after} of {steps}"
     return _command("training", *arguments, stop=stop)
 
