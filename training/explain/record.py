@@ -166,7 +166,7 @@ def _read(folder: Path, named: Path) -> RunRecord:
             f"{named}: no config.yaml in it, so it is not a run: give the folder that training/policy shows as `run "
             "folder`, or a recorded run (.zip)"
         )
-    ended = attempts(run.attempts) if run.attempts.is_dir() else []
+    ended = attempts(run.attempts)
     error = ended[-1].read_record().reason if ended else ""
     return RunRecord(config, _metrics(run, folder), _samples(run.rollouts), _learned(folder), error)
 
@@ -176,12 +176,7 @@ def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
     try:
         if run.metrics.is_file():
             return read_json_lines(run.metrics)
-        if not run.attempts.is_dir():
-            return []
-        with tempfile.TemporaryDirectory() as temporary:
-            return merge_attempts(
-                [attempt.records for attempt in attempts(run.attempts)], Path(temporary) / run.metrics.name
-            )
+        return merge_attempts([attempt.records for attempt in attempts(run.attempts)])
     except (ValueError, KeyError) as error:  # also of JSON
         raise InputError(f"{run.metrics}: not the metrics of a run ({error}); remove the file") from error
 

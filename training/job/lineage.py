@@ -1,5 +1,6 @@
 """Write the manifest of a finished run's policy."""
 
+import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from core.backends.monitor import attempts
 from core.code_digest import PROJECT
+from core.files import write_text
 from core.model.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.job.checkpoints import exported_step
 from training.job.records.metrics_log import merge_attempts
@@ -44,7 +46,8 @@ def build_manifest(
     """
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     devices, price = Layout.of(config).reserved, config.run.device_hour_price
-    steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)
+    steps = merge_attempts([attempt.records for attempt in ended], devices=devices, price=price)
+    write_text("".join(f"{json.dumps(record)}\n" for record in steps), folder.metrics)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
     policy = folder.policy
     if first is not None:  # the manifest of the first stage lies elsewhere

@@ -1,12 +1,10 @@
 """Read the step metrics of a run: JSON lines that verl's file logger writes in the meantime."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.files import atomic_write
 from core.jsonl_tail import RecordFile
 from core.metrics import COST, DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
 from training.cost.usage import seconds_of
@@ -15,10 +13,8 @@ from training.cost.usage import seconds_of
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
 
 
-def merge_attempts(
-    attempts: Iterable[Path], path: Path, *, devices: int = 1, price: float = 0.0
-) -> list[dict[str, Any]]:
-    """Join the metrics of a run's attempts into ``path``; if two attempts did a step, the later one counts.
+def merge_attempts(attempts: Iterable[Path], *, devices: int = 1, price: float = 0.0) -> list[dict[str, Any]]:
+    """Join the metrics of a run's attempts; if two attempts did a step, the later one counts.
 
     Each record gains what the run had cost when the step ended: ``run/device_hours`` of ``devices``, including steps
     that were done twice, and ``run/cost`` at ``price`` per device-hour, unless the price is 0.
@@ -33,8 +29,6 @@ def merge_attempts(
                 record["data"][COST] = price * hours
             steps = {step: kept for step, kept in steps.items() if step < record["step"]}
             steps[record["step"]] = record
-    with atomic_write(path) as temporary:
-        temporary.write_text("".join(json.dumps(record) + "\n" for record in steps.values()), encoding="utf-8")
     return list(steps.values())
 
 
