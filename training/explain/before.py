@@ -42,12 +42,12 @@ def examine(
 ) -> list[Finding]:
     """Return the causes that can be seen in some targets of a run, before it starts.
 
-        Args:
-            config: The composed configuration of the run.
-            targets: the file of its training set.
-            model: the folder of its base model.
-    drawn: The base model's responses with their tokens, by problem; without them the verifier is tried on answers
-                to other problems.
+    Args:
+        config: The composed configuration of the run.
+        targets: the file of its training set.
+        model: the folder of its base model.
+        drawn: The base model's responses with their tokens, by problem; without them the verifier is tried on answers
+            to other problems.
     """
     rows = sample_rows(targets)
     verifiers = read_verifiers(targets)
