@@ -13,7 +13,6 @@ of projected gradients summed over checkpoints (TracIn, arXiv 2002.08484); ``led
 most harmful. Trainings that are complete in ``--out`` are reused, so an interrupted run continues where it stopped.
 """
 
-import argparse
 import json
 import random
 from collections import Counter
@@ -35,7 +34,7 @@ from core.code_digest import PROJECT
 from core.ledger import LEARNED_FILE
 from core.model.prompts import encode_example, messages
 from core.schemas import TARGET
-from perf.trainings.commands import TRAINING, call, target_rows, train_policy
+from perf.trainings.commands import TRAINING, call, parser_of, target_rows, train_policy
 from perf.trainings.ledger_selection import OVERRIDES
 from training.embedded_model.resolve_model import SHIPPED
 
@@ -203,9 +202,7 @@ def methods(run: Path, targets: Sequence[Problem], asked: Sequence[Problem]) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.trainings.attribution", description=(__doc__ or "").split("\n", 1)[0]
-    )
+    parser = parser_of("attribution", __doc__)
     parser.add_argument("--halves", type=int, default=HALVES, help="trainings on random halves (default %(default)s)")
     parser.add_argument("--poison", action="store_true", help="measure the planted poison instead")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/attribution")

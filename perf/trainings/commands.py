@@ -1,6 +1,7 @@
-"""What several measurements have in common: the project's commands, the rows of their targets, and an interval."""
+"""What several measurements have in common: their options, the project's commands, rows of targets, an interval."""
 
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +12,11 @@ from core.arithmetic import Problem
 from core.code_digest import PROJECT
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
+
+
+def parser_of(name: str, docstring: str | None) -> ArgumentParser:
+    """Return the parser of a measurement of this folder, described by the first line of its docstring."""
+    return ArgumentParser(prog=f"python -m perf.trainings.{name}", description=(docstring or "").split("\n", 1)[0])
 
 
 def call(*command: str | Path) -> None:

@@ -7,7 +7,6 @@ table of docs/explain.md. A training that is complete in ``--out`` is reused, an
 small records that the quick tests read.
 """
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -31,7 +30,7 @@ from core.ledger import LEARNED_FILE
 from core.metrics import is_live, measures_machine
 from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
-from perf.trainings.commands import overriding, target_rows
+from perf.trainings.commands import overriding, parser_of, target_rows
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import SHIPPED
 from training.explain.before import examine
@@ -276,9 +275,7 @@ def look_seconds(out: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.trainings.explain", description=(__doc__ or "").split("\n", 1)[0]
-    )
+    parser = parser_of("explain", __doc__)
     parser.add_argument("faults", nargs="*", help="names of faults; default: all")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/explain")
     parser.add_argument("--look", action="store_true", help="only measure the look before a training")

@@ -6,7 +6,6 @@ the comparison is among them, and none of either is a target. The result is a ta
 complete in ``--out`` are reused, so an interrupted search continues where it stopped.
 """
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from core.code_digest import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.scores import summarize
-from perf.trainings.commands import TRAINING, call, train_policy
+from perf.trainings.commands import TRAINING, call, parser_of, train_policy
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 from training.config.keys import read_by
@@ -91,9 +90,7 @@ def score(settings: Settings, model: Path, benchmark: str, recipe: str, rate: st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.trainings.learning_rates", description=(__doc__ or "").split("\n", 1)[0]
-    )
+    parser = parser_of("learning_rates", __doc__)
     parser.add_argument("--profile", default="comparison", help="name or file of a profile (default %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides")
     parser.add_argument("--recipes", nargs="+", help="default: those that the profile names")

@@ -7,7 +7,6 @@ complete in ``--out`` are reused, so an interrupted comparison continues where i
 docs/results/ledger.md.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ from core.files import write_table
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.metrics import VALIDATION_SCORE
 from core.schemas import TARGET
-from perf.trainings.commands import call, interval, overriding, target_rows, train_policy
+from perf.trainings.commands import call, interval, overriding, parser_of, target_rows, train_policy
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.records.ledger import verdict_counts
 
@@ -79,9 +78,7 @@ def compare(seed: int, out: Path, rows: int, steps: int, *, control: bool) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.trainings.ledger_selection", description=(__doc__ or "").split("\n", 1)[0]
-    )
+    parser = parser_of("ledger_selection", __doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--targets", type=int, default=160, help="of the first training (default %(default)s)")
     parser.add_argument("--steps", type=int, default=20, help="of each training (default %(default)s)")

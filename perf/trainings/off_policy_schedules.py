@@ -7,7 +7,6 @@ Pass rates are the base model's. Trainings that are complete in ``--out`` are no
 goes on. docs/results/off_policy_schedule.md has the result.
 """
 
-import argparse
 import os
 import sys
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import pyarrow as pa
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import read_json_lines, write_table
-from perf.trainings.commands import TRAINING, call, train_policy
+from perf.trainings.commands import TRAINING, call, parser_of, train_policy
 from pipelines.definitions.settings import PROFILE, load_settings
 
 MODEL = PROJECT / "training/embedded_model/model"
@@ -85,8 +84,7 @@ def course(run: Path) -> Course:
 
 def main() -> None:
     os.environ[PROFILE] = "embedded"
-    summary = (__doc__ or "").split("\n", 1)[0]
-    parser = argparse.ArgumentParser(prog="python -m perf.trainings.off_policy_schedules", description=summary)
+    parser = parser_of("off_policy_schedules", __doc__)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--out", type=Path, default=PROJECT / "var/off_policy_schedules")

@@ -7,7 +7,6 @@ problems that are not trained on, with and without their solution in the prompt;
 docs/results/teacher.md. What is complete in ``--out`` is reused.
 """
 
-import argparse
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
 from core.model.prompts import Example, encode_example, messages
 from grading.grader import Grader
-from perf.trainings.commands import train_policy
+from perf.trainings.commands import parser_of, train_policy
 from perf.trainings.ledger_selection import OVERRIDES, prepare
 from training.config.teacher import BASE, SELF
 from training.embedded_model.__main__ import answer
@@ -76,9 +75,7 @@ def score(folder: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.trainings.self_distillation", description=(__doc__ or "").split("\n", 1)[0]
-    )
+    parser = parser_of("self_distillation", __doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(3)))
     parser.add_argument("--updates", type=int, default=400, help="with solutions in the prompts (default %(default)s)")
     parser.add_argument("--steps", type=int, default=60, help="of each training with opsd (default %(default)s)")
