@@ -34,9 +34,10 @@ from core.code_digest import PROJECT
 from core.ledger import LEARNED_FILE
 from core.model.prompts import encode_example, messages
 from core.schemas import TARGET
-from perf.trainings.commands import TRAINING, call, parser_of, target_rows, train_policy
+from perf.trainings.commands import TRAINING, call, parser_of, train_policy
 from perf.trainings.ledger_selection import OVERRIDES
 from training.embedded_model.resolve_model import SHIPPED
+from training.preflight.trial import target_rows
 
 TARGETS, HALVES, PROBLEMS = 160, 30, 100
 STEPS, EVERY = 20, 5  # of a training, and between its checkpoints

@@ -2,13 +2,12 @@
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from subprocess import run
 from typing import Any
 
-from core.arithmetic import Problem
 from core.code_digest import PROJECT
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
@@ -37,23 +36,6 @@ def train_policy(
     """Train ``model`` in folder ``out``, unless it is complete there; ``more``: other arguments of the command."""
     files = ["--targets", targets, "--model", model, "--out", out]
     call(TRAINING, "-m", "training", "--recipe", recipe, *files, "--seed", str(seed), *overriding(settings), *more)
-
-
-def target_rows(
-    chosen: Iterable[Problem], write: Callable[[Problem], str] = lambda problem: problem.trace, split: str = "train"
-) -> list[dict[str, Any]]:
-    """Return the rows of `TARGET` for the problems, with the target that ``write`` gives each."""
-    return [
-        {
-            "data_source": "arithmetic",
-            "prompt": [{"role": "user", "content": one.problem}],
-            "target": [{"role": "assistant", "content": write(one)}],
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": one.answer},
-            "extra_info": {"split": split, "index": number, "id": one.id, "source": "embedded"},
-        }
-        for number, one in enumerate(chosen)
-    ]
 
 
 def interval(values: Sequence[float], digits: str = ".1f") -> str:

@@ -20,9 +20,10 @@ from core.files import write_table
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.metrics import VALIDATION_SCORE
 from core.schemas import TARGET
-from perf.trainings.commands import call, interval, overriding, parser_of, target_rows, train_policy
+from perf.trainings.commands import call, interval, overriding, parser_of, train_policy
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.records.ledger import verdict_counts
+from training.preflight.trial import target_rows
 
 DROPPED = ("known", "not_learned")
 PROBLEMS = 200

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.arithmetic import problems
+from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import read_json, write_json
@@ -91,19 +91,25 @@ TRIALS = (  # each needs those before it
 def write_targets(file: Path, rows: int = ROWS, seed: int = 0) -> Path:
     """Return arithmetic problems with traces of at most `TARGET_CHARACTERS`."""
     kept = (problem for problem in problems("train", 20 * rows, seed) if len(problem.trace) <= TARGET_CHARACTERS)
-    table = [
+    pq.write_table(pa.Table.from_pylist(target_rows(islice(kept, rows)), schema=TARGET), file)
+    return file
+
+
+def target_rows(
+    chosen: Iterable[Problem], write: Callable[[Problem], str] = lambda problem: problem.trace, split: str = "train"
+) -> list[dict[str, Any]]:
+    """Return the rows of `TARGET` for the problems, with the target that ``write`` gives each."""
+    return [
         {
             "data_source": "arithmetic",
-            "prompt": [{"role": "user", "content": problem.problem}],
-            "target": [{"role": "assistant", "content": problem.trace}],
+            "prompt": [{"role": "user", "content": one.problem}],
+            "target": [{"role": "assistant", "content": write(one)}],
             "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": problem.answer},
-            "extra_info": {"split": "train", "index": number, "id": problem.id, "source": "preflight"},
+            "reward_model": {"style": "rule", "ground_truth": one.answer},
+            "extra_info": {"split": split, "index": number, "id": one.id, "source": "embedded"},
         }
-        for number, problem in enumerate(islice(kept, rows))
+        for number, one in enumerate(chosen)
     ]
-    pq.write_table(pa.Table.from_pylist(table, schema=TARGET), file)
-    return file
 
 
 def write_untied_model(out: Path) -> Path:
