@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.files import atomic_write
+from core.files import write_text
 from core.metrics import REWARD
 from core.model.manifest import MANIFEST, Manifest
 from core.model.model_folder import HUB_ID
@@ -148,8 +148,7 @@ def write_scores(policy: Path, scores: Mapping[str, Score]) -> None:
         for name, score in sorted(scores.items())
     ]
     table = "\n".join(["| benchmark | score | 95% interval |", "|---|--:|--:|", *rows])
-    with atomic_write(file) as temporary:
-        temporary.write_text(f"{before}{SCORES}\n\n{table}\n\n{CLOSING}\n", encoding="utf-8")
+    write_text(f"{before}{SCORES}\n\n{table}\n\n{CLOSING}\n", file)
 
 
 def _lookup(config: Mapping[str, Any], key: str) -> Any:

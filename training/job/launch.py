@@ -17,7 +17,7 @@ from core.backends.monitor import Attempt, attempts, hold
 from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.files import atomic_write, digest_bytes, read_json_lines
+from core.files import digest_bytes, read_json_lines, write_text
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from training.algorithms.schedules.prompt_order import SHUFFLE
@@ -87,7 +87,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             rows = count_rows(training)
             environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
             budget = _estimate(config, folder, plan, report)
-            _write_config(config, folder)
+            write_text(OmegaConf.to_yaml(config, resolve=True), folder.config)
             environment |= _open_trackers(request, config, folder)
             if text := uncorrected_staleness(config):
                 warn(report, latest_step(folder.checkpoints), text)
@@ -138,11 +138,6 @@ def _first_stage(
     stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
     run_job(stage, partial(_report_first_stage, report))
     return folder.first_stage.policy, read_manifest(folder.first_stage.policy)
-
-
-def _write_config(config: DictConfig, folder: RunFolder) -> None:
-    with atomic_write(folder.config) as temporary:
-        OmegaConf.save(config, temporary, resolve=True)
 
 
 def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFolder) -> dict[str, str]:
