@@ -1,6 +1,5 @@
 """The assets training/policy (mixed-policy RL in the training interpreter) and training/metrics (its live curves)."""
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, explanation, finite, prediction, samples
 from assets.targets import TRAIN
 from core.code_digest import POLICY_CODE, code_version
+from core.files import read_json_lines
 from core.metrics import REWARD, SFT_LOSS, is_live
 from core.progress import after
 from evaluation.promotion.champions import Registry
@@ -151,16 +151,17 @@ def _result(
 ) -> dg.MaterializeResult[PolicyReference]:
     """Return the policy in the run folder ``out``, with the metadata that the UI shows of its training."""
     from core.model.manifest import read_manifest
+    from training.job.run_folder import RunFolder
 
     folder = Path(observer.policy or out / "policy")
     manifest = read_manifest(folder)
     digest = manifest.checkpoint_digest
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    records = read_json_lines(RunFolder(out).metrics)
     reward = records[-1]["data"].get(REWARD) if records else None
     reached = "" if reward is None else f", reward {reward:.2f}"
     context.log.info(f"{'reused: ' if observer.reused else ''}{manifest.steps} steps{reached}, policy {folder}")
     return dg.MaterializeResult(
-        value=PolicyReference(path=str(folder), digest=digest, base=base.digest, metrics=str(out / "metrics.jsonl")),
+        value=PolicyReference(path=str(folder), digest=digest, base=base.digest, metrics=str(RunFolder(out).metrics)),
         data_version=dg.DataVersion(digest),
         metadata={
             "recipe": settings.recipe,
