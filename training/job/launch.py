@@ -17,7 +17,7 @@ from core.backends.monitor import Attempt, attempts, hold
 from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.files import digest_bytes, read_json_lines, write_text
+from core.files import digest_bytes, read_json_lines, write_json, write_text
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from training.algorithms.schedules.prompt_order import SHUFFLE
@@ -54,7 +54,7 @@ from training.job.run_folder import RunFolder
 from training.job.user_reward import SHIPPED, VERIFIERS, check_reward_function, wrapped
 from training.resources.architecture import check_architecture
 from training.resources.auto_values import resolve_auto
-from training.resources.fit_check import check_fit, write_plan
+from training.resources.fit_check import PLAN, check_fit
 from training.resources.layout import Layout
 from training.resources.machine import machine_of
 from training.resources.model_shape import ModelShape
@@ -202,7 +202,7 @@ def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], re
     budget.check_start(done, pace)
     if estimate and (over := budget.options.exceeded(estimate)):
         progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
-    write_plan({**plan, **extension("cost_plan")(folder.path, rates, estimate)}, folder.path)
+    write_json({**plan, **extension("cost_plan")(folder.path, rates, estimate)}, folder.path / PLAN)
     return budget
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.files import read_json, write_json
+from core.files import read_json
 from training.extensions import extension
 from training.resources.gpu_models import card_of
 from training.resources.host import disk, host_memory, logical_cpus, shared_memory
@@ -224,11 +224,6 @@ def check_fit(
     for need in missing:
         say(f"does not fit, and {FORCE}: {need.name}")
     return plan
-
-
-def write_plan(plan: Mapping[str, Any], folder: Path) -> None:
-    """Write the plan into the folder of a run."""
-    write_json(dict(plan), folder / PLAN)
 
 
 def require_disk(folder: Path) -> None:

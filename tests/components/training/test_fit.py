@@ -9,10 +9,11 @@ from omegaconf import DictConfig
 from test_memory_plan import QWEN_7B
 
 from core.errors import InputError
+from core.files import write_json
 from training.job.configuration import compose_run
 from training.resources.attention import choose_attention
 from training.resources.auto_values import resolve_auto
-from training.resources.fit_check import check_fit, require_disk, write_plan
+from training.resources.fit_check import PLAN, check_fit, require_disk
 from training.resources.gpu_models import CARDS, card_of
 from training.resources.machine import Gpu, Machine, available_memory, this_machine, visible_gpus
 from training.resources.model_shape import ModelShape
@@ -266,8 +267,8 @@ def test_this_machine_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said_before_a_checkpoint_is_written(tmp_path: Path) -> None:
-    write_plan({"checkpoint_bytes": 1.0}, tmp_path)
+    write_json({"checkpoint_bytes": 1.0}, tmp_path / PLAN)
     require_disk(tmp_path)
-    write_plan({"checkpoint_bytes": 1e18}, tmp_path)
+    write_json({"checkpoint_bytes": 1e18}, tmp_path / PLAN)
     with pytest.raises(InputError, match="make room and run the command again"):
         require_disk(tmp_path)
