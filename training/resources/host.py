@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from training.resources.layout import Layout
-from training.resources.memory import PARAMETER, checkpoint_bytes, policy_bytes, state_bytes, trainable
+from training.resources.memory import BFLOAT16, PARAMETER, checkpoint_bytes, state_bytes, trainable
 from training.resources.model_shape import ModelShape
 
 if TYPE_CHECKING:
@@ -120,5 +120,5 @@ def disk(shape: ModelShape, layout: Layout, config: "DictConfig", saved: int) ->
     kept = max(1, config.run.keep_checkpoints + 1 + best - saved)
     return {
         "checkpoints": kept * checkpoint_bytes(shape, layout),
-        "policy": policy_bytes(shape, config.policy_dtype),
+        "policy": shape.parameters * (PARAMETER if config.policy_dtype == "float32" else BFLOAT16),
     }

@@ -42,7 +42,8 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
     one_layer = (
         tokens * width * (4 * shape.intermediate + 8 * shape.hidden + 2 * shape.query_width + 2 * shape.kv_width)
     )
-    kept = layer_inputs(shape, layout) + one_layer if layout.checkpointing else shape.layers * one_layer
+    inputs = shape.layers * tokens * shape.hidden * width  # of all layers
+    kept = inputs + one_layer if layout.checkpointing else shape.layers * one_layer
     mask = tokens**2 * 3.0 if layout.attention == "sdpa" and layout.packed else 0.0  # as booleans and as bfloat16
     return {
         "state": 0.0 if layout.offload == "always" else state_bytes(shape, layout) / layout.shards,
@@ -51,11 +52,6 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
         "logits": logits_bytes(shape, layout),
         "vLLM asleep": ASLEEP if layout.objective == "rl" and not layout.rollout_gpus else CONTEXT,
     }
-
-
-def layer_inputs(shape: ModelShape, layout: Layout) -> float:
-    """Return the bytes of the inputs of all layers, which checkpointing keeps."""
-    return shape.layers * layout.micro_batch * shape.hidden * layout.width
 
 
 def logits_bytes(shape: ModelShape, layout: Layout) -> float:
@@ -106,8 +102,3 @@ def checkpoint_bytes(shape: ModelShape, layout: Layout) -> float:
     """Return the bytes of a checkpoint: float32 parameters and moments of trained ones, once per copy of the state."""
     copies = layout.devices / layout.shards  # every rank writes its shard
     return copies * (PARAMETER * shape.parameters + layout.optimizers * OPTIMIZER * trainable(shape, layout))
-
-
-def policy_bytes(shape: ModelShape, dtype: str) -> float:
-    """Return the copy in the format of Hugging Face."""
-    return shape.parameters * (4 if dtype == "float32" else 2)
