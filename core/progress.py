@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +17,7 @@ from core.text.patterns import compile_pattern
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-EVENTS_FILE = "LUFFY_EVENTS_FILE"  # where a job of a cluster writes its events, for the command that follows it
+EVENTS_FILE = "LUFFY_EVENTS_FILE"  # variable: where a program writes its events, for what follows it
 EVERY_S = 2.0
 BLOCKS = "▁▂▃▄▅▆▇█"
 POSITION = compile_pattern(r"^(?:step|[^:]*:) ([\d,]+) of ([\d,]+)(?: samples)?(?:, |$)")
@@ -26,19 +25,10 @@ TIME_LEFT = compile_pattern(r", time left ([\d:]+)$")
 SHARE_OF_A_GUESS = 0.05  # the first answers of a batch come late together: before this much is done, none is made
 
 
-@contextmanager
-def reporter() -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield a function that sends an event to the following command, to Dagster Pipes, or, without either, nowhere."""
-    if EVENTS_FILE in os.environ:  # first: a job of Slurm also has the environment of its command
-        yield partial(append_record, Path(os.environ[EVENTS_FILE]))
-        return
-    if "DAGSTER_PIPES_CONTEXT" not in os.environ:
-        yield lambda event: None
-        return
-    from dagster_pipes import open_dagster_pipes
-
-    with open_dagster_pipes() as pipes:
-        yield pipes.report_custom_message
+def send_event(event: dict[str, Any]) -> None:
+    """Send an event to the command or Dagster step that follows this process, if one does."""
+    if file := os.environ.get(EVENTS_FILE):
+        append_record(Path(file), event)
 
 
 class Terminal:

@@ -37,7 +37,7 @@ def suite(request: "SuiteRequest") -> None:
 
 def generate(request: "GenerateRequest") -> None:
     """Draw samples with vLLM (in the training interpreter)."""
-    from core.progress import reporter
+    from core.progress import send_event
     from evaluation.generation.generate import generate as draw_samples
     from evaluation.generation.model_source import open_model
     from evaluation.sample_tables import read_suite_file
@@ -49,7 +49,7 @@ def generate(request: "GenerateRequest") -> None:
             if request.benchmarks is None or name in request.benchmarks:
                 print(request.out / f"{name}.parquet")
         return
-    with _sampling_process(), reporter() as report:
+    with _sampling_process():
         paths = draw_samples(
             open_model(request.model, checkpoint=request.checkpoint, **request.engines(request.model)),
             table,
@@ -58,7 +58,7 @@ def generate(request: "GenerateRequest") -> None:
             sampling=request.sampling(),
             counts=request.sample_counts(),
             cache=request.cache,
-            report=report,
+            report=send_event,
         )
     request.write(request.out / "request.json")
     for path in paths.values():
@@ -70,7 +70,7 @@ def traces(request: "TracesRequest") -> None:
     from dataclasses import asdict, replace
 
     from core.errors import InputError
-    from core.progress import reporter
+    from core.progress import send_event
     from evaluation.generation.endpoint import Endpoint
     from evaluation.generation.model_source import open_model
     from evaluation.generation.token_budget import Budget
@@ -95,7 +95,7 @@ def traces(request: "TracesRequest") -> None:
     if limited or isinstance(teacher, Endpoint):
         budget = Budget(*limits, covers_cached=request.budget_covers_cached)
     verifier = open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s)
-    with _sampling_process(), reporter() as report, verifier:
+    with _sampling_process(), verifier:
         log_probs = request.log_probs and not isinstance(teacher, Endpoint)
         drawn = draw_traces(
             teacher,
@@ -104,10 +104,10 @@ def traces(request: "TracesRequest") -> None:
             TraceOptions(request.sampling(), request.system_prompt, budget, log_probs),
             cache=request.cache,
             verify=lambda rows: verdicts_of(rows, verifier, request.data_source),
-            report=report,
+            report=send_event,
         )
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
-        report({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
+        send_event({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
     print(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
     if budget:
         end = "" if drawn.rows == drawn.requested else "; the budget ends here: raise it and run the command again"
@@ -187,12 +187,11 @@ def report(request: "ReportRequest") -> None:
 
 def _submit(command: str, request: "GenerateRequest | TracesRequest", out: "Path") -> None:
     """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
-    from core.progress import reporter
+    from core.progress import send_event
     from evaluation.launch import run_elsewhere
 
     _leave_on_term()  # which ends the job
-    with reporter() as report:
-        run_elsewhere(command, request, out, report)
+    run_elsewhere(command, request, out, send_event)
 
 
 def _leave_on_term() -> None:

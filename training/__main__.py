@@ -22,7 +22,7 @@ from core.metrics import REWARD, VALIDATION_SCORE
 from core.model.manifest import InputRecord
 from core.parquet import is_there
 from core.plugins.config_files import HARDWARE, config_file
-from core.progress import reporter
+from core.progress import send_event
 from training.export import DTYPES
 from training.job.request import TrainingRequest, has_first_stage
 
@@ -66,13 +66,7 @@ def train(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from training.job.launch import run_job
 
-    with reporter() as send:
-
-        def report(event: dict[str, Any]) -> None:
-            print_event(event)
-            send(event)
-
-        run_job(request, report)
+    run_job(request, report)
 
 
 def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
@@ -181,8 +175,9 @@ def track(
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def print_event(event: Mapping[str, Any]) -> None:
-    """Write an event of the training as one line on the terminal."""
+def report(event: dict[str, Any]) -> None:
+    """Write an event of the training as one line on the terminal, and send it to the step that follows."""
+    send_event(event)
     match event["event"]:
         case "step":
             reward = event["metrics"].get(REWARD)

@@ -1,14 +1,15 @@
 """Run the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
 
 Ray and vLLM run under one `core.backends.supervisor`, so they end with the step, however the step ends: ``training``
-starts its job under one, and every other program is started under one here. The program's messages come back through
-Dagster Pipes; what it prints is in the step's logs in the UI. With another ``backend`` than local, the program submits
-what needs GPUs as a job of a Ray cluster or of Slurm.
+starts its job under one, and every other program is started under one here. The program's events come back through a
+file; what it prints is in the step's logs in the UI. With another ``backend`` than local, the program submits what
+needs GPUs as a job of a Ray cluster or of Slurm.
 """
 
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -20,12 +21,13 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
-from assets.shared.messages import MessageFile
 from core.cli import PARENT
 from core.code_digest import PROJECT
 from core.errors import STOPPED, InputError, stopped
 from core.existing_python import examine, is_locked
+from core.jsonl_tail import RecordFile
 from core.plugins.user_code import python_path
+from core.progress import EVENTS_FILE
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
 
@@ -112,11 +114,12 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
         else:
             command = [python, "-m", "core.backends.supervisor", "--", *command]
         context.log.debug(" ".join(command))
-        with dg.open_pipes_session(context, dg.PipesTempFileContextInjector(), MessageFile()) as session:
+        with tempfile.TemporaryDirectory() as folder:
+            events = RecordFile(Path(folder) / "events.jsonl")
             process = subprocess.Popen(
                 command,
                 cwd=PROJECT,
-                env={**self._environment(), **session.get_bootstrap_env_vars(), **variables},
+                env={**self._environment(), EVENTS_FILE: str(events.path), **variables},
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -125,17 +128,17 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
             tail: deque[str] = deque(maxlen=TAIL_LINES)
             pump = threading.Thread(target=_pump, args=(process.stderr, tail), daemon=True)
             pump.start()
-            passed_on, run = 0, os.getppid()  # the process of the run has forked us
+            run = os.getppid()  # the process of the run has forked us
             try:
                 while process.poll() is None:
-                    passed_on = _pass_on(session, passed_on, on_message)
+                    _pass_on(events, on_message)
                     if os.getppid() != run:
                         raise dg.Failure("the process of the run was killed, so this step ends too", allow_retries=True)
                     time.sleep(POLL_SECONDS)
             finally:
                 self._stop(process)
                 pump.join(timeout=5)
-        _pass_on(session, passed_on, on_message)  # closing the session has read the last messages
+            _pass_on(events, on_message)
         if process.returncode:
             raise _failure(arguments[0], process.returncode, list(tail), python)
 
@@ -156,11 +159,9 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
                 process.wait()
 
 
-def _pass_on(session: Any, passed_on: int, on_message: Message) -> int:
-    messages = session.get_custom_messages()
-    for message in messages[passed_on:]:
-        on_message(message)
-    return len(messages)
+def _pass_on(events: RecordFile, on_message: Message) -> None:
+    for event in events.new_records():
+        on_message(event)
 
 
 def _pump(stream: IO[bytes], tail: "deque[str]") -> None:

@@ -200,7 +200,7 @@ class RunMonitor:
         if event is None:
             if int(entry.level) == logging.WARNING:
                 self._warn(f"{self._prefix(step)} {entry.user_message}")
-            elif int(entry.level) >= logging.INFO and not entry.user_message.startswith("[pipes]"):
+            elif int(entry.level) >= logging.INFO:
                 self._say(step, entry.user_message, entry.timestamp)
         elif event.event_type_value == "ENGINE_EVENT" and "blocked by limit for pool" in (event.message or ""):
             self._terminal.status(f"{self._prefix(step)} waits for another training or evaluation to end")

@@ -1,4 +1,4 @@
-"""Programs that stand at the other end of Dagster Pipes in the tests: ``python -m tests.defs.child NAME``."""
+"""Programs that a step runs and follows in the tests: ``python -m tests.defs.child NAME``."""
 
 import os
 import signal
@@ -8,26 +8,23 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from dagster_pipes import open_dagster_pipes
-
 from core.backends.local import LocalBackend
 from core.backends.task import Task
 from core.cli import exit_status
+from core.progress import EVENTS_FILE, send_event
 
 
 def steps(total: str) -> None:
     """Report so many training steps."""
-    with open_dagster_pipes() as pipes:
-        for step in range(1, int(total) + 1):
-            metrics = {
-                "reward/on_policy": step / int(total),
-                "actor/loss": 0.5,
-                "actor/note": "text",
-                "actor/bad": float("nan"),
-            }
-            event = {"event": "step", "step": step, "total": int(total), "metrics": metrics, "seconds_left": 61.0}
-            pipes.report_custom_message(event)
-        pipes.report_custom_message({"event": "done", "policy": "/policy", "reused": False})
+    for step in range(1, int(total) + 1):
+        metrics = {
+            "reward/on_policy": step / int(total),
+            "actor/loss": 0.5,
+            "actor/note": "text",
+            "actor/bad": float("nan"),
+        }
+        send_event({"event": "step", "step": step, "total": int(total), "metrics": metrics, "seconds_left": 61.0})
+    send_event({"event": "done", "policy": "/policy", "reused": False})
 
 
 def mistake() -> None:
@@ -66,10 +63,12 @@ def hang(file: str) -> None:
     time.sleep(600)
 
 
-def hang_in_pipes(file: str) -> None:
-    """Hang as a program does that has opened its pipes and is killed before it closes them."""
+def hang_in_event(file: str) -> None:
+    """Hang as a program does that is killed while it writes an event."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with open_dagster_pipes():
+    with Path(os.environ[EVENTS_FILE]).open("w", encoding="utf-8") as events:
+        events.write('{"event": "st')
+        events.flush()
         hang(file)
 
 
