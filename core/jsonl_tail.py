@@ -1,10 +1,13 @@
 """Files of JSON lines that one process writes while another reads them."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+EVENTS_FILE = "LUFFY_EVENTS_FILE"  # variable: where a program writes its events, for what follows it
 
 
 @dataclass
@@ -27,7 +30,8 @@ class RecordFile:
                 yield json.loads(line)
 
 
-def append_record(path: Path, record: dict[str, Any]) -> None:
-    """Append one line to a file that a `RecordFile` reads; one process writes to it."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+def send_event(event: dict[str, Any]) -> None:
+    """Send an event to the command or Dagster step that follows this process, if one does."""
+    if file := os.environ.get(EVENTS_FILE):
+        with open(file, "a", encoding="utf-8") as events:
+            events.write(json.dumps(event) + "\n")

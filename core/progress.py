@@ -1,34 +1,24 @@
-"""Progress of a long stage: on the terminal, and as messages to the command or Dagster step that waits for it."""
+"""Progress of a long stage on the terminal, and as lines that a command or Dagster step can read."""
 
 import atexit
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
-from core.jsonl_tail import append_record
 from core.text.patterns import compile_pattern
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-EVENTS_FILE = "LUFFY_EVENTS_FILE"  # variable: where a program writes its events, for what follows it
 EVERY_S = 2.0
 BLOCKS = "▁▂▃▄▅▆▇█"
 POSITION = compile_pattern(r"^(?:step|[^:]*:) ([\d,]+) of ([\d,]+)(?: samples)?(?:, |$)")
 TIME_LEFT = compile_pattern(r", time left ([\d:]+)$")
 SHARE_OF_A_GUESS = 0.05  # the first answers of a batch come late together: before this much is done, none is made
-
-
-def send_event(event: dict[str, Any]) -> None:
-    """Send an event to the command or Dagster step that follows this process, if one does."""
-    if file := os.environ.get(EVENTS_FILE):
-        append_record(Path(file), event)
 
 
 class Terminal:

@@ -37,7 +37,7 @@ def suite(request: "SuiteRequest") -> None:
 
 def generate(request: "GenerateRequest") -> None:
     """Draw samples with vLLM (in the training interpreter)."""
-    from core.progress import send_event
+    from core.jsonl_tail import send_event
     from evaluation.generation.generate import generate as draw_samples
     from evaluation.generation.model_source import open_model
     from evaluation.sample_tables import read_suite_file
@@ -70,7 +70,7 @@ def traces(request: "TracesRequest") -> None:
     from dataclasses import asdict, replace
 
     from core.errors import InputError
-    from core.progress import send_event
+    from core.jsonl_tail import send_event
     from evaluation.generation.endpoint import Endpoint
     from evaluation.generation.model_source import open_model
     from evaluation.generation.token_budget import Budget
@@ -187,7 +187,7 @@ def report(request: "ReportRequest") -> None:
 
 def _submit(command: str, request: "GenerateRequest | TracesRequest", out: "Path") -> None:
     """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
-    from core.progress import send_event
+    from core.jsonl_tail import send_event
     from evaluation.launch import run_elsewhere
 
     _leave_on_term()  # which ends the job

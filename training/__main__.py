@@ -18,11 +18,11 @@ from core.cli import examples, exit_status, new_app, run_app
 from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.files import atomic_folder
+from core.jsonl_tail import send_event
 from core.metrics import REWARD, VALIDATION_SCORE
 from core.model.manifest import InputRecord
 from core.parquet import is_there
 from core.plugins.config_files import HARDWARE, config_file
-from core.progress import send_event
 from training.export import DTYPES
 from training.job.request import TrainingRequest, has_first_stage
 

@@ -25,9 +25,8 @@ from core.cli import PARENT
 from core.code_digest import PROJECT
 from core.errors import STOPPED, InputError, stopped
 from core.existing_python import examine, is_locked
-from core.jsonl_tail import RecordFile
+from core.jsonl_tail import EVENTS_FILE, RecordFile
 from core.plugins.user_code import python_path
-from core.progress import EVENTS_FILE
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
 
