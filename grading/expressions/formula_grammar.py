@@ -301,12 +301,6 @@ def _latex2sympy2() -> Any:
                 return sympy.MatMul(*factors, evaluate=False).doit()
             return factors[0] if len(factors) == 1 else sympy.Mul(*factors, evaluate=False)
 
-        def convert_atom(self, atom: Any) -> Any:
-            number = atom.number_subexpr()
-            if number and number.subexpr():
-                raise Unread("a number with an index")
-            return super().convert_atom(atom)
-
     return Reader(is_real=None, config=ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False))
 
 

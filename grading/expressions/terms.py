@@ -244,6 +244,8 @@ def _script(parts: list[str], position: int, sign: str, base: str) -> tuple[str,
     """Return an index or exponent, and its end. An index may be a word; degree signs count in trigonometry only."""
     if sign == "^" and (end := _is_degree(parts, position - 1)):
         return "", end
+    if sign == "_" and base and base[0] in "0123456789.":
+        raise Unread("a number with an index")
     start = position
     while start < len(parts) and parts[start].isspace():
         start += 1

@@ -53,6 +53,8 @@ def test_the_examples_in_the_docstrings_are_true():
         ("8", "8 \\text{ million}"),
         ("a", "\\leftarrow a"),
         ("10", "10_2"),
+        ("0.0011", "0.0011_2"),
+        ("8", "2^{3}_{1}"),
         ("I_1", "I_2"),
         ("A^T", "A"),
         ("\\gamma", "\\Gamma"),
