@@ -182,6 +182,8 @@ def same_string(first: str, second: str) -> bool:
     >>> same_string(r"\text{Ellipse}", "ellipse"), same_string("AB", "ab"), same_string("1 1/2", "11/2")
     (True, False, False)
     """
+    if first == second:
+        return True
     one, other = _letters(first), _letters(second)
     return one == other or (len(one) >= WORD and one.isalpha() and one.casefold() == other.casefold())
 
