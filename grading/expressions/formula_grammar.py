@@ -102,8 +102,6 @@ def read_formula(text: str) -> Any:
     """Return the sympy expression or matrix that a formula is; Unread if it is none, or nothing reads it."""
     try:
         form = by_grammar(text)
-    except RecursionError:
-        raise Unread("nested too deeply") from None
     except Exception:  # of the grammar, or of sympy at an operand: latex2sympy2 reads it, or says what is wrong
         form = by_latex2sympy2(text)
     if not isinstance(form, sympy.Expr | sympy.MatrixBase):
