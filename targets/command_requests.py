@@ -1,11 +1,8 @@
 """What ``python -m targets`` is asked to do: a JSON file, or the options of the command line."""
 
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field
-
-from core.request import Request
+from core.request import Request, option
 from targets.config import PrepareConfig
 
 TRACES, BENCHMARKS, TRAINING_SET = "Traces and settings", "Benchmarks", "Training set"
@@ -18,50 +15,42 @@ def _described(setting: str) -> str:
     return f"{str(field.description).removesuffix('.')} (default: {default})."
 
 
-def _option(default: Any, description: str, panel: str | None = None, **more: Any) -> Any:
-    """A field with its group in the help; ``more`` may have ``metavar``, ``cli`` (its option) and limits."""
-    shown = {name: more.pop(name) for name in ("metavar", "cli") if name in more}
-    return Field(default, description=description, json_schema_extra={"panel": panel, **shown}, **more)
-
-
 class PrepareRequest(Request):
     """A preparation of targets."""
 
-    out: Path = _option(..., "Folder to write into.", metavar="DIR")
-    tokenizer: Path = _option(..., "The policy's tokenizer.json, or its model folder.", metavar="PATH")
-    source: tuple[str, ...] | None = _option(None, f"{_described('source')} Repeatable.", TRACES, metavar="SOURCE")
-    generated: Path | None = _option(
+    out: Path = option(..., "Folder to write into.", metavar="DIR")
+    tokenizer: Path = option(..., "The policy's tokenizer.json, or its model folder.", metavar="PATH")
+    source: tuple[str, ...] | None = option(None, f"{_described('source')} Repeatable.", TRACES, metavar="SOURCE")
+    generated: Path | None = option(
         None, "Traces that `luffy evaluate traces` wrote: the source 'generated'.", TRACES, metavar="FILE"
     )
-    config: Path | None = _option(
+    config: Path | None = option(
         None, "YAML file of settings, which targets/config.py describes.", TRACES, metavar="FILE.yaml"
     )
-    overrides: tuple[str, ...] = _option(
-        (), "Override a setting. Repeatable.", TRACES, metavar="KEY=VALUE", cli="--set"
-    )
-    benchmarks: str | None = _option(
+    overrides: tuple[str, ...] = option((), "Override a setting. Repeatable.", TRACES, metavar="KEY=VALUE", cli="--set")
+    benchmarks: str | None = option(
         None,
         "Suite (embedded, paper, a YAML file) or parquet file whose problems must not become targets.",
         BENCHMARKS,
         metavar="SUITE",
     )
-    benchmark_roots: tuple[Path, ...] = _option(
+    benchmark_roots: tuple[Path, ...] = option(
         (), "Folder of the suite's files. Repeatable.", BENCHMARKS, metavar="DIR", cli="--benchmark-root"
     )
-    heldout_share: float = _option(0.0, "Share of the problems to hold out.", TRAINING_SET, ge=0, le=0.999)
-    max_rows: int | None = _option(None, "Write at most this many rows into train.parquet.", TRAINING_SET, ge=1)
-    prepare_only: bool = _option(False, "Neither split nor check the targets.", TRAINING_SET)
-    check: bool = _option(False, "Run the quality checks. The exit status is 1 if one of them blocks.", CHECKS)
-    suite: Path | None = _option(
+    heldout_share: float = option(0.0, "Share of the problems to hold out.", TRAINING_SET, ge=0, le=0.999)
+    max_rows: int | None = option(None, "Write at most this many rows into train.parquet.", TRAINING_SET, ge=1)
+    prepare_only: bool = option(False, "Neither split nor check the targets.", TRAINING_SET)
+    check: bool = option(False, "Run the quality checks. The exit status is 1 if one of them blocks.", CHECKS)
+    suite: Path | None = option(
         None, "YAML file of the quality checks. Without it, targets/check/suite.yaml.", CHECKS, metavar="FILE.yaml"
     )
-    previous: Path | None = _option(
+    previous: Path | None = option(
         None, "Folder of an earlier preparation to compare with. Drift is relative to it.", CHECKS, metavar="DIR"
     )
-    docs: Path | None = _option(None, "Folder for the pages of the quality checks (Data Docs).", CHECKS, metavar="DIR")
-    engine: str | None = _option(None, _described("engine"), WORK, metavar="ENGINE")
-    workers: int | None = _option(None, _described("workers"), WORK, ge=1)
-    cache: Path | None = _option(
+    docs: Path | None = option(None, "Folder for the pages of the quality checks (Data Docs).", CHECKS, metavar="DIR")
+    engine: str | None = option(None, _described("engine"), WORK, metavar="ENGINE")
+    workers: int | None = option(None, _described("workers"), WORK, ge=1)
+    cache: Path | None = option(
         None,
         "Folder for the decisions about each file, which you may delete. Without it, OUT/.decisions.",
         WORK,
