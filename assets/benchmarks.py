@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import dagster as dg
 
 from assets.shared.metadata import columns, counts, preview
-from assets.shared.options import BenchmarkOptions
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import SuiteReference
+from assets.shared.stage_options import BenchmarkOptions
 from assets.shared.storage import Storage
 from core.code_digest import PROJECT, code_version, identity
 from evaluation.benchmarks.suite import Benchmark

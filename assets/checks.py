@@ -23,7 +23,7 @@ RESULTS = "results.json"  # the results of one suite on the same files
 VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
 PAGE = 100  # number of evaluations that are read at once
 ACCOUNT = "every_trace_accounted_for"
-VERSION = code_version("targets/check/expectations.py", "targets/check/drift.py")
+VERSION = code_version("targets/check/expectations.py", "targets/check/source_drift.py")
 ACCOUNTED = dg.AssetCheckSpec(
     ACCOUNT,
     asset=TRAIN,

@@ -12,9 +12,9 @@ from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, pictures, preview, rounded
-from assets.shared.options import DifficultyOptions, TargetOptions
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, Reference, SuiteReference
+from assets.shared.stage_options import DifficultyOptions, TargetOptions
 from assets.shared.storage import Storage
 from assets.source import with_upstream_files
 from assets.targets import DIFFICULTY as KEY

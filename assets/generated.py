@@ -11,9 +11,9 @@ import dagster as dg
 from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.options import TargetOptions
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import GeneratedReference, Reference
+from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
 from core.code_digest import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
 from core.errors import InputError
@@ -21,8 +21,8 @@ from core.files import digest_file
 from core.progress import progress_line
 from evaluation.generation.endpoint import Endpoint
 from grading.spec_values import spec_text
-from targets.source import GENERATED as NAME
-from targets.source import Source
+from targets.source_settings import GENERATED as NAME
+from targets.source_settings import Source
 
 KEY = dg.AssetKey(["targets", "generated"])
 FILE = "generated.parquet"

@@ -13,10 +13,12 @@ from assets.targets import REJECTED
 from assets.training import POLICY
 from core.code_digest import code_version, identity
 from core.files import digest_file
-from core.ledger import LEARNED_FILE, VERDICTS
+from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 
 LEDGER = dg.AssetKey(["training", "ledger"])
-VERSION = code_version("assets/ledger.py", "training/job/records/ledger.py", "core/browser", "targets/trace_browser.py")
+VERSION = code_version(
+    "assets/ledger.py", "training/job/records/ledger_table.py", "core/browser", "targets/trace_browser.py"
+)
 PAGE = "ledger.html"
 OTHER_TARGETS = "none: the targets were prepared anew after this training; materialize training/policy again"
 
@@ -78,7 +80,7 @@ def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, d
     """Describe the verdicts by source, what they mean, and the targets with the largest weights."""
     from evaluation.report import charts
     from evaluation.report.scorecard.scorecard_text import learned_table
-    from training.job.records.ledger import USES_FILE, heaviest
+    from training.job.records.ledger_table import USES_FILE, heaviest
 
     table = learned_table(counts)
     meanings = [f"- {name}: {VERDICTS[name.replace(' ', '_')]}" for name in table.columns[1:]]

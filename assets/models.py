@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.options import ModelOptions
 from assets.shared.profile import profile_asset
 from assets.shared.references import ModelReference
+from assets.shared.stage_options import ModelOptions
 from assets.shared.storage import Storage
 from core.code_digest import PROJECT, code_version
 from core.model.model_folder import safetensors_header

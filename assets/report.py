@@ -11,7 +11,6 @@ from assets.evals.scores import ROLES, key
 from assets.models import KEY as BASE
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import rounded
-from assets.shared.options import ReportOptions
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import (
     ModelReference,
@@ -22,6 +21,7 @@ from assets.shared.references import (
     ScoresReference,
     SuiteReference,
 )
+from assets.shared.stage_options import ReportOptions
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
@@ -31,8 +31,8 @@ from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import decision_rows
+from evaluation.promotion.promotion_rules import compare_with_champion
 from evaluation.promotion.records import Checkpoint, ScoreFile
-from evaluation.promotion.rules import compare_with_champion
 from evaluation.report.scorecard.publish import PAGE
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.metadata import rows_table
-from assets.shared.options import TargetOptions
 from assets.shared.profile import Profile, profile_asset
+from assets.shared.stage_options import TargetOptions
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 

@@ -13,7 +13,6 @@ from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.options import SplitOptions, TargetOptions
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
     ModelReference,
@@ -22,6 +21,7 @@ from assets.shared.references import (
     SuiteReference,
     TrainReference,
 )
+from assets.shared.stage_options import SplitOptions, TargetOptions
 from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from assets.source import SOURCE, observation, with_upstream_files

@@ -12,15 +12,15 @@ from assets.models import KEY as BASE
 from assets.shared.experiment_options import training_of
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import rounded
-from assets.shared.options import TrainingOptions
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
+from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, explanation, finite, prediction, samples
 from assets.targets import TRAIN
 from core.code_digest import POLICY_CODE, code_version
 from core.files import read_json_lines
-from core.metrics import REWARD, SFT_LOSS, is_live
+from core.metric_table import REWARD, SFT_LOSS, is_live
 from core.progress import after
 from evaluation.promotion.champions import Registry
 

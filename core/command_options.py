@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from core.cli import examples
 from core.errors import InputError, explain_validation
-from core.request import Request
+from core.request_model import Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Asked = TypeVar("Asked", bound=Request)

@@ -155,7 +155,7 @@ USES = pa.schema(
     ]
 )
 
-# One row per target of a training: what its uses came to. In `core.ledger.LEARNED_FILE` of the run's folder.
+# One row per target of a training: what its uses came to. In `core.ledger_verdicts.LEARNED_FILE` of the run's folder.
 LEARNED = pa.schema(
     [
         ("target", pa.string()),
@@ -169,7 +169,7 @@ LEARNED = pa.schema(
         ("first_solved", pa.float32()),  # share of the policy's own samples that are right
         ("last_solved", pa.float32()),
         ("loss_share", pa.float32()),  # sum over its uses
-        ("verdict", pa.string()),  # one of `core.ledger.VERDICTS`
+        ("verdict", pa.string()),  # one of `core.ledger_verdicts.VERDICTS`
     ]
 )
 

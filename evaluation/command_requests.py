@@ -8,7 +8,7 @@ from pydantic import PositiveInt, TypeAdapter, ValidationError, model_validator
 from core.backends import Placement
 from core.errors import InputError
 from core.files import read_object
-from core.request import from_yaml, option
+from core.request_model import from_yaml, option
 from evaluation.generation.endpoint import CONCURRENCY
 from evaluation.generation.requests import Counts
 from evaluation.shared_arguments import (

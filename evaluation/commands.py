@@ -73,8 +73,8 @@ def traces(request: "TracesRequest") -> None:
     from core.jsonl_tail import send_event
     from evaluation.generation.endpoint import Endpoint
     from evaluation.generation.model_source import open_model
+    from evaluation.generation.teacher_traces import TraceOptions, draw_traces, read_problems
     from evaluation.generation.token_budget import Budget
-    from evaluation.generation.traces import TraceOptions, draw_traces, read_problems
     from evaluation.statistics.solve_rate import verdicts_of
     from grading.verifiers.spec import open_verifier
 
@@ -131,7 +131,7 @@ def grade(request: "GradeRequest") -> None:
     """Grade samples."""
     from core.files import write_table
     from evaluation.sample_tables import read_folder, read_suite_file
-    from evaluation.statistics.scores import summarize
+    from evaluation.statistics.benchmark_scores import summarize
     from grading.graded_table import Verifiers, grade_table
 
     table = read_suite_file(request.suite)
@@ -188,7 +188,7 @@ def report(request: "ReportRequest") -> None:
 def _submit(command: str, request: "GenerateRequest | TracesRequest", out: "Path") -> None:
     """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
     from core.jsonl_tail import send_event
-    from evaluation.launch import run_elsewhere
+    from evaluation.cluster_job import run_elsewhere
 
     _leave_on_term()  # which ends the job
     run_elsewhere(command, request, out, send_event)

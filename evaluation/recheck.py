@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.errors import InputError
-from core.metrics import measures_machine
+from core.metric_table import measures_machine
 from core.schemas import SAMPLE
 from evaluation.recorded_run import RecordedRun
 from evaluation.report.table import Table, score
 from evaluation.sample_tables import problem_digests
-from evaluation.statistics.scores import summarize
+from evaluation.statistics.benchmark_scores import summarize
 from grading.graded_table import Verifiers, grade_table
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, PositiveInt
 
 from core.errors import InputError
-from core.request import Request, from_yaml, option
+from core.request_model import Request, from_yaml, option
 from evaluation.generation.endpoint import Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Sampling

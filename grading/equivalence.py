@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from core.machine.limits import address_space, limit, limit_memory
 from core.machine.processes import adopt_orphans, stop_descendants
 from grading.answers.pairs import without_label
-from grading.expressions.comparison import same
+from grading.expressions.form_comparison import same
 from grading.expressions.reader import read
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)

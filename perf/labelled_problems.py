@@ -19,11 +19,11 @@ from core.schemas import BENCHMARK
 from core.text.patterns import compile_quick_pattern
 from grading.contamination import BenchmarkIndex
 from targets.config import build_config
-from targets.embedding.client import Embedder
-from targets.embedding.settings import EmbeddingSettings
+from targets.embedding.embedding_client import Embedder
+from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.embedding.similarity import BenchmarkVectors, similar_before
+from targets.filter.filter_memo import Memory
 from targets.filter.meaning import open_meaning
-from targets.filter.memory import Memory
 from targets.read.sources import read_source
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from core.files import write_text
+from evaluation.promotion.answer_counts import FIRST_OOD, first_round
 from evaluation.promotion.error_budget import PACE
 from evaluation.promotion.evidence import can_be_shown, log_evidence, log_wealths
-from evaluation.promotion.rounds import FIRST_OOD, first_round
-from evaluation.promotion.rules import Z90
+from evaluation.promotion.promotion_rules import Z90
 from perf.recorded_suites import PAPER, SUITES, Suite, better, recorded
 
 WEEKS, LIMIT = 52, 0.05

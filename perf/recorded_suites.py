@@ -9,7 +9,7 @@ import numpy as np
 
 from core.code_digest import PROJECT
 from evaluation.benchmarks.suite import Benchmark, Source
-from evaluation.promotion.rounds import most_answers
+from evaluation.promotion.answer_counts import most_answers
 from evaluation.recorded_run import read_run
 
 RUNS, RECIPES = PROJECT / "results/runs/comparison", ("luffy", "mixed_policy", "sft_rl")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
 from core.cli import exit_status
-from core.model.tokens import END_TOKEN, load_lengths
+from core.model.token_counts import END_TOKEN, load_lengths
 from core.text.parse import parse_yaml
 from perf.changed_inputs import TOKENIZER, changed_inputs, write_generated
 from perf.labelled_problems import measure_benchmark_search, measure_embedding

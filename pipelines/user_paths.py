@@ -12,7 +12,7 @@ from core.files import PROJECT
 from core.plugins.config_files import is_path
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match, compile_pattern
-from training.config.teacher import MODEL, located
+from training.config.teacher_settings import MODEL, located
 
 # Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
 PATHS = (

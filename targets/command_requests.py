@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.request import Request, option
+from core.request_model import Request, option
 from targets.config import PrepareConfig
 
 TRACES, BENCHMARKS, TRAINING_SET = "Traces and settings", "Benchmarks", "Training set"

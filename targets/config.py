@@ -17,14 +17,14 @@ from pydantic import (
 
 from core.errors import InputError, validated
 from core.files import digest_bytes, read_yaml
-from core.ledger import VERDICTS
+from core.ledger_verdicts import VERDICTS
 from core.model.prompts import TEMPLATE_KWARGS
 from core.plugins.config_files import entries, entry
 from core.plugins.user_code import function_file, function_name, function_path, user_code_digest
 from core.text.parse import parse_yaml
 from grading.spec_values import MATHEMATICS
-from targets.embedding.settings import EmbeddingSettings
-from targets.source import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
+from targets.embedding.embedding_settings import EmbeddingSettings
+from targets.source_settings import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
 FILTERS = "luffy.filters"  # entry points of packages
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grading.answers.gold import suggest
-from targets.source import OF_ONE_TRACE
+from targets.source_settings import OF_ONE_TRACE
 from targets.target_tables import IdDigest
 from targets.trace import Trace
 

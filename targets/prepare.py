@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 from core.parquet import shard_path
 from core.schemas import ENTRIES_KEY
 from grading.contamination import BenchmarkIndex

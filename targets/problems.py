@@ -12,8 +12,8 @@ from grading.contamination import BenchmarkIndex
 from grading.row_fields import DATA_SOURCE
 from grading.spec_values import spec_text
 from targets.config import PrepareConfig
-from targets.filter.batch import prompt_of
 from targets.filter.context import FilterContext, FilterInputs
+from targets.filter.filter_stages import prompt_of
 from targets.filter.filters import Stage, rejections
 from targets.read.sources import read_source
 from targets.select.dedupe import problem_digest

@@ -14,7 +14,7 @@ from core.parquet import read_shards
 from grading.row_fields import DATA_SOURCE
 from targets.select.source_caps import rank
 from targets.select.split import Split
-from targets.source import Source
+from targets.source_settings import Source
 from targets.target_tables import RowDigest, TableWriter, read_metadata
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.browser.page import Page, Row, write_page
-from core.ledger import VERDICTS
+from core.ledger_verdicts import VERDICTS
 from core.parquet import read_table
 from core.schemas import LEARNED
 from targets.prepared import Prepared

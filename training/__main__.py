@@ -19,7 +19,7 @@ from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.files import atomic_folder
 from core.jsonl_tail import send_event
-from core.metrics import REWARD, VALIDATION_SCORE
+from core.metric_table import REWARD, VALIDATION_SCORE
 from core.model.manifest import InputRecord
 from core.parquet import is_there
 from core.plugins.config_files import HARDWARE, config_file
@@ -139,9 +139,9 @@ def preflight(
     ] = False,
 ) -> int:
     """Check that this machine can train: one line for each check, with what to do if it fails."""
-    from training.preflight.checks import TRAINING, TRAINING_GPU, Examination, run_checks
+    from training.preflight.check_runner import TRAINING, TRAINING_GPU, Examination, run_checks
     from training.preflight.machine_checks import checks_of
-    from training.preflight.trial import TRIALS
+    from training.preflight.trial_training import TRIALS
 
     config_file(HARDWARE, hardware)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

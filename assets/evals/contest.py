@@ -13,19 +13,19 @@ from pathlib import Path
 import dagster as dg
 
 from assets.models import KEY as BASE
-from assets.shared.options import EvaluationOptions, PromotionOptions
 from assets.shared.references import ModelReference, Reference, SuiteReference
+from assets.shared.stage_options import EvaluationOptions, PromotionOptions
 from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.model.manifest import read_manifest
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
+from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry, missing_scores
-from evaluation.promotion.comparison import Comparison, compare_answers
+from evaluation.promotion.opponent_comparison import Comparison, compare_answers
+from evaluation.promotion.promotion_rules import allowed_losses, reason_without_comparison, test_identity
 from evaluation.promotion.records import Checkpoint, PolicyRecord, ScoreFile
-from evaluation.promotion.rounds import answers_by_problem, first_round, most_answers, next_round
-from evaluation.promotion.rules import allowed_losses, reason_without_comparison, test_identity
 
 
 @dataclass(frozen=True)

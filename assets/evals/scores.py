@@ -16,9 +16,9 @@ from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.options import EvaluationOptions
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import Reference, ScoresReference, SuiteReference
+from assets.shared.stage_options import EvaluationOptions
 from assets.shared.storage import Storage
 from assets.training import POLICY
 from core.code_digest import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evaluation.command_requests import GenerateRequest
-    from evaluation.statistics.scores import Summary
+    from evaluation.statistics.benchmark_scores import Summary
 
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
 VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
@@ -232,7 +232,7 @@ def _result(
     from core.files import digest_table
     from core.model.prompts import PromptRecord
     from core.schemas import is_sequential
-    from evaluation.statistics.scores import summarize
+    from evaluation.statistics.benchmark_scores import summarize
 
     graded, samples = contest.policy.graded[name], contest.policy.samples[name]
     defence = contest.opponent_answers.graded.get(name)

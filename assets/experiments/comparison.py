@@ -25,7 +25,6 @@ from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell, columns, rounded
-from assets.shared.options import EvaluationOptions, TrainingOptions
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
     ExperimentReference,
@@ -34,6 +33,7 @@ from assets.shared.references import (
     Reference,
     SuiteReference,
 )
+from assets.shared.stage_options import EvaluationOptions, TrainingOptions
 from assets.shared.storage import Storage
 from assets.training import metrics_spec, policy
 from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
@@ -134,7 +134,7 @@ def _scores_result(
     tables: "Mapping[str, pa.Table]",
 ) -> dg.MaterializeResult[ExperimentReference]:
     """Return the GRADED ``tables`` of a policy by benchmark, with the metadata that the UI shows."""
-    from evaluation.statistics.scores import summarize
+    from evaluation.statistics.benchmark_scores import summarize
 
     summaries = {name: summarize(table) for name, table in tables.items()}
     context.log.info(", ".join(f"{name} {summary.mean:.1%}" for name, summary in summaries.items()))

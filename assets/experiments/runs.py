@@ -11,7 +11,6 @@ from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import key as base_scores
 from assets.models import KEY as BASE
 from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions, recipe_and_seed, training_of
-from assets.shared.options import TrainingOptions
 from assets.shared.references import (
     ExperimentReference,
     ModelReference,
@@ -19,6 +18,7 @@ from assets.shared.references import (
     SuiteReference,
     TrainReference,
 )
+from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from core.code_digest import PROJECT, SHORT_DIGEST

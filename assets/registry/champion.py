@@ -9,17 +9,17 @@ from assets.benchmarks import KEY as SUITE
 from assets.checks import check_keys, require_known_failures, verdicts
 from assets.report import SCORECARD
 from assets.shared.metadata import cell, rounded
-from assets.shared.options import PromotionOptions
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
+from assets.shared.stage_options import PromotionOptions
 from assets.shared.storage import Storage
 from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
 from core.model.manifest import read_manifest
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import decision_rows, outcome_text, rule_text
+from evaluation.promotion.promotion_rules import compare_with_champion
 from evaluation.promotion.records import Decision, PolicyRecord, PromotionLimits
-from evaluation.promotion.rules import compare_with_champion
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.rounds.pool import GROUP, VERSION, read_pool
+from assets.rounds.open_problems import GROUP, VERSION, read_pool
 from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import Profile, profile_asset

@@ -81,7 +81,7 @@ def _mapped(
     prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: dg.AssetKey, generated: dg.AssetKey
 ) -> Columns:
     """Return the columns of the source behind each column; a path into a struct counts as the struct."""
-    from targets.source import GENERATED
+    from targets.source_settings import GENERATED
     from targets.target_tables import read_metadata
 
     mappings = json.loads(read_metadata(prepared.prepared, "prepare the targets again")["mappings"])

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from assets.shared.options import Options, Overrides, Recipe, TrainingOptions, known
+from assets.shared.stage_options import Options, Overrides, Recipe, TrainingOptions, known
 from core.plugins.config_files import RECIPES, config_names
 
 RECIPE, SEED = "recipe", "seed"  # dimensions of a partition

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from assets.shared.options import Options, SamplingOptions
+from assets.shared.stage_options import Options, SamplingOptions
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.token_budget import Budget
 

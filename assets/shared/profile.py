@@ -16,7 +16,7 @@ import dagster as dg
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.failures import reports_input_errors
 from assets.shared.generation import RoundOptions
-from assets.shared.options import Options, PromotionOptions, TargetOptions, TrainingOptions, with_defaults
+from assets.shared.stage_options import Options, PromotionOptions, TargetOptions, TrainingOptions, with_defaults
 from evaluation.benchmarks.suite import Benchmark
 
 RESOURCES = ("storage", "profile", "interpreter")  # parameters of assets

@@ -9,7 +9,7 @@ import dagster as dg
 from assets.shared.metadata import cell, pictures, rounded, rows_table
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.metrics import REWARD, VALIDATION_SCORE, View, titles
+from core.metric_table import REWARD, VALIDATION_SCORE, View, titles
 from evaluation.promotion.champions import Registry
 
 SAMPLES = 4  # number from the first step, and from the last
@@ -81,14 +81,14 @@ def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
 def explanation(out: Path) -> dict[str, Any]:
     """Explain why the run in folder ``out`` does not learn: the first cause and its evidence, or that there is none."""
     from evaluation.report.figures import training_curves
-    from training.explain import report
+    from training.explain import findings_report
     from training.explain.causes import explain
     from training.explain.record import read_record
 
     record = read_record(out)
     findings = explain(record)
-    text = report.markdown(record, findings)
-    shown = report.curve_titles(findings[0].evidence.curve) if findings else {}
+    text = findings_report.markdown(record, findings)
+    shown = findings_report.curve_titles(findings[0].evidence.curve) if findings else {}
     if drawn := training_curves(record.records, shown):
         text += f"\n\n{pictures(*drawn).value}"
     return {"explanation": dg.MetadataValue.md(text)}

@@ -12,7 +12,7 @@ from core.backends.ray_job import RayJobBackend
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.errors import InputError
-from core.request import Request, from_yaml, option
+from core.request_model import Request, from_yaml, option
 
 BACKENDS = ("local", "ray", "slurm")
 PLACE = "Where it runs"

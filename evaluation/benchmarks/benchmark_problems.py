@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
 from evaluation.benchmarks.benchmark_files import find_rows, read_fields, read_path
+from evaluation.benchmarks.choice_options import LETTERS, labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.golds import choice_labels, option_indices, read_golds
-from evaluation.benchmarks.options import LETTERS, labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.suite import Benchmark, Source
 from grading.answers.extraction import SEPARATOR
 from grading.gym_tasks import ENTRY, read_entries

@@ -10,7 +10,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
-from evaluation.benchmarks.options import LETTERS, POSITIONS
+from evaluation.benchmarks.choice_options import LETTERS, POSITIONS
 from grading.answers.extraction import extract_boxed
 from grading.answers.gold import AnswerForm, explain_unreadable, gold_answer
 

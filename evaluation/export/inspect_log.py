@@ -21,7 +21,7 @@ from core.files import atomic_write, digest_table
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import Benchmark, suite_entries
 from evaluation.sample_tables import problem_digests
-from evaluation.statistics.scores import Summary, problem_scores, summarize
+from evaluation.statistics.benchmark_scores import Summary, problem_scores, summarize
 
 if TYPE_CHECKING:
     import pyarrow as pa

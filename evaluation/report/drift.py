@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
-from core.metrics import (
+from core.metric_table import (
     DRIFT_BY_AGE,
     GRADIENT_NORM,
     KEPT_SHARE,

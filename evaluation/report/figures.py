@@ -8,7 +8,7 @@ from typing import Any
 
 from core.code_digest import PROJECT, RECIPES
 from core.files import read_yaml
-from core.metrics import View, titles
+from core.metric_table import View, titles
 from evaluation.report.charts import LIGHT, NARROW, Line, curves
 
 Records = Sequence[Mapping[str, Any]]  # {"step": int, "data": {metric: value}} for each step of a run

@@ -18,8 +18,8 @@ from core.files import digest_bytes, read_parquet
 from core.model.prompts import PromptRecord
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
+from evaluation.statistics.benchmark_scores import summarize
 from evaluation.statistics.paired import average_difference, paired_difference
-from evaluation.statistics.scores import summarize
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.model_source import LocalModel, open_model
 from evaluation.report.table import Table, change, p_value, percent, score
+from evaluation.statistics.benchmark_scores import pass_at_k, solved_samples, summarize
 from evaluation.statistics.paired import paired_difference
-from evaluation.statistics.scores import pass_at_k, solved_samples, summarize
 
 if TYPE_CHECKING:
     import pyarrow as pa

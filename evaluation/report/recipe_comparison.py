@@ -23,8 +23,8 @@ from evaluation.report.figures import Records, recipe_curves
 from evaluation.report.sampled_answers import Answer, Problems, draw_answers
 from evaluation.report.sampled_answers import to_markdown as answers_markdown
 from evaluation.report.table import Cell, Kind, Table, change, p_value, percent, score
+from evaluation.statistics.benchmark_scores import problem_scores
 from evaluation.statistics.outcomes import LEARNED, median_over_seeds, permutation_test, share_that_learned
-from evaluation.statistics.scores import problem_scores
 from evaluation.statistics.seed_statistics import Scores, difference, estimate
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
+from evaluation.statistics.benchmark_scores import problem_scores
 from evaluation.statistics.intervals import Z95, agresti_min, mean_and_error
-from evaluation.statistics.scores import problem_scores
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.parquet import read_table
 from core.schemas import ENTRIES_KEY, FIELDS
 from evaluation.benchmarks.suite import Benchmark, Source
-from evaluation.generation.traces import TRACE
+from evaluation.generation.teacher_traces import TRACE
 from evaluation.statistics.intervals import wilson
 from grading.row_fields import row_fields
 from grading.verdict import Verdict

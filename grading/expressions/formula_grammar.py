@@ -16,7 +16,7 @@ from lark import Lark, Token, Tree
 from sympy.core.function import AppliedUndef
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.expressions.tokens import Unread
+from grading.expressions.answer_tokens import Unread
 from grading.expressions.vocabulary import ACCENTS, ELEMENTARY, GREEK
 
 _INVERTED = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"))  # f^{-1} is the inverse

@@ -7,10 +7,10 @@ read by `grading.expressions.terms`. What has a part that nothing reads is not r
 from functools import lru_cache
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
+from grading.expressions.answer_tokens import Unread, closing, divide, enclosed, strip, tokens
 from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
 from grading.expressions.regions import numbers_of
 from grading.expressions.terms import read_term, with_functions
-from grading.expressions.tokens import Unread, closing, divide, enclosed, strip, tokens
 from grading.expressions.units import DEGREE, split_unit
 from grading.expressions.vocabulary import FUNCTIONS, GREEK
 

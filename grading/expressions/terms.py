@@ -11,8 +11,8 @@ from itertools import takewhile
 from typing import Any
 
 from core.text.patterns import compile_full_match
+from grading.expressions.answer_tokens import Unread, closing, strip
 from grading.expressions.formula_grammar import read_formula
-from grading.expressions.tokens import Unread, closing, strip
 from grading.expressions.vocabulary import ACCENTS, FUNCTIONS, GREEK, SCHOOLS
 
 _OPERATORS = frozenset((

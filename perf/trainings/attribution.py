@@ -31,13 +31,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
-from core.ledger import LEARNED_FILE
+from core.ledger_verdicts import LEARNED_FILE
 from core.model.prompts import encode_example, messages
 from core.schemas import TARGET
-from perf.trainings.commands import TRAINING, call, parser_of, train_policy
 from perf.trainings.ledger_selection import OVERRIDES
+from perf.trainings.measurement import TRAINING, call, parser_of, train_policy
 from training.embedded_model.resolve_model import SHIPPED
-from training.preflight.trial import target_rows
+from training.preflight.trial_training import target_rows
 
 TARGETS, HALVES, PROBLEMS = 160, 30, 100
 STEPS, EVERY = 20, 5  # of a training, and between its checkpoints

@@ -26,11 +26,11 @@ from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.errors import STOPPED
 from core.files import read_json, read_yaml, write_json
-from core.ledger import LEARNED_FILE
-from core.metrics import is_live, measures_machine
+from core.ledger_verdicts import LEARNED_FILE
+from core.metric_table import is_live, measures_machine
 from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
-from perf.trainings.commands import overriding, parser_of
+from perf.trainings.measurement import overriding, parser_of
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import SHIPPED
 from training.explain.before import examine
@@ -38,7 +38,7 @@ from training.explain.causes import explain
 from training.explain.record import read_record
 from training.job.configuration import compose_run
 from training.job.lineage import portable
-from training.preflight.trial import target_rows, write_untied_model
+from training.preflight.trial_training import target_rows, write_untied_model
 
 COMMON = {
     "data.train_batch_size": "8",

@@ -17,8 +17,8 @@ import yaml
 from core.code_digest import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_suite
-from evaluation.statistics.scores import summarize
-from perf.trainings.commands import TRAINING, call, parser_of, train_policy
+from evaluation.statistics.benchmark_scores import summarize
+from perf.trainings.measurement import TRAINING, call, parser_of, train_policy
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 from training.config.keys import read_by

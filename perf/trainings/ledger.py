@@ -14,7 +14,7 @@ from tensordict import TensorDict
 
 from training.algorithms.options import MixedPolicyOptions
 from training.verl_hooks.batch import Samples
-from training.verl_hooks.ledger import Ledger, target_uses
+from training.verl_hooks.target_uses import Ledger, target_uses
 
 GROUP = 8
 BATCHES = ((16, 144), (128, 9216))  # prompts and response tokens: of the demo, and of the published run

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import write_table
-from core.ledger import LEARNED_FILE, VERDICTS
-from core.metrics import VALIDATION_SCORE
+from core.ledger_verdicts import LEARNED_FILE, VERDICTS
+from core.metric_table import VALIDATION_SCORE
 from core.schemas import TARGET
-from perf.trainings.commands import call, interval, overriding, parser_of, train_policy
+from perf.trainings.measurement import call, interval, overriding, parser_of, train_policy
 from training.embedded_model.resolve_model import SHIPPED
-from training.job.records.ledger import verdict_counts
-from training.preflight.trial import target_rows
+from training.job.records.ledger_table import verdict_counts
+from training.preflight.trial_training import target_rows
 
 DROPPED = ("known", "not_learned")
 PROBLEMS = 200

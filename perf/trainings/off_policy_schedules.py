@@ -17,7 +17,7 @@ import pyarrow as pa
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import read_json_lines, write_table
-from perf.trainings.commands import TRAINING, call, parser_of, train_policy
+from perf.trainings.measurement import TRAINING, call, parser_of, train_policy
 from pipelines.definitions.settings import PROFILE, load_settings
 
 MODEL = PROJECT / "training/embedded_model/model"

@@ -21,12 +21,12 @@ from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import write_json, write_table
 from core.schemas import BENCHMARK
-from perf.trainings.commands import TRAINING, call, interval, overriding, parser_of
 from perf.trainings.ledger_selection import train, write_problems
+from perf.trainings.measurement import TRAINING, call, interval, overriding, parser_of
 from targets.prepared import read_prepared
 from targets.rounds import question, unsolved, write_training_set
 from targets.select.split import read_split
-from targets.source import Source
+from targets.source_settings import Source
 from training.embedded_model.exact_teacher import serve
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.records.rollout_log import pass_rates
@@ -72,7 +72,7 @@ def ask(folder: Path, asked: Sequence[str], golds: Mapping[str, str], budget: in
 
 def prompt_tokens(asked: Sequence[str]) -> int:
     """The tokens of the prompts, as the teacher counts them."""
-    from core.model.tokens import load_lengths
+    from core.model.token_counts import load_lengths
 
     conversations = [([{"role": "user", "content": problem}], "") for problem in asked]
     return sum(prompt for prompt, _ in load_lengths(SHIPPED).count_examples(conversations))

@@ -18,9 +18,9 @@ from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
 from core.model.prompts import Example, encode_example, messages
 from grading.grader import Grader
-from perf.trainings.commands import parser_of, train_policy
 from perf.trainings.ledger_selection import OVERRIDES, prepare
-from training.config.teacher import BASE, SELF
+from perf.trainings.measurement import parser_of, train_policy
+from training.config.teacher_settings import BASE, SELF
 from training.embedded_model.__main__ import answer
 from training.embedded_model.pretrain import Schedule, batches, fit, progress_bar, save
 from training.embedded_model.resolve_model import SHIPPED

@@ -32,7 +32,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from core.code_digest import PROJECT
-from perf.trainings.processes import slowdown, watch
+from perf.trainings.process_usage import slowdown, watch
 from perf.trainings.rollouts import fit, generated, simulate, step_seconds
 from training.embedded_model.resolve_model import EMBEDDED, SHIPPED, resolve_base
 from training.job.configuration import compose_run

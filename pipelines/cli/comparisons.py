@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli import whole_number
-from pipelines.cli.options import CopyTo, Overrides, Profile, Recipes, profiles
+from pipelines.cli.shared_options import CopyTo, Overrides, Profile, Recipes, profiles
 
 
 def experiments(

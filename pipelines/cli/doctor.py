@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from core.existing_python import PROJECT, TRAIN_PYTHON
-from training.preflight.checks import HOST, Examination, run_checks
+from training.preflight.check_runner import HOST, Examination, run_checks
 from training.preflight.machine_checks import checks_of
 
 

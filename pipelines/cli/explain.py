@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import atomic_write
-from training.explain import report
+from training.explain import findings_report
 from training.explain.causes import CAUSES, Finding, explain
 from training.explain.record import RunRecord, read_record
 
@@ -14,7 +14,7 @@ def explain_run(run: Path, page: Path | None) -> None:
     """Print what is known about the run in the folder or file ``run``, and write the same to the HTML file ``page``."""
     record = read_record(run)
     findings = explain(record)
-    for line in report.lines(record, findings):
+    for line in findings_report.lines(record, findings):
         sys.stdout.write(f"{line}\n")
     if page is not None:
         write_page(record, findings, run.resolve().name, page)
@@ -30,8 +30,8 @@ def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path
         .get_template("explain.html.jinja")
         .render(
             name=name,
-            summary=report.summary(record),
-            notes=list(report.unknown(record)),
+            summary=findings_report.summary(record),
+            notes=list(findings_report.unknown(record)),
             known=len(CAUSES),
             findings=[_on_page(record, finding) for finding in findings],
         )
@@ -46,7 +46,7 @@ def _on_page(record: RunRecord, finding: Finding) -> dict[str, Any]:
     from evaluation.report.html_page import figures
 
     cause, evidence = finding.cause, finding.evidence
-    drawn = training_curves(record.records, report.curve_titles(evidence.curve))
+    drawn = training_curves(record.records, findings_report.curve_titles(evidence.curve))
     return {
         "name": cause.name,
         "title": cause.title,

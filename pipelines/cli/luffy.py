@@ -20,7 +20,17 @@ from core.errors import InputError
 from core.files import PROJECT
 from core.plugins.user_code import python_path
 from pipelines.cli.comparisons import COMMANDS
-from pipelines.cli.options import AtOnce, Host, Overrides, Port, Profile, Reason, Select, hardware_profiles, profiles
+from pipelines.cli.shared_options import (
+    AtOnce,
+    Host,
+    Overrides,
+    Port,
+    Profile,
+    Reason,
+    Select,
+    hardware_profiles,
+    profiles,
+)
 
 START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"
 PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
@@ -91,7 +101,7 @@ def doctor(
             raise InputError(
                 f"{option} and --profile: give one of them: the profile names the hardware of its training"
             )
-        from pipelines.cli.examine import examine_profile
+        from pipelines.cli.profile_doctor import examine_profile
 
         return examine_profile(profile, overrides or [])
     if overrides:
@@ -156,7 +166,7 @@ def verify(
 ) -> None:
     """Try a verifier on a file of responses: how many are right, wrong and errors, and ten examples of each."""
     from core.text.parse import parse_yaml
-    from grading.trial import describe, read_responses, try_verifier
+    from grading.verifier_trial import describe, read_responses, try_verifier
     from grading.verifiers.spec import parse_spec
 
     spec = parse_spec(parse_yaml(verifier, "--verifier"), "--verifier")
@@ -198,7 +208,7 @@ for compared, lines in COMMANDS.items():
 @app.command(rich_help_panel=CHAMPION)
 def champion(profile: Profile = None) -> None:
     """Show the policy that is in use, and the last decisions."""
-    from pipelines.cli.registry import show
+    from pipelines.cli.champion_commands import show
 
     show(profile)
 
@@ -212,7 +222,7 @@ def promote(
     profile: Profile = None,
 ) -> None:
     """Make a policy the champion by hand."""
-    from pipelines.cli.registry import promote
+    from pipelines.cli.champion_commands import promote
 
     promote(to, reason, profile)
 
@@ -220,7 +230,7 @@ def promote(
 @app.command(rich_help_panel=CHAMPION)
 def rollback(reason: Reason = "", profile: Profile = None) -> None:
     """Make the champion before the present one the champion again."""
-    from pipelines.cli.registry import rollback
+    from pipelines.cli.champion_commands import rollback
 
     rollback(reason, profile)
 

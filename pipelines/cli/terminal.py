@@ -15,7 +15,7 @@ import dagster as dg
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 
 from assets.shared.failures import CANCELLED
-from core.metrics import METRICS, View
+from core.metric_table import METRICS, View
 from core.progress import Terminal, clock, position, sparkline
 from pipelines.definitions.sensors import reason
 

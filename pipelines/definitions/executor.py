@@ -18,7 +18,7 @@ PRELOADED = (
     "pyarrow.dataset",  # pandas
     "pyarrow.parquet",
     "evaluation.report.charts",  # matplotlib
-    "evaluation.statistics.scores",  # scipy
+    "evaluation.statistics.benchmark_scores",  # scipy
     "targets.prepared",
 )
 

@@ -8,7 +8,7 @@ from assets.benchmarks import benchmarks_suite, description_of
 from assets.browser import browser
 from assets.checks import check_specs, targets_account, targets_checks
 from assets.difficulty import check_one_source_of_rates, difficulty, difficulty_inputs
-from assets.evals.checkpoints import CheckpointOptions, checkpoints
+from assets.evals.checkpoint_scores import CheckpointOptions, checkpoints
 from assets.evals.scores import build_evals
 from assets.experiments.comparison import build_experiments
 from assets.generated import generated, pool_of
@@ -17,7 +17,7 @@ from assets.models import base
 from assets.registry.champion import champion
 from assets.registry.retention import retention
 from assets.report import scorecard, scorecard_inputs
-from assets.rounds.scorecard import build_rounds
+from assets.rounds.round_scorecard import build_rounds
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import IO_MANAGER, Names, Profile
 from assets.shared.ray_cluster import on_cluster

@@ -25,7 +25,7 @@ from pydantic_settings import (
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.interpreter import InterpreterSettings
-from assets.shared.options import (
+from assets.shared.stage_options import (
     BenchmarkOptions,
     DifficultyOptions,
     EvaluationOptions,

@@ -12,7 +12,7 @@ from typing import Any
 from core.files import digest_bytes
 from grading.gym_tasks import task_of
 from targets.config import PrepareConfig
-from targets.source import EMBEDDED, GENERATED
+from targets.source_settings import EMBEDDED, GENERATED
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Run Great Expectations on the profile of prepared targets. The checks are data: see ``suite.yaml``.
 
-Besides the profile's columns a suite can use those of `targets.check.drift`, and the numbers among the settings of the
-preparation.
+Besides the profile's columns a suite can use those of `targets.check.source_drift`, and the numbers among the settings
+of the preparation.
 
 Names and severities are read from the YAML alone: importing the library takes seconds, so only `validate` does it.
 The profile is flat and has no text, so that a failing result stays small.
@@ -20,8 +20,8 @@ from core.errors import InputError, validated
 from core.files import read_yaml
 from core.parquet import read_shards
 from core.text.patterns import compile_full_match
-from targets.check.drift import Change, measure
 from targets.check.explanations import explain_construction, explain_failure
+from targets.check.source_drift import Change, measure
 from targets.target_tables import read_metadata, readable
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class CheckResult:
     """The outcome of a check.
 
     ``failing`` of ``rows`` values do not fit, where the check is about values. ``error`` says why it broke. ``where``
-    names the source that a number of `targets.check.drift` is of.
+    names the source that a number of `targets.check.source_drift` is of.
     """
 
     name: str

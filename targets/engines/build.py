@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from targets.engines.local import PoolEngine
+from targets.engines.process_pool import PoolEngine
 from targets.engines.tasks import Engine, Inputs, SingleEngine
 
 

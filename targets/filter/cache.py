@@ -2,7 +2,7 @@
 
 ``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of all that
 decides what is in it, so that a new file costs its own rows. The process that filters a piece writes its file. What
-does not depend on the thresholds of filters is in `targets.filter.memory`. Deleting the folder costs time only.
+does not depend on the thresholds of filters is in `targets.filter.filter_memo`. Deleting the folder costs time only.
 """
 
 import importlib.metadata
@@ -15,13 +15,13 @@ from typing import Any
 
 from core import code_digest as covered_code
 from core.files import atomic_write, digest_bytes
-from core.model.tokens import Lengths
+from core.model.token_counts import Lengths
 from core.schemas import DECISION
 from targets.config import PrepareConfig
 from targets.counts import Tally
 from targets.engines.tasks import Tools
-from targets.filter.batch import filter_traces
-from targets.filter.memory import BENCHMARK, TOKENS, VECTOR, VERDICT, Memory
+from targets.filter.filter_memo import BENCHMARK, TOKENS, VECTOR, VERDICT, Memory
+from targets.filter.filter_stages import filter_traces
 from targets.read.sources import Part, Piece
 from targets.target_tables import TableWriter, read_metadata
 from targets.trace import Trace
@@ -37,12 +37,12 @@ PACKAGES = (
 )
 LANGUAGES = "py3langid"
 REMEDY = "delete it, and its rows are filtered again"
-# What the results of `targets.filter.memory` depend on beside the texts that they are of and the inputs.
+# What the results of `targets.filter.filter_memo` depend on beside the texts that they are of and the inputs.
 RESULT_CODE = {
     BENCHMARK: ("grading/contamination.py", "core/text/patterns.py"),
-    VERDICT: ("targets/filter/batch.py", "targets/filter/context.py", *covered_code.VERDICT_CODE),
-    TOKENS: ("core/model/tokens.py", "core/model/chat_template.py", "core/model/special_tokens.py"),
-    VECTOR: ("targets/embedding/client.py",),
+    VERDICT: ("targets/filter/filter_stages.py", "targets/filter/context.py", *covered_code.VERDICT_CODE),
+    TOKENS: ("core/model/token_counts.py", "core/model/chat_template.py", "core/model/special_tokens.py"),
+    VECTOR: ("targets/embedding/embedding_client.py",),
 }
 
 

@@ -6,16 +6,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 from grading.contamination import BenchmarkIndex, Match
 from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
-from targets.embedding.client import Embedder
+from targets.embedding.embedding_client import Embedder
+from targets.filter.filter_memo import BENCHMARK, Memory
 from targets.filter.meaning import Meaning, remembered_vectors
-from targets.filter.memory import BENCHMARK, Memory
-from targets.source import Source
+from targets.source_settings import Source
 from targets.trace import Trace
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The list of all filters, in the order in which they apply.
 
-To add a filter, write its rule in `targets.filter.rules` and add an entry here. The tables of the UI and
+To add a filter, write its rule in `targets.filter.filter_rules` and add an entry here. The tables of the UI and
 ``docs/targets.md`` follow. A trace is counted under the first reason that applies; its row names all of them.
 Contamination comes before all questions of quality, so that a set made of benchmark problems says so.
 """
@@ -12,7 +12,7 @@ from functools import cache, partial
 
 from core.errors import InputError
 from core.plugins.user_code import UserFunctionError, check_function, function_name, load_function, named_in_errors
-from targets.filter import rules
+from targets.filter import filter_rules
 from targets.filter.context import FilterContext
 from targets.trace import Rejection, Trace
 
@@ -61,26 +61,29 @@ FILTERS: tuple[Filter, ...] = (
     Filter("several_turns", "a chat of several turns, or one that calls tools", Stage.READ),
     Filter("bad_text", "NUL, lone surrogates or bytes that are not UTF-8", Stage.READ),
     Filter("too_large", "a text over max_text_bytes, or more log-probabilities than max_target_tokens", Stage.READ),
-    Filter("contaminated", "the problem overlaps with a benchmark", Stage.PROBLEM, rules.contaminated),
-    Filter("figure", "the problem needs a figure or a link", Stage.PROBLEM, rules.figure),
+    Filter("contaminated", "the problem overlaps with a benchmark", Stage.PROBLEM, filter_rules.contaminated),
+    Filter("figure", "the problem needs a figure or a link", Stage.PROBLEM, filter_rules.figure),
     Filter(
-        "choice_gold", "the gold answer is an option letter, and the verifier is math", Stage.PROBLEM, rules.choice_gold
+        "choice_gold",
+        "the gold answer is an option letter, and the verifier is math",
+        Stage.PROBLEM,
+        filter_rules.choice_gold,
     ),
-    Filter("proof", "the problem asks for a proof, or the gold answer is one", Stage.PROBLEM, rules.proof),
-    Filter("refusal", "the model declines to answer", Stage.RESPONSE, rules.refusal),
+    Filter("proof", "the problem asks for a proof, or the gold answer is one", Stage.PROBLEM, filter_rules.proof),
+    Filter("refusal", "the model declines to answer", Stage.RESPONSE, filter_rules.refusal),
     Filter("no_think", "no marker separates thoughts from the answer", Stage.RESPONSE),
     Filter("unclosed", "a section never closes: the generation was cut", Stage.RESPONSE),
     Filter("repeated_markers", "markers twice, out of order, or text outside them", Stage.RESPONSE),
     Filter("no_answer", "no answer after the thoughts", Stage.RESPONSE),
     Filter("empty_reasoning", "no thoughts", Stage.RESPONSE),
     Filter("chat_tokens", "chat-template tokens inside the text", Stage.RESPONSE),
-    Filter("double_escaped", "LaTeX commands with two backslashes", Stage.TARGET, rules.double_escaped),
-    Filter("no_box", "no boxed answer after the thoughts", Stage.TARGET, rules.no_box),
-    Filter("loop", "repeats itself (compresses below min_compression_ratio)", Stage.TARGET, rules.loop),
-    Filter("ngram_loop", "a run of 16 words occurs max_repeats times", Stage.TARGET, rules.ngram_loop),
-    Filter("line_loop", "a line occurs max_repeats times", Stage.TARGET, rules.line_loop),
-    Filter("foreign_script", "other scripts or replacement characters", Stage.TARGET, rules.foreign_script),
-    Filter("language", "another language than those of the setting languages", Stage.TARGET, rules.language),
+    Filter("double_escaped", "LaTeX commands with two backslashes", Stage.TARGET, filter_rules.double_escaped),
+    Filter("no_box", "no boxed answer after the thoughts", Stage.TARGET, filter_rules.no_box),
+    Filter("loop", "repeats itself (compresses below min_compression_ratio)", Stage.TARGET, filter_rules.loop),
+    Filter("ngram_loop", "a run of 16 words occurs max_repeats times", Stage.TARGET, filter_rules.ngram_loop),
+    Filter("line_loop", "a line occurs max_repeats times", Stage.TARGET, filter_rules.line_loop),
+    Filter("foreign_script", "other scripts or replacement characters", Stage.TARGET, filter_rules.foreign_script),
+    Filter("language", "another language than those of the setting languages", Stage.TARGET, filter_rules.language),
     Filter("gold_unparsed", "the verifier does not understand the gold answer", Stage.ANSWER),
     Filter("wrong", "the answer is not the gold answer", Stage.ANSWER),
     Filter("verify_timeout", "comparing the answer took too long", Stage.ANSWER),

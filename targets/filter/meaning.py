@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from grading.contamination import generated_benchmarks, is_compared
-from targets.embedding.client import Embedder, Endpoint
+from targets.embedding.embedding_client import Embedder, Endpoint
+from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.embedding.server import serve
-from targets.embedding.settings import EmbeddingSettings
 from targets.embedding.similarity import BenchmarkVectors
-from targets.filter.memory import VECTOR, Memory
+from targets.filter.filter_memo import VECTOR, Memory
 
 if TYPE_CHECKING:
     import pyarrow as pa

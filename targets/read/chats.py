@@ -12,7 +12,7 @@ from typing import Any
 from core.errors import first_line
 from core.text.patterns import compile_quick_pattern
 from targets.read.response_format import find_format
-from targets.source import REASONING_COLUMNS
+from targets.source_settings import REASONING_COLUMNS
 from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
 
 ROLES = {

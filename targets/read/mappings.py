@@ -13,7 +13,14 @@ from targets.config import PrepareConfig
 from targets.read.chats import Unusable, read_chat, with_thoughts
 from targets.read.response_format import find_format
 from targets.read.worked_solutions import render_steps
-from targets.source import OPTIONAL_COLUMNS, REASONING_COLUMNS, ColumnMapping, Source, ready_mappings, top_level
+from targets.source_settings import (
+    OPTIONAL_COLUMNS,
+    REASONING_COLUMNS,
+    ColumnMapping,
+    Source,
+    ready_mappings,
+    top_level,
+)
 from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 
 CUT = "length"

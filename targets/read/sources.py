@@ -34,7 +34,7 @@ from targets.read.mappings import (
     to_traces,
 )
 from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows
-from targets.source import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
+from targets.source_settings import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
 
 TRACES_PER_BATCH = 256

@@ -18,7 +18,7 @@ from targets.read.arrow_rows import arrow_rows, open_arrow, open_file, parquet_r
 from targets.read.csv_rows import csv_columns, csv_rows
 from targets.read.data_files import COMPRESSIONS, TABLE_SUFFIXES, DataFile
 from targets.read.json_rows import Row, array_rows, holds_array, lines, parse_line, read_chunks
-from targets.source import OPTIONAL_COLUMNS, REASONING_COLUMNS
+from targets.source_settings import OPTIONAL_COLUMNS, REASONING_COLUMNS
 from targets.trace import Rejection
 
 MARKED_ROWS = 256  # rows after each of which a file of lines can be entered

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.ledger import LEARNED_FILE, VERDICTS
+from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 from core.parquet import read_table
 from core.schemas import LEARNED
 from targets.trace import Rejection, Trace

@@ -12,7 +12,7 @@ from targets.config import PrepareConfig
 from targets.counts import Tally
 from targets.engines.tasks import Tools
 from targets.select.selection import KEPT, REPEATED, Choices, Outcome
-from targets.source import Source
+from targets.source_settings import Source
 from targets.target_tables import IdDigest, RowDigest, TableWriter, digest_ids, read_columns
 from targets.trace import Trace
 

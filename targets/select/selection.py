@@ -12,8 +12,8 @@ import numpy as np
 
 from targets.config import PrepareConfig
 from targets.select.dedupe import COLUMNS, Duplicates, SearchPairs
-from targets.select.difficulty import Difficulty, read_difficulty
 from targets.select.learned import Learned, read_learned
+from targets.select.pass_rates import Difficulty, read_difficulty
 from targets.select.review import Review, read_review
 from targets.select.source_caps import SourceCaps
 from targets.trace import Rejection, Trace

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from targets.config import PrepareConfig
-from targets.source import Source
+from targets.source_settings import Source
 from targets.trace import Rejection
 
 if TYPE_CHECKING:

@@ -131,7 +131,7 @@ def test_the_columns_of_the_targets_lead_back_to_those_of_the_traces(build, tmp_
 
 def test_the_lineage_of_columns_names_columns_that_exist():
     from assets.shared.column_lineage import GRADED_PARTS, REJECTED_PARTS, TARGET_PARTS
-    from targets.source import ColumnMapping
+    from targets.source_settings import ColumnMapping
 
     assert set(GRADED_PARTS) <= set(GRADED.names)
     assert {part for parts in GRADED_PARTS.values() for part in parts} <= set(BENCHMARK.names)

@@ -7,7 +7,7 @@ import pytest
 from assets.shared.references import ModelReference, TrainReference
 from assets.training import training_request
 from core.errors import InputError
-from pipelines.cli.examine import _not_sampled, _response_limit
+from pipelines.cli.profile_doctor import _not_sampled, _response_limit
 from tests.defs.project import settings_of
 
 BASE = ModelReference(path="model", digest="d", source="s", parameters=1, architecture="a")

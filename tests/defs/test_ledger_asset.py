@@ -10,7 +10,7 @@ from pages import page_data
 from preparing import trace
 
 from assets.ledger import OTHER_TARGETS
-from core.ledger import LEARNED_FILE, VERDICTS
+from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 from core.model.manifest import write_manifest
 from core.schemas import LEARNED
 from evaluation.report.scorecard.lineage_summary import Lineage

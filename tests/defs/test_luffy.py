@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from core.errors import InputError
 from pipelines.cli.luffy import app
-from pipelines.cli.options import profiles, recipes
+from pipelines.cli.shared_options import profiles, recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands

@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from assets.shared.options import SplitOptions, TrainingOptions
 from assets.shared.profile import Names, profile_asset
+from assets.shared.stage_options import SplitOptions, TrainingOptions
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import read_yaml

@@ -16,7 +16,7 @@ from assets.shared.references import ExperimentReference
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import digest_file
-from core.metrics import metric_of
+from core.metric_table import metric_of
 from core.model.manifest import MANIFEST
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import select_benchmarks

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from core.code_digest import PROJECT
-from core.metrics import METRICS
+from core.metric_table import METRICS
 from pipelines.cli.luffy import app
-from pipelines.cli.options import recipes
+from pipelines.cli.shared_options import recipes
 from pipelines.definitions.settings import Settings
-from pipelines.reference.options import leaves
+from pipelines.reference.options_page import leaves
 from training.algorithms.options import MixedPolicyOptions
 
 

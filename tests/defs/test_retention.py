@@ -11,7 +11,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from assets.registry.retention import forget, old_runs
 from core.files import write_json
-from evaluation.promotion.retention import Plan, RetentionRules, plan_removals, remove
+from evaluation.promotion.removal_plan import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
 
 OLD = time.time() - 90 * 86_400
@@ -237,7 +237,7 @@ def test_what_a_champion_and_other_trainings_read_stays(filled):
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypatch):
     project, made = filled
     found = [removal for removal in plan(project.storage).removals if removal.path == made["unused"]]
-    monkeypatch.setattr("evaluation.promotion.retention.shutil.rmtree", lambda folder: 1 / 0)
+    monkeypatch.setattr("evaluation.promotion.removal_plan.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         list(remove(project.storage, found, RetentionRules(), named=list))
     monkeypatch.undo()

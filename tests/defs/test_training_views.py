@@ -9,7 +9,7 @@ import pytest
 
 from assets.shared.training_metadata import SAMPLES, against_champion, curves, prediction, samples
 from core.files import write_json
-from core.metrics import View, title_of, titles
+from core.metric_table import View, title_of, titles
 from evaluation.promotion.champions import Registry
 
 DRAWN, COMPARED = titles(View.POLICY), titles(View.CHAMPION)

@@ -16,7 +16,7 @@ from processes import clean_environment, descendants, wait_gone, wait_until
 pytest.importorskip("dagster", reason="the graph runs in the orchestration interpreter")
 
 from core.arithmetic import problems
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 from targets.prepared import read_prepared
 from targets.select.split import read_split, reconcile
 

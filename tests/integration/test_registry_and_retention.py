@@ -19,9 +19,9 @@ from core.errors import InputError
 from core.files import write_json
 from core.model.manifest import read_manifest, write_manifest
 from evaluation.promotion.champions import Registry
+from evaluation.promotion.promotion_rules import reason_without_comparison
 from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile
-from evaluation.promotion.retention import RetentionRules, find_uses, plan_removals, remove
-from evaluation.promotion.rules import reason_without_comparison
+from evaluation.promotion.removal_plan import RetentionRules, find_uses, plan_removals, remove
 
 OLD = time.time() - 90 * 86_400
 MEANWHILE_SECONDS = 0.02  # what another process gets done if nothing holds it back

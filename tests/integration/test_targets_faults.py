@@ -21,7 +21,7 @@ from core.errors import InputError
 from core.schemas import BENCHMARK
 from targets.__main__ import main
 from targets.config import build_config
-from targets.engines import local
+from targets.engines import process_pool
 from targets.prepare import prepare
 from targets.prepared import read_prepared, require_targets
 from targets.read import sources, trace_files
@@ -84,13 +84,13 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, toke
 
 def test_what_a_killed_preparation_left_for_its_processes_is_removed(tmp_path: Path) -> None:
     code = (
-        "import os, signal\nfrom targets.engines.local import PoolEngine\n"
+        "import os, signal\nfrom targets.engines.process_pool import PoolEngine\n"
         "engine = PoolEngine(lambda: None, 2)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=False, timeout=60)
     assert len(list(tmp_path.iterdir())) == 1
-    code = "from targets.engines.local import PoolEngine\nwith PoolEngine(lambda: None, 2):\n    pass"
+    code = "from targets.engines.process_pool import PoolEngine\nwith PoolEngine(lambda: None, 2):\n    pass"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=60)
     assert list(tmp_path.iterdir()) == []
 
@@ -151,7 +151,7 @@ def test_a_process_killed_in_the_middle_changes_nothing(
 ) -> None:
     monkeypatch.setattr(trace_files, "MARKED_ROWS", 8)
     monkeypatch.setattr(sources, "MARKED_ROWS", 8)
-    monkeypatch.setattr(local, "FEW_ROWS", 0)
+    monkeypatch.setattr(process_pool, "FEW_ROWS", 0)
     source = jsonl(*hard_rows(good, 200))
     killed: list[int] = []
 
@@ -172,10 +172,10 @@ def test_a_process_killed_in_the_middle_changes_nothing(
 def test_a_process_that_keeps_dying_is_one_error(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_run", die)
+    monkeypatch.setattr(process_pool, "_run", die)
     monkeypatch.setattr(trace_files, "MARKED_ROWS", 2)
     monkeypatch.setattr(sources, "MARKED_ROWS", 2)
-    monkeypatch.setattr(local, "FEW_ROWS", 0)
+    monkeypatch.setattr(process_pool, "FEW_ROWS", 0)
     with pytest.raises(RuntimeError, match=r"filtered traces\.jsonl: rows 0 to 1 died 3 times"):
         run(jsonl(*(good(k) for k in range(1, 12))), tmp_path / "out", tokenizer, workers=2)
     assert not (tmp_path / "out").exists()

@@ -11,7 +11,7 @@ from transformers import AutoConfig
 
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.merge import merge
-from training.preflight.trial import write_untied_model
+from training.preflight.trial_training import write_untied_model
 
 UNTIED_LAYOUTS = [name for name in LAYOUTS if name.startswith("untied")]
 OTHER = ("bf16", "lora", "sequence parallel", "sequence parallel sdpa", *UNTIED_LAYOUTS)

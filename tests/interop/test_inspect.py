@@ -19,7 +19,7 @@ from inspect_ai.log import (
 )
 
 from evaluation.__main__ import main
-from evaluation.statistics.scores import summarize
+from evaluation.statistics.benchmark_scores import summarize
 
 INSPECT = Path(sys.executable).with_name("inspect")
 

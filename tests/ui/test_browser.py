@@ -13,7 +13,7 @@ from preparing import trace
 
 from core.browser.page import Page, Row
 from core.browser.page import write_page as write_rows
-from core.ledger import LEARNED_FILE
+from core.ledger_verdicts import LEARNED_FILE
 from core.schemas import LEARNED
 from pipelines.cli.explain import explain_run, write_page
 from targets import trace_browser

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError, first_line
 from core.files import read_object
 from core.model.model_folder import HUB_ID, check_model, download_model
-from training.config.teacher import BASE, MODEL, SELF, endpoint_of, has_server, longest_scored
+from training.config.teacher_settings import BASE, MODEL, SELF, endpoint_of, has_server, longest_scored
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from core.backends.monitor import Attempt, attempts
 from core.jsonl_tail import RecordFile
-from core.metrics import STEP_SECONDS, STEP_TOKENS, VALIDATION_SECONDS
+from core.metric_table import STEP_SECONDS, STEP_TOKENS, VALIDATION_SECONDS
 
 SKIPPED = 1  # first steps of an attempt, in which kernels are compiled
 

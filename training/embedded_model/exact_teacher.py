@@ -20,7 +20,7 @@ import typer
 from core.arithmetic import as_problem, problems
 from core.cli import run_command
 from core.files import write_text
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 from core.text.patterns import compile_quick_pattern
 from training.embedded_model.resolve_model import SHIPPED
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from core.errors import InputError
-from core.metrics import CUT_SHARE, REWARD
+from core.metric_table import CUT_SHARE, REWARD
 from core.model.prompts import OPEN_THOUGHTS
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import BOXED

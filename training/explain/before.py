@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from core.errors import first_line
 from core.model.prompts import render_target
-from core.model.tokens import Lengths, load_lengths
+from core.model.token_counts import Lengths, load_lengths
 from grading.row_fields import row_fields
 from grading.verdict import Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from core.backends.monitor import attempts
 from core.errors import InputError
 from core.files import read_json_lines, read_object, read_yaml
-from core.ledger import LEARNED_FILE
-from core.metrics import REWARD
+from core.ledger_verdicts import LEARNED_FILE
+from core.metric_table import REWARD
 from core.model.manifest import MANIFEST
 from training.job.records import rollout_log
 from training.job.records.metrics_log import merge_attempts

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from core.metrics import OFF_POLICY_REWARD, REWARD
+from core.metric_table import OFF_POLICY_REWARD, REWARD
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import extract_boxed
 from training.explain.record import Evidence, RunRecord, share

@@ -7,7 +7,7 @@ from statistics import fmean
 import numpy as np
 
 from core.files import read_object
-from core.metrics import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB, REWARD
+from core.metric_table import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB, REWARD
 from core.text.patterns import compile_quick_pattern
 from training.explain.record import Evidence, RunRecord
 from training.explain.rewards import is_taught_otherwise, signal

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.files import write_text
-from core.metrics import REWARD
+from core.metric_table import REWARD
 from core.model.manifest import MANIFEST, Manifest
 from core.model.model_folder import HUB_ID
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import validated
-from core.metrics import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
+from core.metric_table import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
 
 LEARNED = 0.9  # a policy that gives off-policy tokens this probability has no more to learn from them
 REWARDED = 0.1  # rewards that never were higher cannot collapse

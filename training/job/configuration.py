@@ -32,8 +32,8 @@ from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
 from training.config.keys import MODULE, OPEN, check_key, check_switches, leaf_values, leaves, nearest, rules, within
 from training.config.ranges import check_ranges, ranges
 from training.config.rollout_modes import lay_out_rollouts
-from training.config.teacher import MODEL as TEACHER
-from training.config.teacher import check_distillation, lengthen_context, located
+from training.config.teacher_settings import MODEL as TEACHER
+from training.config.teacher_settings import check_distillation, lengthen_context, located
 from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
 

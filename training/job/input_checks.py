@@ -18,7 +18,7 @@ from core.files import digest_bytes, read_object, write_table
 from core.model.manifest import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
-from core.model.tokens import Lengths, load_lengths
+from core.model.token_counts import Lengths, load_lengths
 from core.parquet import count_rows, read_batches, read_shards, shards
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec

@@ -22,8 +22,8 @@ from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manif
 from core.parquet import count_rows
 from training.algorithms.schedules.prompt_order import SHUFFLE
 from training.config.run_checks import TRACKERS, check_functions, check_run, own_trackers
-from training.config.teacher import lay_out_teacher
 from training.config.teacher_checks import check_teacher, served_folder
+from training.config.teacher_settings import lay_out_teacher
 from training.cost.budget import Budget, BudgetOptions
 from training.cost.usage import Rates, measured_pace
 from training.extensions import extension
@@ -48,7 +48,7 @@ from training.job.input_checks import (
     verl_files,
 )
 from training.job.lineage import build_manifest
-from training.job.records.ledger import write_ledger
+from training.job.records.ledger_table import write_ledger
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.user_reward import SHIPPED, VERIFIERS, check_reward_function, wrapped

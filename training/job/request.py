@@ -18,9 +18,9 @@ from core.plugins.config_files import RECIPES, config_file, first_stage, is_ship
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
 from training.config.keys import MODULE, leaf_values, read_by, rules, values_of
-from training.config.teacher import BASE, SELF, endpoint_of, located
-from training.config.teacher import MODEL as TEACHER
 from training.config.teacher_checks import teacher_folder
+from training.config.teacher_settings import BASE, SELF, endpoint_of, located
+from training.config.teacher_settings import MODEL as TEACHER
 
 NO_FILE = ("", "null")
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run

@@ -15,7 +15,7 @@ from pathlib import Path
 from core.errors import InputError
 from core.existing_python import PROJECT, check_imports, examine, is_locked
 from core.machine.package_lock import differences, summary
-from training.preflight.checks import HOST, TRAINING, TRAINING_GPU, Check, Examination
+from training.preflight.check_runner import HOST, TRAINING, TRAINING_GPU, Check, Examination
 
 PYTHONS = ((3, 11), (3, 12))
 GB = 1e9

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from core.errors import InputError
 from core.machine.processor import LARGE, compute_dtype
 from training.config.rollout_modes import SEPARATE, set_precision
-from training.config.teacher import has_server, teacher_gpus
+from training.config.teacher_settings import has_server, teacher_gpus
 from training.resources.attention import AUTO, choose_attention, installed_kernels
 from training.resources.host import BUNDLE, object_store
 from training.resources.layout import GPUS, OFFLOADS, STORE, Layout

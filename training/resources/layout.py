@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from training.config.rollout_modes import SEPARATE
-from training.config.teacher import shown_tokens, shows_prefix, teacher_gpus
+from training.config.teacher_settings import shown_tokens, shows_prefix, teacher_gpus
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # the orchestration reads plans, too, and has no Hydra

@@ -24,8 +24,8 @@ from training.algorithms.mixed_loss import Stats, recorded_probs
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.tensors import mask_of_prefix
-from training.verl_hooks.ledger import row_figures
 from training.verl_hooks.metrics import pair_of_sums
+from training.verl_hooks.target_uses import row_figures
 
 Losses = tuple[Tensor, dict[str, Metric]]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.metrics import SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION, VALIDATION_SCORE
+from core.metric_table import SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION, VALIDATION_SCORE
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import GroupOptions
 

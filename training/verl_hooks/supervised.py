@@ -28,15 +28,15 @@ from verl.workers.config import TrainingWorkerConfig
 from verl.workers.engine_workers import TrainingWorker
 
 from core.errors import InputError
-from core.ledger import LEDGER
+from core.ledger_verdicts import LEDGER
 from core.model.prompts import CHAT, Template, encode_example
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.job.configuration import chat_template, mixed_options
 from training.job.derived_seeds import target_ids
 from training.job.records.metrics_log import require_finite
 from training.resources.fit_check import require_disk
-from training.verl_hooks.ledger import Ledger, row_uses
 from training.verl_hooks.loss import supervised_loss
+from training.verl_hooks.target_uses import Ledger, row_uses
 
 DATA = "data.pt"
 

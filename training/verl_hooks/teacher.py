@@ -10,7 +10,7 @@ import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from core.model.prompts import encode_prompt
-from training.config.teacher import SELF, endpoint_of
+from training.config.teacher_settings import SELF, endpoint_of
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.agent_loop import OffPolicyOutput
 from training.verl_hooks.prompts.shown_target import show_target

@@ -19,8 +19,8 @@ from verl.utils.debug import marked_timer
 from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
-from core.ledger import LEDGER
-from core.metrics import CUT_SHARE
+from core.ledger_verdicts import LEDGER
+from core.metric_table import CUT_SHARE
 from training.algorithms.methods.sft import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
@@ -31,7 +31,6 @@ from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import LOGGED, Samples, compute_advantages, fields_of, order_of_updates, sample_of
-from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import (
     group_metrics,
@@ -43,6 +42,7 @@ from training.verl_hooks.metrics import (
 from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer
 from training.verl_hooks.reward import require_few_errors
+from training.verl_hooks.target_uses import Ledger, supervised_uses, target_uses
 
 TRAIN = "train"  # verl's partition of the samples that a step learns from
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
-from core.metrics import STEP_SECONDS
+from core.metric_table import STEP_SECONDS
 from core.text.patterns import compile_full_match
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import GROUPS, Benchmark, Published
 from evaluation.report.scorecard.lineage_summary import Lineage, costs
 from evaluation.report.scorecard.transcripts import Transcript, choose_transcripts
+from evaluation.statistics.benchmark_scores import UNSETTLED, Summary, summarize
 from evaluation.statistics.by_category import LengthBin, Subject, by_length, by_subject
 from evaluation.statistics.paired import Difference, average_difference, paired_difference
-from evaluation.statistics.scores import UNSETTLED, Summary, summarize
 from grading.contamination import Contamination
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.files import atomic_write
-from core.metrics import View, titles
+from core.metric_table import View, titles
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report import charts
 from evaluation.report.figures import training_curves

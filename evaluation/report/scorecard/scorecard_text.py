@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from core.ledger import VERDICTS
+from core.ledger_verdicts import VERDICTS
 from core.text.markdown import escape_markdown
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report.scorecard.scorecard import Row, Scorecard

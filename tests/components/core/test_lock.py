@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.machine.package_lock import differences, locked_versions, summary
-from training.preflight.checks import HOST, TRAINING, TRAINING_GPU
+from training.preflight.check_runner import HOST, TRAINING, TRAINING_GPU
 from training.preflight.machine_checks import CHECKS, checks_of
 
 ROOT = Path(__file__).resolve().parents[3]

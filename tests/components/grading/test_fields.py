@@ -14,7 +14,7 @@ from core.errors import InputError
 from core.files import write_table
 from core.schemas import SAMPLE
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
-from evaluation.generation.traces import TRACE, read_problems
+from evaluation.generation.teacher_traces import TRACE, read_problems
 from evaluation.sample_tables import problem_digests, read_suite_file
 from evaluation.statistics.solve_rate import as_suite, measure_difficulty
 from grading.graded_table import Verifiers, grade_table

@@ -72,7 +72,7 @@ class Judge(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr("grading.judging.client.PAUSE_S", 0.01)
+    monkeypatch.setattr("grading.judging.judge_client.PAUSE_S", 0.01)
     Judge.asked.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
     threading.Thread(target=server.serve_forever, daemon=True).start()

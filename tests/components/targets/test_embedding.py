@@ -12,9 +12,9 @@ from core.schemas import BENCHMARK
 from perf.labelled_problems import OTHER, SAME, THRESHOLDS, benchmark_shares, column, duplicate_share, labelled_problems
 from targets.config import build_config
 from targets.embedding import similarity
-from targets.embedding.client import Embedder as Client
-from targets.embedding.client import Endpoint
-from targets.embedding.settings import EmbeddingSettings
+from targets.embedding.embedding_client import Embedder as Client
+from targets.embedding.embedding_client import Endpoint
+from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.embedding.similarity import numbers, same_numbers, similar_before
 from targets.prepared import Prepared
 from tests.embedders import Embedder

@@ -387,7 +387,7 @@ def test_log_probabilities_are_kept_where_they_are_of_the_policys_tokens(
     jsonl: Any, good: Any, tokenizer: Path, tmp_path: Path
 ) -> None:
     """The tokenizer has a token per byte, so that the tokens of a target are easily written down."""
-    from core.model.tokens import load_lengths
+    from core.model.token_counts import load_lengths
 
     lengths = load_lengths(tokenizer)
 

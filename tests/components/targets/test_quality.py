@@ -13,8 +13,8 @@ import yaml
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
-from targets.check.drift import OF_TWO
 from targets.check.expectations import check_names, load_checks, validate
+from targets.check.source_drift import OF_TWO
 from targets.check.version_diff import compare_versions
 from targets.config import build_config
 from targets.prepare import prepare

@@ -20,7 +20,7 @@ from targets.prepared import Prepared, read_prepared
 from targets.read.sources import find_parts
 from targets.select.source_caps import quotas
 from targets.select.split import reconcile, select_train
-from targets.source import Source
+from targets.source_settings import Source
 from targets.trace import Trace
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import InputError
 from core.model.manifest import InputRecord, TargetsRecord
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run

@@ -30,7 +30,7 @@ ALSO_READ = {
     "rollouts": "the command chooses verl's trainer by it (training.config.rollout_modes)",
     "max_staleness": "verl gets it as another number (training.config.rollout_modes)",
     "stale_samples": "verl gets it under another name (training.config.rollout_modes)",
-    "teacher": "the command lays out verl's section distillation by it (training.config.teacher)",
+    "teacher": "the command lays out verl's section distillation by it (training.config.teacher_settings)",
     "rollout_gpus": "the command shares out the GPUs by it (training.resources.auto_values)",
     "policy_dtype": "the command writes the policy with it (training.job.checkpoints)",
     "mixed": "test_every_option_of_the_algorithm_changes_what_is_computed",

@@ -11,7 +11,7 @@ from core.model.chat_template import ADDED_CHARACTERS, ChatTemplate, check_chat_
 from core.model.model_folder import check_model
 from core.model.prompts import CHAT, render_prompt
 from core.model.special_tokens import check_end_token, special_tokens
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 
 BASE = Path(__file__).resolve().parents[3] / "training/embedded_model/model"
 CHAT_ML = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"

@@ -29,7 +29,7 @@ WITHOUT_NUMBERS = {
     "core.machine.limits": "lowers the limits of a process",
     "core.machine.temporary_folder": "gives a folder of sockets a short name",
     "core.machine.processes": "finds and ends processes",
-    "core.metrics": "names and describes metrics",
+    "core.metric_table": "names and describes metrics",
     "core.plugins.config_files": "finds configuration files, whose content is part of the identity",
     "core.plugins.user_code": "finds and digests the code of users, which is part of the identity",
     "core.progress": "reports progress",

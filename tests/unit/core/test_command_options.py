@@ -11,7 +11,7 @@ from pydantic import Field
 from core.cli import new_app, run_app
 from core.command_options import options_of, request_of
 from core.errors import InputError
-from core.request import Request
+from core.request_model import Request
 
 
 class Order(Request):

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from core.metrics import METRICS, View, is_live, metric_of, title_of, titles
+from core.metric_table import METRICS, View, is_live, metric_of, title_of, titles
 
 
 def test_a_metric_has_one_row_and_every_row_a_label() -> None:

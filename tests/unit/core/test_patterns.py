@@ -26,7 +26,7 @@ from targets.read.response_format import parse_response
 from targets.select.dedupe import NUMBERS_AND_OPERATORS, problem_text
 from targets.trace import Trace
 
-ROOMS = ("core", "grading", "targets", "evaluation", "training", "assets")
+PACKAGES = ("core", "grading", "targets", "evaluation", "training", "assets")
 LIMIT = 2.6  # t(2n) / t(n); quadratic time gives 4
 MEASURABLE_S = 0.0002
 FIRST_CHARACTERS, MOST_CHARACTERS = 250, 32_000
@@ -62,8 +62,8 @@ FAMILIES: dict[str, Callable[[int], str]] = {
 
 
 def modules_with_patterns() -> Iterator[str]:
-    for room in ROOMS:
-        for path in sorted((PROJECT / room).rglob("*.py")):
+    for package in PACKAGES:
+        for path in sorted((PROJECT / package).rglob("*.py")):
             if "core.text.patterns" in imports(path):
                 yield path.relative_to(PROJECT).with_suffix("").as_posix().replace("/", ".")
 
@@ -184,8 +184,8 @@ def test_twice_the_text_takes_about_twice_the_time(source: str) -> None:
 def test_patterns_are_compiled_in_one_place() -> None:
     compiling = {
         path.relative_to(PROJECT).as_posix()
-        for room in ROOMS
-        for path in (PROJECT / room).rglob("*.py")
+        for package in PACKAGES
+        for path in (PROJECT / package).rglob("*.py")
         if imports(path) & {"re", "re2", "regex"}
     }
     assert compiling == {"core/text/patterns.py"}, "compile patterns through core.text.patterns"

@@ -10,7 +10,7 @@ from core.errors import InputError
 from core.model import prompts
 from core.model.chat_template import ChatTemplate
 from core.model.prompts import messages, prompt_frame, render_prompt, templates
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 
 QUESTION = messages("What is {problem}? 2+2", "Be brief.")
 BASE = Path(__file__).resolve().parents[3] / "training/embedded_model/model"
@@ -39,7 +39,7 @@ def test_templates_with_a_text_hold_the_problem_and_need_no_tokenizer():
     assert prompt_frame(QUESTION, None, templates()["prime"]).startswith("A conversation between User")
 
 
-def test_the_embedded_model_reads_the_same_prompt_in_every_room():
+def test_the_embedded_model_reads_the_same_prompt_in_every_package():
     chat = ChatTemplate(BASE)
     assert render_prompt(messages("1+1=?", "Be brief."), chat) == CHAT_ML
     assert load_lengths(BASE).prompt_text(messages("1+1=?", "Be brief.")) == CHAT_ML

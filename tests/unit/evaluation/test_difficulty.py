@@ -9,7 +9,7 @@ from core.errors import InputError
 from core.files import write_table
 from core.schemas import BENCHMARK
 from evaluation.generation.requests import Sampling, sample_requests
-from evaluation.generation.traces import TRACE
+from evaluation.generation.teacher_traces import TRACE
 from evaluation.statistics.solve_rate import as_suite, graded_difficulty, histogram_text, measure_difficulty
 from grading.verifiers.spec import VerifierSpec, open_verifier
 

@@ -5,7 +5,9 @@ from importlib import import_module
 
 import pytest
 
-STATISTICS = [f"statistics.{module}" for module in ("intervals", "outcomes", "paired", "scores", "seed_statistics")]
+STATISTICS = [
+    f"statistics.{module}" for module in ("intervals", "outcomes", "paired", "benchmark_scores", "seed_statistics")
+]
 
 
 @pytest.mark.parametrize("module", [*STATISTICS, "report.figures"])

@@ -12,7 +12,7 @@ import yaml
 from core.schemas import BENCHMARK, ENTRIES_KEY
 from evaluation.__main__ import main
 from evaluation.export.lm_eval_grader import grade
-from evaluation.statistics.scores import summarize
+from evaluation.statistics.benchmark_scores import summarize
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
+from evaluation.statistics.benchmark_scores import pass_at_k, summarize
 from evaluation.statistics.intervals import Z95, agresti_min, wilson
 from evaluation.statistics.paired import Z80, bootstrap, mcnemar, paired_difference
-from evaluation.statistics.scores import pass_at_k, summarize
 
 SCORES = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=2, max_size=12)
 

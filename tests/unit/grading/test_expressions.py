@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 from grading.answers.choices import extract_choice
-from grading.expressions import signs, tokens, units
+from grading.expressions import answer_tokens, signs, units
 from grading.grader import Grader
 from grading.verdict import Verdict
 
@@ -17,7 +17,7 @@ def grader():
 
 
 def test_the_examples_in_the_docstrings_are_true():
-    for module in (signs, tokens, units):
+    for module in (signs, answer_tokens, units):
         result = doctest.testmod(module)
         assert result.attempted and result.failed == 0
 

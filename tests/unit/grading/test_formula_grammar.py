@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import LarkError
 
+from grading.expressions.answer_tokens import Unread
 from grading.expressions.formula_grammar import by_grammar, by_latex2sympy2, read_formula
-from grading.expressions.tokens import Unread
 
 FORMULAS = (  # as `grading.expressions.terms` writes them
     "17",

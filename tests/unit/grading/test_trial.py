@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from grading.trial import SHOWN, describe, read_responses, try_verifier
 from grading.verdict import Verdict
+from grading.verifier_trial import SHOWN, describe, read_responses, try_verifier
 from grading.verifiers.spec import parse_spec
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from perf.trainings.processes import ACTOR, Sample, slowdown
+from perf.trainings.process_usage import ACTOR, Sample, slowdown
 
 PARTS = {"timing_s/step": 10.0, "timing_s/gen": 4.0}  # 6 s are the actor's
 

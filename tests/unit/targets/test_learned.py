@@ -9,7 +9,7 @@ import pytest
 from preparing import rows, run
 
 from core.errors import InputError
-from core.ledger import LEARNED_FILE
+from core.ledger_verdicts import LEARNED_FILE
 from core.schemas import LEARNED
 
 

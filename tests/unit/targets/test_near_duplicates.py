@@ -9,7 +9,7 @@ import pytest
 from rapidfuzz import fuzz
 
 from targets.config import build_config
-from targets.engines import local
+from targets.engines import process_pool
 from targets.select import near_duplicates as module
 from targets.select import near_search
 from targets.select.dedupe import describe
@@ -174,7 +174,7 @@ def test_tasks_that_share_a_large_group_find_the_same(
     response = "<think>\nWe have a look, and Yes it is.\n</think>\n\n\\boxed{Yes}"
     source = jsonl(*[{"problem": problem, "answer": "Yes", "response": response} for problem in problems])
     files = []
-    monkeypatch.setattr(local, "FEW_ROWS", 1)
+    monkeypatch.setattr(process_pool, "FEW_ROWS", 1)
     for per_task, workers in ((4096, 1), (40, 1), (40, 2), (7, 2)):
         monkeypatch.setattr(near_search, "COMPARED_PER_TASK", per_task)
         out = tmp_path / f"{per_task}-{workers}"

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
 from core.errors import InputError
-from core.model.tokens import load_lengths
+from core.model.token_counts import load_lengths
 from targets.config import build_config
-from targets.filter.batch import VERDICTS
+from targets.filter.filter_rules import DOUBLE_ESCAPED
+from targets.filter.filter_stages import VERDICTS
 from targets.filter.filters import FILTERS
-from targets.filter.profile import compression_ratio
-from targets.filter.rules import DOUBLE_ESCAPED
+from targets.filter.text_properties import compression_ratio
 from targets.prepare import prepare
 from targets.prepared import Prepared
 from targets.select.dedupe import describe, jaccard, minhash, problem_digest, problem_text

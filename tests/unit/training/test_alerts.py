@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InputError
-from core.metrics import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
+from core.metric_table import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
 from training.job.alerts import AlertOptions, Alerts, uncorrected_staleness
 from training.job.configuration import compose_run
 

@@ -21,13 +21,13 @@ from training.job.derived_seeds import stable_hash
 from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.balancer import TimedBalancer
-from training.verl_hooks.asynchronous.client import VERSIONS, ResumingClient
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
-from training.verl_hooks.ledger import Ledger
+from training.verl_hooks.asynchronous.vllm_client import VERSIONS, ResumingClient
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import mean_of_sums
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, ReplayBufferAsync
+from training.verl_hooks.target_uses import Ledger
 
 # Sample 0 is a whole target. Sample 1 was interrupted after two tokens of version 5, and went on with version 6.
 RATIO = {"rollout": [0.5, 0.5, 0.25, 0.4], "proximal": [0.15, 0.45, 0.5, 0.4], "current": [0.2, 0.3, 0.5, 0.44]}

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from core.errors import InputError
 from core.files import write_json
-from core.metrics import STEP_TOKENS
+from core.metric_table import STEP_TOKENS
 from training.cost.budget import Budget, BudgetOptions
 from training.cost.estimate import cost_figures, cost_plan, throughput_of
 from training.cost.usage import Cost, Pace, Rates, measured_pace

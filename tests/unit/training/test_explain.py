@@ -11,7 +11,7 @@ import pytest
 from core.errors import InputError
 from core.schemas import LEARNED
 from perf.trainings.explain import FAULTS
-from training.explain import report
+from training.explain import findings_report
 from training.explain.causes import CAUSES, early_causes, explain
 from training.explain.record import RunRecord, read_record
 from training.explain.updates import between_steps
@@ -229,17 +229,17 @@ def test_the_variance_between_shuffled_steps_is_that_of_chance():
 
 def test_the_report_has_cause_evidence_key_and_link():
     record = FAULTY["drift"]
-    text = "\n".join(report.lines(record, explain(record)))
+    text = "\n".join(findings_report.lines(record, explain(record)))
     for part in ("first cause: vLLM samples", "evidence: the mean |log-ratio|", "change: rollout_precision"):
         assert part in text
     assert "read: docs/explain.md#drift" in text and "sample 1, reward" in text and "0.4 to 0.4" in text
-    nothing = "\n".join(report.lines(run(), []))
+    nothing = "\n".join(findings_report.lines(run(), []))
     assert f"none of the {len(CAUSES)} known causes has evidence" in nothing
 
 
 def test_a_sample_is_only_text_in_markdown():
     hostile = run(lambda n: sample(n, response=f"<script>|`x` {n}", reward=0.0))
-    text = report.markdown(hostile, explain(hostile))
+    text = findings_report.markdown(hostile, explain(hostile))
     assert "<script>" not in text and "First cause: Answers have no box" in text
 
 

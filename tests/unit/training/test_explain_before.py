@@ -22,7 +22,7 @@ from training.explain import reward_calls
 from training.explain.before import examine, first_look, warn_before
 from training.explain.sampled_rows import PROMPTS, sample_rows
 from training.job.configuration import compose_run
-from training.preflight.trial import write_targets
+from training.preflight.trial_training import write_targets
 
 SIZES = ["data.train_batch_size=4", "data.max_prompt_length=64", "data.max_response_length=144"]
 REWARD = "reward.custom_reward_function"

@@ -10,13 +10,13 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from core.ledger import LEDGER, VERDICTS
+from core.ledger_verdicts import LEDGER, VERDICTS
 from core.schemas import LEARNED, TARGET, USES
 from training.algorithms.options import MixedPolicyOptions
 from training.job.derived_seeds import prompt_id, target_ids
-from training.job.records.ledger import learned, verdicts, write_ledger
+from training.job.records.ledger_table import learned, verdicts, write_ledger
 from training.verl_hooks.batch import Samples
-from training.verl_hooks.ledger import Ledger, row_uses, supervised_uses, target_uses
+from training.verl_hooks.target_uses import Ledger, row_uses, supervised_uses, target_uses
 
 NAN = float("nan")
 

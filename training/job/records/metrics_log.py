@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.jsonl_tail import RecordFile
-from core.metrics import COST, DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
+from core.metric_table import COST, DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
 from training.cost.usage import seconds_of
 
 # The parts of a step; verl also times what happens inside them.

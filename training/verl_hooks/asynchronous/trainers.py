@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync
 
 from training.config.rollout_modes import rollout_options
 from training.verl_hooks.actor_worker import PolicyTrainingWorker
-from training.verl_hooks.asynchronous.client import ResumingClient
+from training.verl_hooks.asynchronous.vllm_client import ResumingClient
 from training.verl_hooks.batch import sample_of
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer
 from training.verl_hooks.trainer import MixedPolicy

@@ -4,7 +4,7 @@ from typing import Any
 
 from core.model.prompts import Messages
 
-# Their bytes, and so their tokens, are fewer than `training.config.teacher.WORDING`.
+# Their bytes, and so their tokens, are fewer than `training.config.teacher_settings.WORDING`.
 WHOLE = (
     "{problem}\n\nThis is a correct solution:\n\n{target}\n\nUse it to understand the problem. Then write a solution "
     "of your own, step by step."

@@ -1,6 +1,6 @@
 """Generate the page of the Python interface: the original's functions, and the choices by name."""
 
-from pipelines.reference.markdown import page
+from pipelines.reference.page_markdown import page
 from training import algorithms
 from training.algorithms import registry
 

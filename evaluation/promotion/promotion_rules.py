@@ -11,8 +11,8 @@ from core.errors import InputError
 from core.model.manifest import read_manifest
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry, missing_scores
-from evaluation.promotion.comparison import Comparison, Evidence, compare_answers
 from evaluation.promotion.decision_text import about, e_value
+from evaluation.promotion.opponent_comparison import Comparison, Evidence, compare_answers
 from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, PromotionRule
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def compare_at_error_rate(
 
 def _gain_over(before: "pa.Table", after: "pa.Table") -> tuple[float, float]:
     """Return the mean change of the problems' scores from one GRADED table to another, and its standard error."""
+    from evaluation.statistics.benchmark_scores import problem_scores
     from evaluation.statistics.intervals import mean_and_error
-    from evaluation.statistics.scores import problem_scores
 
     old = problem_scores(before)
     changes = [fmean(scores) - fmean(old[i]) for i, scores in problem_scores(after).items() if i in old]

@@ -9,11 +9,10 @@ from assets.benchmarks import KEY as SUITE
 from assets.experiments.comparison import scores
 from assets.experiments.runs import base_run
 from assets.models import KEY as BASE
-from assets.rounds.pool import GROUP, key, round_of
-from assets.rounds.traces import traces
+from assets.rounds.open_problems import GROUP, key, round_of
+from assets.rounds.round_traces import traces
 from assets.rounds.train import train
 from assets.shared.generation import GenerationOptions, RoundOptions
-from assets.shared.options import EvaluationOptions, TrainingOptions
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
     ExperimentReference,
@@ -24,6 +23,7 @@ from assets.shared.references import (
     RoundTrainReference,
     SuiteReference,
 )
+from assets.shared.stage_options import EvaluationOptions, TrainingOptions
 from assets.shared.storage import Storage
 from assets.training import metrics_spec, policy
 from core.code_digest import SHORT_DIGEST, code_version, identity

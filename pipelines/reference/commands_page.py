@@ -6,7 +6,7 @@ import typer
 
 from evaluation.__main__ import app as evaluation
 from pipelines.cli.luffy import app
-from pipelines.reference.markdown import code, page, prose, table
+from pipelines.reference.page_markdown import code, page, prose, table
 from targets.__main__ import app as targets
 from training.__main__ import app as training
 

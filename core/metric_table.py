@@ -197,7 +197,7 @@ def metric_of(name: str) -> Metric | None:
 def title_of(name: str) -> str:
     """Return the title of a chart of the metric ``name``, which has a row."""
     if (metric := metric_of(name)) is None:
-        raise ValueError(f"core/metrics.py has no row for the metric {name!r}")
+        raise ValueError(f"core/metric_table.py has no row for the metric {name!r}")
     return metric.title(name)
 
 

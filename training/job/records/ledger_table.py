@@ -1,7 +1,7 @@
 """The ledger of a finished training: every use of a target, and for each target what its uses came to.
 
-The trainer writes ``ledger/STEP.parquet`` (`training.verl_hooks.ledger`). When the run ends, `write_ledger` puts the
-steps that the policy has seen into ``ledger.parquet`` and one row per target of the training set into
+The trainer writes ``ledger/STEP.parquet`` (`training.verl_hooks.target_uses`). When the run ends, `write_ledger` puts
+the steps that the policy has seen into ``ledger.parquet`` and one row per target of the training set into
 ``targets.parquet``.
 """
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.files import write_table
-from core.ledger import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
+from core.ledger_verdicts import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
 from core.parquet import read_shards
 from core.schemas import LEARNED, USES
 from training.job.derived_seeds import target_ids

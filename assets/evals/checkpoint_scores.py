@@ -11,16 +11,16 @@ from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import VERSION, generate, grade
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import pictures, rounded, rows_table
-from assets.shared.options import EvaluationOptions
 from assets.shared.profile import profile_asset
 from assets.shared.references import PolicyReference, Reference, SuiteReference
+from assets.shared.stage_options import EvaluationOptions
 from assets.shared.storage import Storage
 from assets.training import POLICY
 from core.code_digest import identity
 from core.errors import InputError
 
 if TYPE_CHECKING:
-    from evaluation.statistics.scores import Summary
+    from evaluation.statistics.benchmark_scores import Summary
 
 CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
 
@@ -52,7 +52,7 @@ def checkpoints(
 
     from core.model.model_folder import model_digest
     from evaluation.sample_tables import read_suite_file
-    from evaluation.statistics.scores import summarize
+    from evaluation.statistics.benchmark_scores import summarize
     from training.job.checkpoints import complete_steps
 
     suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.errors import InputError, first_line
-from grading.judging.client import API_KEY
-from targets.embedding.settings import EmbeddingSettings
+from grading.judging.judge_client import API_KEY
+from targets.embedding.embedding_settings import EmbeddingSettings
 
 if TYPE_CHECKING:
     import openai

@@ -26,10 +26,10 @@ from core.model.context_extension import ContextExtension
 from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from evaluation.generation.templates import template_names
 from evaluation.promotion.records import PromotionRule
-from evaluation.promotion.retention import RetentionRules
+from evaluation.promotion.removal_plan import RetentionRules
 from targets.config import PrepareConfig, build_config
-from targets.embedding.settings import EmbeddingSettings
-from targets.source import Mapping
+from targets.embedding.embedding_settings import EmbeddingSettings
+from targets.source_settings import Mapping
 
 Chosen = TypeVar("Chosen", bound="Options")
 # Keys of the training configuration that name folders of a run.

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.shared.generation import GenerationOptions
-from assets.shared.options import TargetOptions
 from assets.shared.profile import Names, Profile
 from assets.shared.references import Reference
+from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
 from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, PROJECT, code_version, identity
 from core.files import digest_file
-from targets.source import GENERATED, Source
+from targets.source_settings import GENERATED, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evaluation.generation.traces import Problem
+    from evaluation.generation.teacher_traces import Problem
 
 GROUP = "rounds"
 FILE = "problems.parquet"
@@ -52,7 +52,7 @@ def read_pool(config: GenerationOptions, profile: Profile, base: Reference, suit
     import pyarrow.parquet as pq
 
     from core.files import write_table
-    from evaluation.generation.traces import TRACE, read_problems
+    from evaluation.generation.teacher_traces import TRACE, read_problems
     from grading.contamination import BenchmarkIndex
     from targets.problems import read_problems as measurable
     from targets.select.dedupe import problem_digest

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from evaluation.benchmarks.suite import Benchmark
-from evaluation.promotion.comparison import Comparison
+from evaluation.promotion.opponent_comparison import Comparison
 
 FIRST, FIRST_OOD = 128, 32  # answers of the first round: in domain of all benchmarks together, out of domain of each
 BUDGET = 12  # times the answers that the suite's own numbers ask for in domain

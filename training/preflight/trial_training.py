@@ -25,7 +25,7 @@ from core.plugins.user_code import python_path
 from core.schemas import TARGET
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import SHIPPED
-from training.preflight.checks import TRAINING, Check, Examination
+from training.preflight.check_runner import TRAINING, Check, Examination
 
 ROWS = 16
 TARGET_CHARACTERS = 90  # the embedded tokenizer has one token per byte

@@ -1,7 +1,7 @@
 """Generate the page of the metrics of a training."""
 
-from core.metrics import METRICS, Metric, View
-from pipelines.reference.markdown import code, page, table
+from core.metric_table import METRICS, Metric, View
+from pipelines.reference.page_markdown import code, page, table
 
 PLACES = {
     View.POLICY: "policy",

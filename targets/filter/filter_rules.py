@@ -8,7 +8,7 @@ from collections import Counter
 from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
 from targets.filter.context import FilterContext
 from targets.filter.language import identify_language
-from targets.filter.profile import compression_ratio
+from targets.filter.text_properties import compression_ratio
 from targets.read.response_format import BOX
 from targets.trace import Trace
 

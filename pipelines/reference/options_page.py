@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from core.files import PROJECT
 from core.plugins.config_files import PROFILES
 from pipelines.definitions.settings import PREFIX, Settings
-from pipelines.reference.markdown import block, code, page, prose, table
+from pipelines.reference.page_markdown import block, code, page, prose, table
 from training.algorithms.registry import Registry
 
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}

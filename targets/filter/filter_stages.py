@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from core.model.prompts import messages
 from grading.verdict import Verdict
 from targets.filter.context import FilterContext
+from targets.filter.filter_memo import TOKENS, VERDICT
 from targets.filter.filters import Stage, rejections
-from targets.filter.memory import TOKENS, VERDICT
-from targets.filter.profile import measure
+from targets.filter.text_properties import measure
 from targets.read.response_format import Parts, parse_response
 from targets.select.dedupe import describe
-from targets.source import Source
+from targets.source_settings import Source
 from targets.trace import Rejection, Trace
 
 VERDICTS = {

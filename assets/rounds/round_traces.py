@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.generated import generate_traces
-from assets.rounds.pool import GROUP, VERSION, Pool, read_pool, round_of
+from assets.rounds.open_problems import GROUP, VERSION, Pool, read_pool, round_of
 from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import preview
@@ -26,7 +26,7 @@ from core.model.prompts import messages
 from evaluation.generation.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from evaluation.generation.traces import Problem
+    from evaluation.generation.teacher_traces import Problem
 
 FACTS, FILE, ASKED = "round.json", "traces.parquet", "problems.jsonl"
 

@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.generation import GenerationOptions
-from assets.shared.options import DifficultyOptions
 from assets.shared.profile import Names
+from assets.shared.stage_options import DifficultyOptions
 from pipelines.definitions.factory import build_defs
 from pipelines.definitions.settings import load_settings
-from pipelines.reference.markdown import code, page, prose, table
+from pipelines.reference.page_markdown import code, page, prose, table
 
 
 def graph_page() -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from core.code_digest import HARDWARE, PROJECT, RECIPES
 from core.text.patterns import compile_quick_pattern
-from pipelines.reference.markdown import block, code, page, prose, table
-from pipelines.reference.options import default_text, leaves, type_text
+from pipelines.reference.options_page import default_text, leaves, type_text
+from pipelines.reference.page_markdown import block, code, page, prose, table
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 
 HEADING = compile_quick_pattern(r"^#{2,3} (.+)$")

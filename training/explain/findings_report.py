@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from core.metrics import REWARD, metric_of
+from core.metric_table import REWARD, metric_of
 from core.progress import sparkline
 from core.text.excerpt import shorten
 from core.text.markdown import escape_markdown
