@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = {"evaluation": "evaluation.__main__", "targets": "targets.__main__", "training": "training.__main__"}
 MODULES["training.embedded_model"] = "training.embedded_model.__main__"
 PROGRESS = re.compile(r"[a-z ]+: [\d,]+( of [\d,]+)?$|$")  # what comes before, on the same stream
-LATE = ("home", ".decisions", ".lock")  # DAGSTER_HOME, decisions that a preparation keeps for the next one, a lock
+# DAGSTER_HOME, decisions that a preparation keeps for the next one, a lock, and what Python keeps of a user's module
+LATE = ("home", ".decisions", ".lock", "__pycache__")
 
 
 @pytest.fixture(scope="session")
