@@ -13,14 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
 
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.generation import GenerationOptions, RoundOptions
@@ -98,16 +90,6 @@ class ScheduleSettings(_Section):
     timezone: str = Field(default="UTC", description="Time zone of the schedules.")
 
 
-class _YamlVariables(EnvSettingsSource):
-    """Environment variables whose values are YAML, so that ``null``, lists and mappings can be given."""
-
-    def field_is_complex(self, field: FieldInfo) -> bool:
-        return True
-
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        return parse_yaml(value, f"variable {PREFIX}{field_name}".upper())
-
-
 class Settings(_Section):
     """All settings of an installation, by section."""
 
@@ -147,21 +129,6 @@ class Settings(_Section):
         return SUITE if self.checks.suite is None else PROJECT / Path(self.checks.suite).expanduser()
 
 
-class _EnvironmentSettings(Settings, BaseSettings):
-    """The settings of this process's environment."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=False, extra="forbid", frozen=True
-    )
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Variables first, then the profile."""
-        return _YamlVariables(settings_cls), InitSettingsSource(settings_cls, read_profile(profile_file()))
-
-
 def read_settings(profile: str, changes: Mapping[str, Any]) -> Settings:
     """Read the settings of a profile with ``changes`` by section and key, whatever this process's environment says.
 
@@ -180,13 +147,13 @@ def load_settings() -> Settings:
 
     Raises InputError that names the profile or variable, the key and what was expected.
     """
-    check_variables()
-    try:
-        settings = _EnvironmentSettings()
+    file = profile_file()
+    try:  # by hand, because pydantic-settings adds a tenth to the time in which the code location loads
+        settings = Settings(**_merged(read_profile(file), _variables(), appended=""))
     except ValidationError as error:
         name = PREFIX + "__".join(str(part) for part in error.errors()[0]["loc"][:2]).upper()
         variables = [key for key in os.environ if f"{key.upper()}__".startswith(f"{name}__")]
-        where = f"variable {variables[0]}" if variables else f"profile {profile_file()}"
+        where = f"variable {variables[0]}" if variables else f"profile {file}"
         raise InputError(f"{where}: {explain_validation(error, Settings)}") from error
     return _consistent(settings)
 
@@ -201,14 +168,23 @@ def _consistent(settings: Settings) -> Settings:
     return settings
 
 
-def check_variables() -> None:
-    """Raise InputError for a variable ``LUFFY__…`` that names no section and key, or whose value is not YAML."""
-    for variable in sorted(name for name in os.environ if name.startswith(PREFIX)):
-        section, separator, _ = variable.removeprefix(PREFIX).lower().partition("__")
-        if not separator or section not in Settings.model_fields:
+def _variables() -> dict[str, Any]:
+    """Read the values of the variables ``LUFFY__SECTION__KEY``, by section and key.
+
+    Raises:
+        InputError: One of them names no section and key, or its value is not YAML.
+    """
+    values: dict[str, Any] = {}
+    for variable in sorted(name for name in os.environ if name.upper().startswith(PREFIX)):
+        section, *keys = variable.upper().removeprefix(PREFIX).lower().split("__")
+        if not keys or section not in Settings.model_fields:
             sections = ", ".join(Settings.model_fields).upper()
             raise InputError(f"variable {variable}: expected {PREFIX}SECTION__KEY, with a section of {sections}")
-        parse_yaml(os.environ[variable], f"variable {variable}")
+        value = parse_yaml(os.environ[variable], f"variable {variable}")
+        for key in reversed(keys):
+            value = {key: value}
+        values = _merged(values, {section: value})
+    return values
 
 
 def profile_file() -> Path:
@@ -257,14 +233,14 @@ def _located(section: str, values: Any, folder: Path) -> Any:
     return {key: locate(f"{section}.{key}", value, folder) for key, value in values.items()}
 
 
-def _merged(base: Any, changes: Any, path: str = "") -> Any:
-    """Merge ``changes`` into ``base``: mappings by key, `APPENDED` at the end, everything else as a whole.
+def _merged(base: Any, changes: Any, path: str = "", appended: str = APPENDED) -> Any:
+    """Merge ``changes`` into ``base``: mappings by key, the list ``appended`` at the end, everything else as a whole.
 
     >>> _merged({"seeds": {"default": 1}, "recipes": ["sft"]}, {"seeds": {"luffy": 3}, "recipes": ["luffy"]})
     {'seeds': {'default': 1, 'luffy': 3}, 'recipes': ['luffy']}
     """
-    if path == APPENDED and isinstance(base, list) and isinstance(changes, list):
+    if path == appended and isinstance(base, list) and isinstance(changes, list):
         return base + changes
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
-    return base | {key: _merged(base.get(key), value, f"{path}.{key}") for key, value in changes.items()}
+    return base | {key: _merged(base.get(key), value, f"{path}.{key}", appended) for key, value in changes.items()}
