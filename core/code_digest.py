@@ -6,7 +6,7 @@ identity of what that code computes. A change anywhere else (a model card, an up
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -119,9 +119,8 @@ def policy_files(recipe: str, hardware: str) -> list[Path]:
 
 def code_digest(*paths: str, project: Path = PROJECT) -> str:
     """sha256 over the files at ``paths``, which are modules, packages and configuration files of ``project``."""
-    root = f"{project}/"
-    files = sorted({file for path in paths for file in _files(root, path)}, key=lambda file: file.split("/"))
-    return identity([f"{file}\0{_digest(root + file, os.stat(root + file).st_mtime_ns)}" for file in files])
+    files = sorted({file for path in paths for file in _files(f"{project}/", path)})
+    return identity([f"{file}\0{_digest(f'{project}/{file}', modified_ns)}" for file, modified_ns in files])
 
 
 def code_version(*paths: str) -> str:
@@ -134,14 +133,21 @@ def identity(*parts: Any) -> str:
     return digest_bytes(json.dumps(parts, sort_keys=True, default=_plain).encode())
 
 
-def _files(root: str, path: str) -> list[str]:
-    """The files at ``path`` below ``root``, as texts, since a load of the definitions asks for over a thousand."""
-    if os.path.isfile(root + path):
-        return [path]
-    found = [f"{folder}/{name}" for folder, _, names in os.walk(root + path) for name in names]
-    files = [file.removeprefix(root) for file in found if "/__pycache__/" not in file and os.path.isfile(file)]
-    assert files, f"{root}{path}: no code there"
-    return files
+def _files(root: str, path: str) -> Iterator[tuple[str, int]]:
+    """Yield the files at ``path`` below ``root`` and when they were modified; a load of the definitions asks for 2,000.
+
+    Raises:
+        FileNotFoundError: there is no code at ``path``.
+    """
+    if not os.path.isdir(root + path):
+        yield path, os.stat(root + path).st_mtime_ns
+        return
+    with os.scandir(root + path) as entries:
+        for entry in entries:
+            if entry.is_file():
+                yield f"{path}/{entry.name}", entry.stat().st_mtime_ns
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(root, f"{path}/{entry.name}")
 
 
 @cache

@@ -98,6 +98,8 @@ class AssetTemplate:
             ins = {name: names.key(key) for name, key in attributes.pop("ins").items()}
             return self.decorator(**attributes, specs=specs, ins=ins)(function)
         definition = self.decorator(**attributes)(function)
+        if names == Names():
+            return definition
         own = {attributes.get("key"), *upstream}
         keys = {*definition.keys, *definition.keys_by_input_name.values()}
         keys |= {dep.asset_key for spec in definition.specs for dep in spec.deps}

@@ -46,7 +46,7 @@ RUN_FOLDERS = (
 class Options(dg.Config):
     """Base of all option classes. Unknown keys are errors, and defaults are validated like any other value."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
 
 
 class _Launched(Options):
