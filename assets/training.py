@@ -16,12 +16,11 @@ from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
-from assets.shared.training_metadata import against_champion, curves, explanation, finite, prediction, samples
+from assets.shared.training_metadata import against_champion, curves, explanation, prediction, samples
 from assets.targets import TRAIN
 from core.code_digest import POLICY_CODE, code_version
 from core.files import read_json_lines
-from core.metric_table import REWARD, SFT_LOSS, is_live
-from core.progress import after
+from core.metric_table import REWARD, live_values
 from evaluation.promotion.champions import Registry
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
 
 
 class StepObserver:
-    """Turn the trainer's step messages into log lines, and at most `POINTS` of them into observations."""
+    """Turn the events of a training into log lines, and at most `POINTS` of its steps into observations."""
 
     def __init__(self, context: dg.AssetExecutionContext, metrics: dg.AssetKey = METRICS) -> None:
         self._context = context
@@ -43,30 +42,25 @@ class StepObserver:
         self.policy: str | None = None
         self.reused = False
 
-    def __call__(self, message: Mapping[str, Any]) -> None:
-        match message["event"]:
-            case "step":
-                self._step(message["step"], message["total"], message["metrics"], message["seconds_left"])
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        log = self._context.log.warning if event["event"] == "alert" else self._context.log.info
+        match event["event"]:
             case "done":
-                self.policy, self.reused = message["policy"], message["reused"]
+                self.policy, self.reused = event["policy"], event["reused"]
+                return
+            case "step" if observed(event["step"], event["total"]):
+                self._observe({"step": event["step"], **live_values(event["metrics"])})
             case "alert":
-                self._context.log.warning(message["message"])
-                alert = {"step": message["step"], ALERT: message["message"]}
-                self._context.log_event(dg.AssetObservation(self._metrics, metadata=alert))
-            case _:
-                self._context.log.info(message["message"])
+                self._observe({"step": event["step"], ALERT: event["message"]})
+        log(event["message"])
 
-    def _step(self, step: int, total: int, metrics: Mapping[str, Any], seconds_left: float) -> None:
-        reward = metrics.get(REWARD)
-        if reward is None and (loss := metrics.get(SFT_LOSS)) is not None:
-            reached = f", loss {loss:.3f}"
-        else:
-            reached = "" if reward is None else f", reward {reward:.2f}"
-        self._context.log.info(f"step {step} of {total}{reached}{after(seconds_left)}")
-        every = max(1, math.ceil(total / (POINTS - 2)))
-        if step in (1, total) or step % every == 0:
-            numbers = {k: rounded(v) for k, v in metrics.items() if is_live(k) and finite(v)}
-            self._context.log_event(dg.AssetObservation(self._metrics, metadata={"step": step, **numbers}))
+    def _observe(self, metadata: Mapping[str, Any]) -> None:
+        self._context.log_event(dg.AssetObservation(self._metrics, metadata=metadata))
+
+
+def observed(step: int, total: int) -> bool:
+    """Return whether ``step`` of ``total`` is one of the `POINTS` that are spread over the training."""
+    return step in (1, total) or step % math.ceil(total / (POINTS - 2)) == 0
 
 
 def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:

@@ -3,10 +3,11 @@
 A metric that you log under a new name gets a row here and appears in every view that its row names.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Literal
+from typing import Any, Literal
 
 REWARD, OFF_POLICY_REWARD = "reward/on_policy", "reward/off_policy"
 VALIDATION_SCORE = "validation/score"
@@ -201,9 +202,19 @@ def title_of(name: str) -> str:
     return metric.title(name)
 
 
-def is_live(name: str) -> bool:
-    """Return whether the metric ``name`` is recorded as an observation while the training runs."""
-    return (metric := metric_of(name)) is not None and metric.live
+def live_values(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is observed of a step while the training runs: live metrics that are finite, with four digits.
+
+    >>> live_values({"reward/on_policy": 0.123456, "actor/loss": math.nan, "replay/stored": 3, "weather/rain": 1})
+    {'reward/on_policy': 0.1235}
+    """
+    rows = {name: metric_of(name) for name, value in metrics.items() if is_finite(value)}
+    return {name: float(f"{metrics[name]:.4g}") for name, row in rows.items() if row is not None and row.live}
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether ``value`` is a number that a curve can show."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def measures_machine(name: str) -> bool:

@@ -18,8 +18,6 @@ from core.cli import examples, exit_status, new_app, run_app
 from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.files import atomic_folder
-from core.jsonl_tail import send_event
-from core.metric_table import REWARD, VALIDATION_SCORE
 from core.model.manifest import InputRecord
 from core.parquet import is_there
 from core.plugins.config_files import HARDWARE, config_file
@@ -64,9 +62,10 @@ def train(
     request = request.complete()
     # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    from training.job.attempts import tell
     from training.job.launch import run_job
 
-    run_job(request, report)
+    run_job(request, tell)
 
 
 def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
@@ -173,24 +172,6 @@ def track(
     if not lines:
         raise InputError(f"--run {run}: no {FILE} in it: it was trained without mlflow and wandb")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-
-
-def report(event: dict[str, Any]) -> None:
-    """Write an event of the training as one line on the terminal, and send it to the step that follows."""
-    send_event(event)
-    match event["event"]:
-        case "step":
-            reward = event["metrics"].get(REWARD)
-            reached = "" if reward is None else f", reward {reward:.2f}"
-            validated = event["metrics"].get(VALIDATION_SCORE)
-            reached += "" if validated is None else f", validation {validated:.2f}"
-            line = f"step {event['step']} of {event['total']}{reached}, {event['seconds_left']:.0f} s left"
-        case "done":
-            line = f"{'reused' if event['reused'] else 'wrote'} {event['policy']}"
-        case _:
-            line = event["message"]
-    sys.stdout.write(f"training: {line}\n")
-    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,5 @@
 """What the UI shows about a training: its curves, alone and beside the champion's, where the time went, and samples."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import dagster as dg
 from assets.shared.metadata import cell, pictures, rounded, rows_table
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.metric_table import REWARD, VALIDATION_SCORE, View, titles
+from core.metric_table import REWARD, VALIDATION_SCORE, View, is_finite, titles
 from evaluation.promotion.champions import Registry
 
 SAMPLES = 4  # number from the first step, and from the last
@@ -29,10 +28,10 @@ def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
         total = sum(spent.values())
         rows = ((name, f"{seconds:,.1f}", f"{seconds / total:.1%}") for name, seconds in spent.items())
         metadata["time by phase"] = rows_table(("phase", "seconds", "share"), rows)
-    if records and finite(reward := records[-1]["data"].get(REWARD)):
+    if records and is_finite(reward := records[-1]["data"].get(REWARD)):
         metadata["reward"] = rounded(reward)
     scores = [record["data"].get(VALIDATION_SCORE) for record in records]
-    if validated := [score for score in scores if finite(score)]:
+    if validated := [score for score in scores if is_finite(score)]:
         metadata |= {"validation": rounded(validated[-1]), "best validation": rounded(max(validated))}
     return metadata
 
@@ -106,7 +105,3 @@ def samples(folder: Path) -> dict[str, Any]:
     )
     columns = ("step", "prompt", "response", "gold", "off-policy tokens", "reward")
     return {"samples": rows_table(columns, rows, left=(1, 2, 3))} if steps else {}
-
-
-def finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -27,7 +27,7 @@ from core.code_digest import PROJECT
 from core.errors import STOPPED
 from core.files import read_json, read_yaml, write_json
 from core.ledger_verdicts import LEARNED_FILE
-from core.metric_table import is_live, measures_machine
+from core.metric_table import live_values, measures_machine
 from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
 from perf.trainings.measurement import overriding, parser_of
@@ -247,10 +247,8 @@ def record(run: Path, file: Path) -> None:
     steps = sorted((run / "attempts").glob("*.jsonl"))
     metrics = [json.loads(line) for path in steps for line in path.read_text().splitlines()]
     for one in metrics:
-        data = one["data"].items()
-        one["data"] = {
-            name: float(f"{value:.4g}") for name, value in data if is_live(name) and not measures_machine(name)
-        }
+        values = live_values(one["data"])
+        one["data"] = {name: value for name, value in values.items() if not measures_machine(name)}
     contents["metrics.jsonl"] = "".join(f"{json.dumps(one)}\n" for one in metrics)
     for path in (run / "rollouts").glob("*.jsonl"):
         contents[f"rollouts/{path.name}"] = "".join(path.read_text().splitlines(keepends=True)[:RECORDED])

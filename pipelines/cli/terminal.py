@@ -1,7 +1,6 @@
 """Show a run while it runs: one line per finished stage and, on a terminal, a live view of the running stages."""
 
 import logging
-import math
 import sqlite3
 import threading
 import time
@@ -15,7 +14,7 @@ import dagster as dg
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 
 from assets.shared.failures import CANCELLED
-from core.metric_table import METRICS, View
+from core.metric_table import METRICS, View, is_finite
 from core.progress import Terminal, clock, position, sparkline
 from pipelines.definitions.sensors import reason
 
@@ -244,8 +243,7 @@ class RunMonitor:
 
     def _observed(self, metadata: Mapping[str, Any]) -> None:
         for name in (metric.name for metric in CURVES):
-            value = metadata[name].value if name in metadata else None
-            if isinstance(value, int | float) and math.isfinite(value):
+            if name in metadata and is_finite(value := metadata[name].value):
                 self.view.curves[name].append(value)
 
     def _finish(self, state: str, step: str, timestamp: float) -> None:

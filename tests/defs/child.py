@@ -23,8 +23,9 @@ def steps(total: str) -> None:
             "actor/note": "text",
             "actor/bad": float("nan"),
         }
-        send_event({"event": "step", "step": step, "total": int(total), "metrics": metrics, "seconds_left": 61.0})
-    send_event({"event": "done", "policy": "/policy", "reused": False})
+        message = f"step {step} of {total}, time left 1:01"
+        send_event({"event": "step", "step": step, "total": int(total), "metrics": metrics, "message": message})
+    send_event({"event": "done", "policy": "/policy", "reused": False, "message": "wrote /policy"})
 
 
 def mistake() -> None:

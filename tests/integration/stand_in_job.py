@@ -17,7 +17,7 @@ def main() -> None:
         subprocess.Popen(["sleep", "600"], start_new_session=True)
     with Path(os.environ["VERL_FILE_LOGGER_PATH"]).open("w") as file:
         for step in range(1, steps + 1):
-            file.write(json.dumps({"step": step, "data": {"timing_s/step": 0.5}}) + "\n")
+            file.write(json.dumps({"step": step, "data": {"timing_s/step": 30, "reward/on_policy": step / 4}}) + "\n")
             file.flush()
     if ending in ("hang", "family"):
         sys.stderr.write("waiting for a rank that is gone\n")

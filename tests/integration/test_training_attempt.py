@@ -37,10 +37,10 @@ def record(folder: Path) -> dict[str, Any]:
 
 def test_steps_are_reported_in_order_with_the_time_left(tmp_path: Path) -> None:
     steps = [event for event in run(tmp_path, 3, "0") if event["event"] == "step"]
-    assert [(event["step"], event["total"], event["seconds_left"]) for event in steps] == [
-        (1, 4, 1.5),
-        (2, 4, 1.0),
-        (3, 4, 0.5),
+    assert [(event["step"], event["total"], event["message"]) for event in steps] == [
+        (1, 4, "step 1 of 4, reward 0.25, time left 1:30"),
+        (2, 4, "step 2 of 4, reward 0.50, time left 1:00"),
+        (3, 4, "step 3 of 4, reward 0.75, time left 0:30"),
     ]
     assert record(tmp_path)["status"] == 0
     assert [attempt.number for attempt in attempts(tmp_path)] == [1]

@@ -1,18 +1,27 @@
-"""Follow an attempt of a training, and report each step that verl records as an event."""
+"""Follow an attempt of a training, and report its events: each step that verl records, warnings, progress, the end.
 
+An event is a mapping with ``event`` (step, alert, progress or done), a ``message`` for people, and its values.
+"""
+
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from core.backends import monitor
 from core.backends.monitor import Attempt
 from core.backends.task import Backend, Task
+from core.jsonl_tail import send_event
+from core.metric_table import REWARD, SFT_LOSS, VALIDATION_SCORE
 from core.plugins.user_code import UserFunctionError, named_in_errors
+from core.progress import after
 from training.cost.usage import seconds_of
 from training.job.alerts import AlertOptions, Alerts
 
 Report = Callable[[dict[str, Any]], None]
+TOLD = {REWARD: "reward", SFT_LOSS: "loss", VALIDATION_SCORE: "validation"}  # what the message of a step says
 DEFAULT_ALERTS = AlertOptions()
 
 
@@ -61,9 +70,16 @@ def follow(
     monitor.follow(attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds)
 
 
+def tell(event: dict[str, Any]) -> None:
+    """Print the message of an event, and send the event to the step that follows."""
+    send_event(event)
+    sys.stdout.write(f"training: {event['message']}\n")
+    sys.stdout.flush()
+
+
 def progress(report: Report, message: str) -> None:
     """Report a line about the training as a whole."""
-    report({"event": "progress", "stage": "training", "message": message})
+    report({"event": "progress", "message": message})
 
 
 def warn(report: Report, step: int, text: str) -> None:
@@ -71,13 +87,16 @@ def warn(report: Report, step: int, text: str) -> None:
     report({"event": "alert", "step": step, "message": f"warning: {text}"})
 
 
+def done(report: Report, policy: Path, *, reused: bool) -> None:
+    """Report that the training has ended with ``policy``."""
+    message = f"{'reused' if reused else 'wrote'} {policy}"
+    report({"event": "done", "policy": str(policy), "reused": reused, "message": message})
+
+
 def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:
     """Return the event of a step; the time left comes from the mean of the last steps."""
-    left = sum(seconds) / len(seconds) * (total - record["step"])
-    return {
-        "event": "step",
-        "step": record["step"],
-        "total": total,
-        "metrics": record["data"],
-        "seconds_left": round(left, 1),
-    }
+    step, metrics = record["step"], record["data"]
+    told = [f", {label} {metrics[name]:.2f}" for name, label in TOLD.items() if name in metrics]
+    left = sum(seconds) / len(seconds) * (total - step)
+    message = f"step {step} of {total}{''.join(told)}{after(left)}"
+    return {"event": "step", "step": step, "total": total, "metrics": metrics, "message": message}

@@ -28,7 +28,7 @@ from training.cost.budget import Budget, BudgetOptions
 from training.cost.usage import Rates, measured_pace
 from training.extensions import extension
 from training.job.alerts import AlertOptions, uncorrected_staleness
-from training.job.attempts import Report, follow, progress, warn
+from training.job.attempts import Report, done, follow, progress, warn
 from training.job.checkpoints import (
     complete_steps,
     export_policy,
@@ -65,7 +65,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
 
     Args:
         request: the inputs and settings, with their digests. An interrupted run in its folder is resumed.
-        report: receives ``{"event": "progress" | "step" | "alert" | "done", …}`` dictionaries.
+        report: receives the events (`training.job.attempts`).
 
     Returns:
         Whether a policy of the same identity was reused.
@@ -101,7 +101,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
         if config.run.push_to_hub:
             progress(report, f"uploading to {config.run.push_to_hub}")
             extension("push_to_hub")(folder.policy, config.run.push_to_hub)
-    report({"event": "done", "policy": str(folder.policy), "reused": reused})
+    done(report, folder.policy, reused=reused)
     return reused
 
 
@@ -299,6 +299,6 @@ def _publish(folder: RunFolder, report: Report) -> None:
 def _report_first_stage(report: Report, event: dict[str, Any]) -> None:
     """Pass on an event of the first stage; its end is progress of the whole run."""
     if event["event"] == "done":
-        progress(report, f"first stage: {'reused' if event['reused'] else 'wrote'} {event['policy']}")
+        progress(report, f"first stage: {event['message']}")
     else:
         report(event)

@@ -1,10 +1,16 @@
 """The table of metrics covers what trainings log, and every view and alert finds its metrics there."""
 
+import doctest
 from collections import Counter
 
 import pytest
 
-from core.metric_table import METRICS, View, is_live, metric_of, title_of, titles
+from core import metric_table
+from core.metric_table import METRICS, View, live_values, metric_of, title_of, titles
+
+
+def test_the_examples_in_the_docstrings_are_true() -> None:
+    assert doctest.testmod(metric_table).failed == 0
 
 
 def test_a_metric_has_one_row_and_every_row_a_label() -> None:
@@ -38,11 +44,11 @@ def test_no_row_is_hidden_behind_the_family_before_it() -> None:
 )
 def test_names_of_verl_and_of_the_hooks_have_their_row(name: str, live: bool, title: str) -> None:
     assert title_of(name) == title
-    assert is_live(name) is live
+    assert (name in live_values({name: 1})) is live
 
 
 def test_a_name_without_a_row_is_not_live_and_has_no_title() -> None:
-    assert not is_live("weather/rain")
+    assert live_values({"weather/rain": 1}) == {}
     with pytest.raises(ValueError, match=r"no row for the metric 'weather/rain'"):
         title_of("weather/rain")
 
