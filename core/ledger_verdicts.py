@@ -11,6 +11,6 @@ VERDICTS = {
     "contradicted": f"its probability fell, and {SOLVED:.0%} or more of the policy's own samples are right",
     "not_learned": "its probability did not rise, and the policy does not solve the problem",
     "once": "it was used in one step, so nothing was measured after it",
-    "unmeasured": "it was only used in supervised updates, before which nobody computes its probability",
+    "unmeasured": "it was only used in supervised updates, before which its probability is not computed",
     "unused": "no step used it",
 }
