@@ -77,7 +77,8 @@ def disagreements(
     ] = "whole-text",
     limit_s: Annotated[float, typer.Option(help="Seconds allowed for one sample.")] = 5.0,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="Also write all of them, with prompt and response.")
+        Path | None,
+        typer.Option(metavar="FILE.parquet", help="Also write all disagreements, with prompt and response."),
     ] = None,
 ) -> None:
     """List the verdicts with which a second grader disagrees."""
@@ -101,7 +102,7 @@ def disagreements(
 def browse(
     results: Results, out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")]
 ) -> None:
-    """Write all graded samples on one HTML page, which opens without a network."""
+    """Write all graded samples to one HTML page that opens offline."""
     from evaluation.report.sample_browser import browse as write_samples
     from evaluation.sample_tables import read_folder
 
@@ -136,13 +137,13 @@ def lm_eval(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder that `generate` or `grade` wrote. The tasks take its rendered prompts and its sampling; "
-            "without it, the messages of the suite.",
+            help="Folder that `generate` or `grade` wrote. The tasks use its rendered prompts and its sampling. "
+            "Default: the messages of the suite.",
         ),
     ] = None,
     thinking: Annotated[
         bool | None,
-        typer.Option(help="Count an answer only after </think>. Without it, as the prompt template says."),
+        typer.Option(help="Count an answer only after </think>. Default: the prompt template decides."),
     ] = None,
 ) -> None:
     """Write a suite as tasks of lm-evaluation-harness."""
@@ -168,7 +169,7 @@ add_request_command(
 
 @app.command()
 def leaderboard(
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder that is searched for graded results.")] = Path(
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder to search for graded results.")] = Path(
         "var/storage/graded"
     ),
     markdown: Annotated[

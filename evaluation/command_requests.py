@@ -43,14 +43,16 @@ class GenerateRequest(Placement, SamplingArguments, SuiteFileArgument):
     model: str = option(..., f"{MODEL_HELP}.", metavar="MODEL")
     out: Path = option(..., "Folder for <benchmark>.parquet.", metavar="DIR")
     benchmarks: tuple[str, ...] | None = option(
-        None, "Take only this benchmark of the suite. Repeatable.", metavar="NAME"
+        None, "Use only this benchmark of the suite. Repeatable.", metavar="NAME"
     )
     checkpoint: str | None = option(
-        None, "Digest that names the model. Without it, that of its lineage.json or of its files.", metavar="DIGEST"
+        None,
+        "Digest that identifies the model. Default: the digest in its lineage.json, or of its files.",
+        metavar="DIGEST",
     )
     counts: Path | None = option(
         None,
-        "JSON file {benchmark: {problem id: samples}}: draw these, instead of as many of every problem.",
+        "JSON file {benchmark: {problem id: samples}} with the number of samples of each problem.",
         metavar="FILE.json",
     )
 
@@ -76,7 +78,7 @@ class TracesRequest(Placement, SamplingArguments, VerifierArguments):
     """Request of the command `traces`."""
 
     teacher: str = option(..., f"{MODEL_HELP}, whose key is in OPENAI_API_KEY.", metavar="MODEL")
-    problems: Path = option(..., "Parquet, JSON or JSON lines file.", metavar="FILE")
+    problems: Path = option(..., "Problems and gold answers, as a Parquet, JSON or JSON lines file.", metavar="FILE")
     out: Path = option(..., "The traces, a source of targets.", metavar="FILE.parquet")
     problem_column: str = option("problem", "Column of the problems.", metavar="NAME")
     answer_column: str = option("answer", "Column of the gold answers.", metavar="NAME")
@@ -87,13 +89,13 @@ class TracesRequest(Placement, SamplingArguments, VerifierArguments):
         expected="a list of columns, or a mapping of names to columns",
     )
     system_prompt: str | None = option(None, "System message before every problem.")
-    log_probs: bool = option(True, "Keep the log-probabilities of a teacher that is a model.", SAMPLING)
+    log_probs: bool = option(True, "Keep the teacher's log-probabilities, unless it is an endpoint.", SAMPLING)
     concurrency: int = option(CONCURRENCY, "Requests to an endpoint at the same time.", BUDGET, ge=1)
     budget_tokens: int | None = option(None, "Stop after N tokens, prompts and answers together.", BUDGET, ge=1)
     budget_money: float | None = option(None, "Stop when the cost reaches X.", BUDGET, gt=0)
     input_price: float = option(0.0, "Price of a million prompt tokens.", BUDGET, ge=0)
     output_price: float = option(0.0, "Price of a million answer tokens.", BUDGET, ge=0)
-    budget_covers_cached: bool = option(False, "Count what an earlier command paid for, too.", BUDGET)
+    budget_covers_cached: bool = option(False, "Also count the requests that an earlier command paid for.", BUDGET)
 
     def check_fields(self) -> None:
         """Raise InputError if the verifier reads a field that the problems do not have."""
@@ -137,10 +139,10 @@ class ReportRequest(SuiteFileArgument):
     base: Path = option(..., "Results of the base, from `grade`.", metavar="DIR")
     policy: Path = option(..., "Results of the policy, from `grade`.", metavar="DIR")
     out: Path = option(..., "The page to write.", metavar="FILE.html")
-    champion: Path | None = option(None, "Results of the champion, to compare with.", metavar="DIR")
+    champion: Path | None = option(None, "Results of the champion, to compare the policy with.", metavar="DIR")
     targets: Path | None = option(
         None,
-        "Training targets that are searched for problems of the suite. Without it, the file that --lineage names.",
+        "Training targets to search for problems of the suite. Default: the file that --lineage names.",
         metavar="FILE.parquet",
     )
     lineage: Path | None = option(None, "The policy's lineage.json.", metavar="JSON")

@@ -45,11 +45,9 @@ class ProblemArguments(Request):
     )
     roots: tuple[Path, ...] = option((), "Folder of benchmark files. Repeatable.", PROBLEMS, metavar="DIR")
     benchmarks: tuple[str, ...] | None = option(
-        None, "Take only this benchmark of the suite. Repeatable.", PROBLEMS, metavar="NAME"
+        None, "Use only this benchmark of the suite. Repeatable.", PROBLEMS, metavar="NAME"
     )
-    limit: int | None = option(
-        None, "Take at most this many problems per benchmark, a sample drawn by the seed.", PROBLEMS, ge=1
-    )
+    limit: int | None = option(None, "Use at most this many problems per benchmark, drawn by the seed.", PROBLEMS, ge=1)
 
 
 class SeedArgument(Request):
@@ -69,7 +67,7 @@ class SamplingArguments(SeedArgument):
 
     samples: int | None = option(
         None,
-        "Samples per problem. Without it, the k of each benchmark's avg@k; one trace for `traces`.",
+        "Samples per problem. Default: the k of each benchmark's avg@k, and one trace for `traces`.",
         SAMPLING,
         ge=1,
     )
@@ -78,19 +76,21 @@ class SamplingArguments(SeedArgument):
     max_tokens: int = option(8192, "Token limit of a response.", SAMPLING, ge=1)
     template: Annotated[str, AfterValidator(_template)] = option(
         TRAINING,
-        "Prompt template. `training` is the checkpoint's own, or else the chat template.",
+        "Prompt template. `training` is that of the checkpoint's training, or else its chat template.",
         SAMPLING,
         metavar="NAME",
     )
     chat_template_kwargs: Annotated[dict[str, Any], from_yaml("--chat-template-kwargs")] = option(
         {},
-        "Arguments of the chat template, beside those of the checkpoint's training, such as {enable_thinking: false}.",
+        "Arguments of the chat template, in addition to those of the training, such as {enable_thinking: false}.",
         SAMPLING,
         metavar="YAML",
         expected="a mapping, as {enable_thinking: false}",
     )
-    cache: Path = option(CACHE, "Folder that keeps samples for the next time.", SAMPLING, metavar="DIR")
-    replicas: int | None = option(None, "Engines with GPUs of their own. Without it, as many as fit.", ENGINES, ge=1)
+    cache: Path = option(CACHE, "Folder that keeps samples for later commands.", SAMPLING, metavar="DIR")
+    replicas: int | None = option(
+        None, "Number of engines, each with its own GPUs. Default: as many as fit.", ENGINES, ge=1
+    )
     tensor_parallel: Literal["auto"] | PositiveInt = option(
         "auto",
         "GPUs per engine. `auto` is as few as the weights need.",
@@ -100,7 +100,7 @@ class SamplingArguments(SeedArgument):
     )
     endpoint: Annotated[Any, from_yaml("--endpoint")] = option(
         {},
-        "How requests to MODEL@URL differ, such as {max_tokens_key: max_completion_tokens, "
+        "Changes of the requests to MODEL@URL, such as {max_tokens_key: max_completion_tokens, "
         "leave_out: [seed, temperature, top_p], extra_body: {…}}.",
         ENGINES,
         metavar="YAML",
@@ -140,10 +140,10 @@ class GradingRuleArguments(GradingArguments):
     """What counts as an answer."""
 
     thinking: bool | None = option(
-        None, "Count an answer only after </think>. Without it, as the prompt template says.", GRADING
+        None, "Count an answer only after </think>. Default: the prompt template decides.", GRADING
     )
     truncated: Literal["zero", "by_text"] = option(
-        "zero", "Score of a sample that was cut at the token limit: zero, or as its text says.", GRADING
+        "zero", "Score of a sample that was cut at the token limit. zero: 0. by_text: its text decides.", GRADING
     )
 
 

@@ -50,12 +50,12 @@ def browse(
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")],
     ledger: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Folder of a training on these targets: adds what it made of each."),
+        typer.Option(metavar="RUN", help="Folder of a training on these targets. Adds its verdict on each target."),
     ] = None,
 ) -> None:
-    """Write all traces of a preparation, kept and rejected, on one HTML page, which opens without a network.
+    """Write all traces of a preparation, kept and rejected, to one HTML page that opens offline.
 
-    Decisions that people make there are downloaded as review.csv, for `--set review=review.csv`.
+    Reviewers download their decisions from the page as review.csv, for `--set review=review.csv`.
     """
     from targets.prepared import read_prepared
     from targets.trace_browser import browse
@@ -69,7 +69,7 @@ def diff(
     now: Annotated[Path, typer.Argument(metavar="NEW", help="Folder of a later preparation.")],
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Compare two preparations: counts, lengths, what the filters did with each source, and rows that came and went."""
+    """Compare two preparations: counts, lengths, rejections by filter and source, and added and removed rows."""
     from targets.check.version_diff import compare_folders
     from targets.commands import print_difference
 
@@ -89,10 +89,12 @@ def push(
     license: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="License as the hub names it, such as apache-2.0. Without it, those of the sources."
+            metavar="ID", help="License as the hub names it, such as apache-2.0. Default: those of the sources."
         ),
     ] = None,
-    public: Annotated[bool, typer.Option("--public", help="Let everybody read a repository that is created.")] = False,
+    public: Annotated[
+        bool, typer.Option("--public", help="If the repository does not exist, create a public one.")
+    ] = False,
 ) -> None:
     """Upload train.parquet and heldout.parquet to the Hugging Face hub as a dataset with a card.
 
@@ -108,10 +110,10 @@ def pull(
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Dataset on the hub.")],
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to create.")],
     revision: Annotated[
-        str | None, typer.Option(help="Branch, tag or commit of the dataset. Without it, the newest.")
+        str | None, typer.Option(help="Branch, tag or commit of the dataset. Default: the newest.")
     ] = None,
 ) -> None:
-    """Download a training set that `push` has uploaded, and check its digest."""
+    """Download a training set that `push` uploaded, and check its digest."""
     from targets.hub.pull import pull
 
     typer.echo(f"{folder}/train.parquet: digest {pull(repository, folder, revision)}")

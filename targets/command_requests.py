@@ -18,7 +18,7 @@ def _described(setting: str) -> str:
 class PrepareRequest(Request):
     """A preparation of targets."""
 
-    out: Path = option(..., "Folder to write into.", metavar="DIR")
+    out: Path = option(..., "Output folder.", metavar="DIR")
     tokenizer: Path = option(..., "The policy's tokenizer.json, or its model folder.", metavar="PATH")
     source: tuple[str, ...] | None = option(None, f"{_described('source')} Repeatable.", TRACES, metavar="SOURCE")
     generated: Path | None = option(
@@ -42,7 +42,7 @@ class PrepareRequest(Request):
     prepare_only: bool = option(False, "Neither split nor check the targets.", TRAINING_SET)
     check: bool = option(False, "Run the quality checks. The exit status is 1 if one of them blocks.", CHECKS)
     suite: Path | None = option(
-        None, "YAML file of the quality checks. Without it, targets/check/suite.yaml.", CHECKS, metavar="FILE.yaml"
+        None, "YAML file of the quality checks. Default: targets/check/suite.yaml.", CHECKS, metavar="FILE.yaml"
     )
     previous: Path | None = option(
         None, "Folder of an earlier preparation to compare with. Drift is relative to it.", CHECKS, metavar="DIR"
@@ -52,7 +52,7 @@ class PrepareRequest(Request):
     workers: int | None = option(None, _described("workers"), WORK, ge=1)
     cache: Path | None = option(
         None,
-        "Folder for the decisions about each file, which you may delete. Without it, OUT/.decisions.",
+        "Folder for the decisions about each file, which you may delete. Default: OUT/.decisions.",
         WORK,
         metavar="DIR",
     )

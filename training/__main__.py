@@ -81,7 +81,7 @@ def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
 
 @app.command()
 def browse(run: Run, out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")]) -> None:
-    """Write the samples of a run, step by step, on one HTML page, which opens without a network."""
+    """Write the samples of a run, step by step, to one HTML page that opens offline."""
     from training.commands import rollout_browser as command
 
     command.browse(run, out)
@@ -107,8 +107,8 @@ def examine(
 def export(
     run: Run,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to create.")],
-    step: Annotated[int | None, typer.Option(help="Step of the checkpoint. Without it, the newest.")] = None,
-    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of its weights.")] = DTYPES[0],
+    step: Annotated[int | None, typer.Option(help="Step of the checkpoint. Default: the newest.")] = None,
+    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of the weights.")] = DTYPES[0],
 ) -> None:
     """Write the model of a checkpoint as a Hugging Face folder, during the run or after it."""
     from training.job.checkpoints import complete_steps, export_model
@@ -132,7 +132,7 @@ def export(
 @app.command()
 def preflight(
     hardware: Annotated[str, typer.Option(help="The hardware profile.")] = "cpu",
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder on the disk of the runs.")] = Path("var"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder on the disk that the runs will use.")] = Path("var"),
     machine_only: Annotated[
         bool, typer.Option("--machine-only", help="Do not train: a few seconds instead of minutes.")
     ] = False,
@@ -161,11 +161,9 @@ def preflight(
 @app.command()
 def track(
     run: Run,
-    scorecard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the scorecard of its policy.")
-    ] = None,
+    scorecard: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the policy's scorecard.")] = None,
 ) -> None:
-    """Publish lineage and scorecard of a finished training in its MLflow and W&B runs."""
+    """Publish the lineage and the scorecard of a finished training to its MLflow and W&B runs."""
     from training.job.trackers import FILE, publish
 
     lines = publish(run, scorecard)

@@ -26,7 +26,7 @@ def compare(
     recipes: Recipes = None,
     seeds: Annotated[
         int | None,
-        typer.Option(metavar="N", parser=whole_number(1), help="Seeds per recipe. Without it, those of the profile."),
+        typer.Option(metavar="N", parser=whole_number(1), help="Seeds per recipe. Default: those of the profile."),
     ] = None,
     overrides: Overrides = None,
     copy_to: CopyTo = None,
@@ -40,7 +40,7 @@ def remake(
     run: Annotated[Path, typer.Argument(metavar="RUN.zip", help="A recorded run of an experiment.")],
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="FILE.yaml", help="The recipe of the run. Without it, the recipe of that name."),
+        typer.Option(metavar="FILE.yaml", help="The recipe of the run. Default: the recipe of the same name here."),
     ] = None,
     profile: Annotated[
         str,
@@ -51,18 +51,18 @@ def remake(
         ),
     ] = "comparison",
     overrides: Overrides = None,
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder of the run that is made here, and of its record.")
-    ] = Path("var/remade"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the new run and its recording.")] = Path(
+        "var/remade"
+    ),
 ) -> int:
-    """Make a recorded run again: train, sample and grade with its settings and seed, and say what differs."""
+    """Repeat a recorded run: train, sample and grade with its settings and seed, and report differences."""
     from pipelines.cli.remake import remake
 
     return remake(run, recipe, profile, overrides or [], out)
 
 
 def drift(variants: Recipes = None, overrides: Overrides = None, copy_to: CopyTo = None) -> int:
-    """Compare what each rollout correction does with stale samples on the built-in task. It takes hours."""
+    """Compare the rollout corrections on stale samples of the built-in task. It takes hours."""
     return experiments(variants, "drift", overrides, copy_to)
 
 
@@ -73,12 +73,12 @@ def words(
         typer.Option(
             metavar="FOLDER",
             help="Folder of word_problems_train.jsonl and svamp_test.jsonl, which docs/results/words.md describes. "
-            "Without it, the settings say where the problems are.",
+            "Default: the files that the settings name.",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Model folder, GGUF file or hub id. Without it, that of the profile."),
+        typer.Option(metavar="MODEL", help="Model folder, GGUF file or hub id. Default: the model of the profile."),
     ] = None,
     overrides: Overrides = None,
     copy_to: CopyTo = None,
@@ -99,7 +99,7 @@ def leaderboard(
     profile: Profile = None,
     overrides: Overrides = None,
 ) -> int:
-    """Rank every checkpoint that was evaluated."""
+    """Rank all evaluated checkpoints."""
     from pipelines.cli.experiments import rank
 
     return rank(models or [], profile, overrides or [])

@@ -53,10 +53,10 @@ class PackageCommand(TyperCommand):
 
 
 app = new_app(
-    "Train a reasoning model with off-policy guidance, score it, and know which traces made which score.",
+    "Train a reasoning model with off-policy guidance, score it, and trace every score to its training traces.",
     add_completion=True,
     epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
-    "`luffy --install-completion` teaches your shell the commands and their options.",
+    "`luffy --install-completion` lets your shell complete the commands and their options.",
 )
 
 
@@ -79,22 +79,22 @@ def doctor(
     hardware: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Hardware profile to train with, by default cpu.", autocompletion=hardware_profiles
+            metavar="NAME", help="Hardware profile to train with. Default: cpu.", autocompletion=hardware_profiles
         ),
     ] = None,
     port: Port = 3000,
-    machine_only: Annotated[bool, typer.Option("--machine-only", help="Only look at the machine.")] = False,
+    machine_only: Annotated[bool, typer.Option("--machine-only", help="Only check the machine; do not train.")] = False,
     profile: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Look for known faults in 20 prompts of the training of this profile instead.",
+            help="Look for known faults in 20 prompts of this profile's training instead.",
             autocompletion=profiles,
         ),
     ] = None,
     overrides: Overrides = None,
 ) -> int:
-    """Say what this machine lacks, then train and evaluate the built-in model on it; or examine a training."""
+    """Check this machine, then train and evaluate the built-in model on it; or examine a training before it starts."""
     if profile is not None:
         if hardware is not None or machine_only:
             option = "--machine-only" if machine_only else "--hardware"
@@ -133,7 +133,7 @@ def run(profile: Profile = None, overrides: Overrides = None, select: Select = N
     ),
 )
 def rounds(profile: Profile = None, overrides: Overrides = None, select: Select = None) -> int:
-    """Ask a teacher about what the policy does not solve, train on it, and repeat. What is done is reused."""
+    """Ask a teacher about problems that the policy does not solve, continue training, repeat. Results are reused."""
     from pipelines.cli.run import run_graph
     from pipelines.definitions.jobs import ROUNDS
 
@@ -162,9 +162,11 @@ def verify(
     thinking: Annotated[
         bool, typer.Option("--thinking", help="Count an answer only after </think>, as in training.")
     ] = False,
-    workers: Annotated[int, typer.Option(metavar="N", parser=whole_number(1), help="Responses graded at once.")] = 2,
+    workers: Annotated[
+        int, typer.Option(metavar="N", parser=whole_number(1), help="Number of responses to grade at the same time.")
+    ] = 2,
 ) -> None:
-    """Try a verifier on a file of responses: how many are right, wrong and errors, and ten examples of each."""
+    """Try a verifier on a file of responses: count each verdict, and show ten examples of each."""
     from core.text.parse import parse_yaml
     from grading.verifier_trial import describe, read_responses, try_verifier
     from grading.verifiers.spec import parse_spec
@@ -190,7 +192,7 @@ def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a training, or a recorded run (.zip).")],
     page: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write an HTML page.")] = None,
 ) -> None:
-    """Say why a training does not learn: the first cause, its evidence, and the setting to change."""
+    """Explain why a training does not learn: the first cause, its evidence, and the setting to change."""
     from pipelines.cli.explain import explain_run
 
     explain_run(run, page)
@@ -207,7 +209,7 @@ for compared, lines in COMMANDS.items():
 
 @app.command(rich_help_panel=CHAMPION)
 def champion(profile: Profile = None) -> None:
-    """Show the policy that is in use, and the last decisions."""
+    """Show the champion (the policy in use) and the last decisions."""
     from pipelines.cli.champion_commands import show
 
     show(profile)
@@ -229,7 +231,7 @@ def promote(
 
 @app.command(rich_help_panel=CHAMPION)
 def rollback(reason: Reason = "", profile: Profile = None) -> None:
-    """Make the champion before the present one the champion again."""
+    """Return to the previous champion."""
     from pipelines.cli.champion_commands import rollback
 
     rollback(reason, profile)

@@ -28,7 +28,7 @@ Profile = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Profile of settings, by name or as a YAML file. Without it, $LUFFY_PROFILE, or embedded.",
+        help="Profile of settings: a name or a YAML file. Default: $LUFFY_PROFILE, or embedded.",
         autocompletion=profiles,
     ),
 ]
@@ -38,20 +38,23 @@ Overrides = Annotated[
 Select = Annotated[
     str | None,
     typer.Option(
-        metavar="ASSETS", help="Only these assets, such as key:targets/train, or +key:targets/train with what it needs."
+        metavar="ASSETS",
+        help="Only these assets, such as key:targets/train, or +key:targets/train to include dependencies.",
     ),
 ]
-AtOnce = Annotated[int, typer.Option(metavar="N", parser=whole_number(1), help="Stages that run at the same time.")]
+AtOnce = Annotated[
+    int, typer.Option(metavar="N", parser=whole_number(1), help="Maximum number of stages that run at the same time.")
+]
 Recipes = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[RECIPE]...",
-        help="Recipes to train: names, also of installed packages, or YAML files of yours. Without any, those of the "
-        "profile.",
+        help="Recipes to train: names, including those of installed packages, or your own YAML files. Default: those "
+        "of the profile.",
         autocompletion=recipes,
     ),
 ]
 CopyTo = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Also copy the tables and figures to this folder.")]
 Port = Annotated[int, typer.Option(metavar="PORT", parser=whole_number(1, 65535), help="Port of the UI.")]
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on. Keep it local: the UI has no login.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why. It is kept with the decision.")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Your reason, which is kept with the decision.")]

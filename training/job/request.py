@@ -43,7 +43,7 @@ Input = Annotated[InputRecord, BeforeValidator(_as_record)]
 class TrainingRequest(Placement):
     """A training: all settings that decide the weights, which identify a checkpoint, and the run's folder."""
 
-    recipe: str = Field(default="luffy", description="A file of training/config/recipe, or the path of one of yours.")
+    recipe: str = Field(default="luffy", description="A file of training/config/recipe, or the path of your own.")
     hardware: str = Field(default="cpu", description="A file of training/config/hardware.")
     overrides: tuple[str, ...] = Field(
         default=(),
@@ -55,20 +55,22 @@ class TrainingRequest(Placement):
     model: Input = Field(description="Hugging Face folder of the base model.", json_schema_extra={"metavar": "DIR"})
     heldout: Input | None = Field(
         default=None,
-        description="Parquet file of held-out targets, for a recipe whose second stage trains on them. Without it, "
+        description="Parquet file of held-out targets, for a recipe whose second stage trains on them. Default: "
         "heldout.parquet beside --targets.",
         json_schema_extra={"metavar": "FILE.parquet"},
     )
     out: Path = Field(
-        description="Folder of the run. A run in it that was interrupted is resumed.",
+        description="Folder of the run. An interrupted run in this folder is resumed.",
         json_schema_extra={"metavar": "DIR"},
     )
     upstream: Annotated[Mapping[str, Any], BeforeValidator(_object_in)] = Field(
         default={},
-        description="JSON file that says where targets and model came from.",
+        description="JSON file that records where the targets and the model came from.",
         json_schema_extra={"cli": "--lineage", "metavar": "JSON"},
     )
-    force: bool = Field(default=False, description="Train even if the folder has the policy of the same run.")
+    force: bool = Field(
+        default=False, description="Train again, even if the folder already has the policy of this run."
+    )
     files: Mapping[str, str] = Field(
         default={}, description="Digests of the files that overrides name, by key.", json_schema_extra={"hidden": True}
     )
