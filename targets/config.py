@@ -59,11 +59,11 @@ class PrepareConfig(BaseModel):
     source: Annotated[list[SourceEntry], BeforeValidator(_as_list)] = Field(
         default=[EMBEDDED],
         min_length=1,
-        description="Where the traces are: 'embedded' (the generator), 'generated' (those that the section generate "
-        "lets a teacher write), 'gym:TASK' (a task of Reasoning Gym), a parquet or JSONL file, a folder or a glob "
+        description="Where the traces are: 'embedded' (the generator), 'generated' (traces of a teacher; see the "
+        "section generate), 'gym:TASK' (a task of Reasoning Gym), a parquet or JSONL file, a folder or a glob "
         "(local, s3:// or gs://), or the id of a dataset on the Hugging Face hub. A mapping with a 'path' gives a "
         "source its own mapping, split, subset, revision, weight, cap, license, teacher, metadata, name, verifier, "
-        "domain, fields, system_prompt, suffix, and options (of a task: size, seed, and what it takes).",
+        "domain, fields, system_prompt, suffix, and options (of a task: size, seed, and its own options).",
     )
     mapping: Mapping = Field(
         default="auto",
@@ -75,9 +75,9 @@ class PrepareConfig(BaseModel):
     )
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub dataset. None: the newest.")
     limit: int | None = Field(
-        default=None, ge=1, description="Most traces that are read, of all sources together. None: all."
+        default=None, ge=1, description="Maximum number of traces to read from all sources together. None: all."
     )
-    embedded_rows: int = Field(default=4096, ge=1, description="Number of problems that the embedded generator makes.")
+    embedded_rows: int = Field(default=4096, ge=1, description="Number of problems that the embedded generator writes.")
     embedded_split: Literal["train", "train_hard", "train_products"] = Field(
         default="train",
         description="Problems of the embedded generator. train: sums of 5 to 7 numbers; train_hard: sums of 6 to 7 "
@@ -99,7 +99,7 @@ class PrepareConfig(BaseModel):
     chat_template_kwargs: dict[str, Any] = Field(
         default=dict(TEMPLATE_KWARGS),
         description="Arguments of the policy's chat template, such as {enable_thinking: false}. strftime_now is the "
-        "date that a template prints which asks for today's. Give the training and the evaluation the same.",
+        "date that a template prints instead of today's. Use the same arguments in the training and the evaluation.",
     )
     plain_text: Literal["reject", "split"] = Field(
         default="reject",
@@ -108,28 +108,28 @@ class PrepareConfig(BaseModel):
 
     # --- thresholds of the filters
     max_text_bytes: int = Field(
-        default=1_000_000, ge=1, description="Largest size of a text, in bytes. Longer texts are rejected unread."
+        default=1_000_000, ge=1, description="Maximum size of a text, in bytes. A longer text is rejected unread."
     )
     max_prompt_tokens: int = Field(
-        default=1024, ge=1, description="Longest prompt with its chat template, in the policy's tokens."
+        default=1024, ge=1, description="Maximum length of a prompt with its chat template, in the policy's tokens."
     )
     max_target_tokens: int = Field(
-        default=8192, ge=1, description="Longest target with its end token, in the policy's tokens."
+        default=8192, ge=1, description="Maximum length of a target with its end token, in the policy's tokens."
     )
     min_compression_ratio: float = Field(
         default=0.12,
         ge=0,
         le=1,
-        description="Smallest ratio of the compressed (zlib) to the full size of a target. A lower one means a loop.",
+        description="Minimum ratio of the compressed (zlib) to the full size of a target. A lower ratio means a loop.",
     )
     compression_min_chars: int = Field(
-        default=2000, ge=1, description="Length from which targets are tested for loops, in characters."
+        default=2000, ge=1, description="Minimum length of a target that is tested for loops, in characters."
     )
     max_repeats: int = Field(
-        default=20, ge=2, description="Number of times that a line, or a run of 16 words, occurs in a loop."
+        default=20, ge=2, description="A target is a loop if a line, or a run of 16 words, occurs this many times."
     )
     max_foreign_share: float = Field(
-        default=0.001, ge=0, le=1, description="Largest share of characters that are of other scripts or U+FFFD."
+        default=0.001, ge=0, le=1, description="Maximum share of characters that belong to other scripts or are U+FFFD."
     )
     languages: list[str] = Field(
         default=[],
@@ -151,61 +151,70 @@ class PrepareConfig(BaseModel):
 
     filters: list[str] = Field(
         default=[],
-        description="Filters of your own, which see each target before its answer is compared: FILE.py:FUNCTION, "
+        description="Your own filters, which see each target before its answer is compared: FILE.py:FUNCTION, "
         "package.module:FUNCTION, or the name of an entry point luffy.filters.",
     )
 
     # --- duplicates
     near_duplicate: float = Field(
-        default=95.0, ge=50, le=100, description="Similarity from which two problems count as the same, in percent."
+        default=95.0,
+        ge=50,
+        le=100,
+        description="Minimum similarity of two problems that count as the same, in percent.",
     )
     embedding: EmbeddingSettings | None = Field(
         default=None,
         description="An embedding model that finds problems with the same meaning: {model, url, prefix, "
         "max_characters, semantic_duplicate, paraphrased_benchmark, batch, timeout_s}. None: no such search.",
     )
-    traces_per_problem: int = Field(default=1, ge=1, description="Most traces of one problem that become targets.")
+    traces_per_problem: int = Field(
+        default=1, ge=1, description="Maximum number of traces per problem that become targets."
+    )
     keep: Literal["first", "shortest", "diverse"] = Field(
         default="first",
         description="Which verified traces of a problem become targets: the first, the shortest, or the least alike "
         "(diverse).",
     )
     domain_caps: dict[str, Annotated[int, Field(ge=1)]] = Field(
-        default={}, description="Most targets of each domain, such as {math: 20000, law: 5000}; of others: any number."
+        default={},
+        description="Maximum number of targets by domain, such as {math: 20000, law: 5000}. Others have no limit.",
     )
     token_budget: int | None = Field(
-        default=None, ge=1, description="Most tokens of all targets together, in the policy's tokens. None: any number."
+        default=None,
+        ge=1,
+        description="Maximum number of tokens of all targets together, in the policy's tokens. None: no limit.",
     )
     pass_rate: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
         default=None,
-        description="[low, high]: keep only problems that the base model solves in this share of its samples, by the "
-        "pass rates of the setting difficulty.",
+        description="[low, high]: keep only problems that the base model solves in this share of its samples, "
+        "according to the pass rates of the setting difficulty.",
     )
     difficulty: str | None = Field(
         default=None,
-        description="Parquet file of pass rates, as python -m evaluation difficulty writes it; they become the column "
-        "pass_rate of the targets. With targets/difficulty, None is its file.",
+        description="Parquet file of pass rates, which `luffy evaluate difficulty` writes. They become the column "
+        "pass_rate of the targets. None: the file of the asset targets/difficulty, if the profile has it.",
     )
     review: str | None = Field(
         default=None,
-        description="CSV file of what people decided about single traces (id, decision, reviewer, note), as the page "
-        "of targets/browser writes it. None: nothing.",
+        description="CSV file of reviewers' decisions about traces (id, decision, reviewer, note), which the page of "
+        "targets/browser writes. None: no review.",
     )
     ledger: str | None = Field(
         default=None,
-        description="Folder of an earlier training run, or its targets.parquet: what that training made of each "
-        "target. None: nothing.",
+        description="Folder of an earlier training run, or its targets.parquet, which has a verdict on each target. "
+        "None: no ledger.",
     )
     ledger_drop: list[str] = Field(
-        default=["known", "not_learned"], description="Verdicts of that ledger; their targets are left out."
+        default=["known", "not_learned"],
+        description="Leave out the targets to which the ledger gives one of these verdicts.",
     )
-    min_rows: int = Field(default=1, ge=1, description="Fewest targets that pass the quality check.")
+    min_rows: int = Field(default=1, ge=1, description="Minimum number of targets that passes the quality check.")
 
     rows_per_file: int = Field(
         default=50_000,
         ge=1,
-        description="Targets from which the output is several files, NAME-00000-of-000NN.parquet, each of about so "
-        "many targets, or of four times as many traces.",
+        description="With more targets than this, the output is several files, NAME-00000-of-000NN.parquet, each of "
+        "about this many targets, or of four times as many traces.",
     )
 
     # --- where the filters run: the output does not depend on these

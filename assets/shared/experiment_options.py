@@ -25,20 +25,24 @@ VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.
 class Variant(Options):
     """A recipe with its own settings, which is trained and compared under its own name."""
 
-    recipe: Recipe = Field(description="Name of a file in training/config/recipe, or the path of one of yours.")
+    recipe: Recipe = Field(description="Name of a file in training/config/recipe, or the path of your own recipe.")
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
 
 
 class Matrix(Options):
     """Variants of one recipe, one for each combination of some values."""
 
-    name: str = Field(description="Name of each variant, with {AXIS} where the value of an axis belongs.")
-    recipe: Recipe = Field(description="Name of a file in training/config/recipe, or the path of one of yours.")
+    name: str = Field(description="Name of each variant; {AXIS} stands for the value of an axis.")
+    recipe: Recipe = Field(description="Name of a file in training/config/recipe, or the path of your own recipe.")
     axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         description="Values by axis. The first axis varies slowest."
     )
-    overrides: list[str] = Field(default=[], description="KEY=VALUE settings of each variant, with {AXIS} likewise.")
-    seeds: PositiveInt | None = Field(default=None, description="Runs per variant. None: experiments.seeds says.")
+    overrides: list[str] = Field(
+        default=[], description="KEY=VALUE settings of each variant; {AXIS} stands for its value."
+    )
+    seeds: PositiveInt | None = Field(
+        default=None, description="Number of seeds per variant. None: experiments.seeds decides."
+    )
 
     def variants(self) -> dict[str, dict[str, Any]]:
         """Return the variants by name; ValueError if a text names an unknown axis, or if names are equal."""
@@ -81,7 +85,7 @@ class ExperimentOptions(Options):
     )
     seeds: Annotated[dict[str, PositiveInt], BeforeValidator(_by_name)] = Field(
         default={"default": 1},
-        description="Runs per recipe: a number, or numbers by recipe and variant, with `default` for the others. Seeds "
+        description="Seeds per recipe: a number, or numbers by recipe and variant, with `default` for others. Seeds "
         "count up from training.seed.",
     )
     baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")

@@ -27,9 +27,9 @@ class GenerationOptions(SamplingOptions):
     answer_column: str = Field(default="answer", description="Column of the gold answers.")
     samples: int = Field(default=1, ge=1, description="Traces per problem.")
     system_prompt: str | None = Field(default=None, description="System message before every problem.")
-    concurrency: int = Field(default=CONCURRENCY, ge=1, description="Requests at once to an endpoint.")
+    concurrency: int = Field(default=CONCURRENCY, ge=1, description="Number of simultaneous requests to an endpoint.")
     endpoint: Annotated[Any, AfterValidator(endpoint_options)] = Field(
-        default={}, description="How requests to an endpoint differ: max_tokens_key, leave_out, extra_body."
+        default={}, description="Changes of the requests to an endpoint: max_tokens_key, leave_out, extra_body."
     )
     budget_tokens: int | None = Field(
         default=None, ge=1, description="Stop a materialization after this many tokens (prompts and answers together)."
@@ -67,10 +67,14 @@ class GenerationOptions(SamplingOptions):
 class RoundOptions(Options):
     """Options of rounds/*, whose teacher is that of the section generate."""
 
-    number: int = Field(default=3, ge=1, le=50, description="Most rounds.")
-    budget_tokens: int = Field(ge=1, description="Most tokens of the teacher in a round, prompts and answers together.")
+    number: int = Field(default=3, ge=1, le=50, description="Maximum number of rounds.")
+    budget_tokens: int = Field(
+        ge=1, description="Maximum tokens of the teacher per round, prompts and answers together."
+    )
     budget_tokens_in_all: int | None = Field(
-        default=None, ge=1, description="Most tokens of the teacher in all rounds together. None: those of each round."
+        default=None,
+        ge=1,
+        description="Maximum tokens of the teacher in all rounds together. None: only the limit per round.",
     )
     unsolved_below: float = Field(
         default=0.25,
@@ -83,5 +87,5 @@ class RoundOptions(Options):
         default=0.5,
         ge=0,
         lt=1,
-        description="Least share of the rows of a training set that have a target; targets are repeated to reach it.",
+        description="Minimum share of the rows of a training set that have a target. Targets are repeated to reach it.",
     )

@@ -144,7 +144,7 @@ class SplitOptions(Options):
     """Options of targets/train."""
 
     heldout_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the problems that are held out.")
-    max_rows: int | None = Field(default=None, ge=1, description="Largest number of training rows. None: all.")
+    max_rows: int | None = Field(default=None, ge=1, description="Maximum number of training rows. None: all.")
 
 
 class ModelOptions(Options):
@@ -153,15 +153,17 @@ class ModelOptions(Options):
     source: str = Field(default="embedded", description="'embedded', a model folder, a .gguf file, or a hub id.")
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub id.")
     rope_theta: float | None = Field(
-        default=None, gt=0, description="Base of the rotary position embedding. None: that of its config.json."
+        default=None,
+        gt=0,
+        description="Base of the rotary position embedding. None: the value in the model's config.json.",
     )
     rope_scaling: dict[str, Any] = Field(
         default={},
         description="Scaling of positions beyond the context of the pretraining, such as "
-        "{rope_type: yarn, factor: 4.0}. {}: that of its config.json.",
+        "{rope_type: yarn, factor: 4.0}. {}: the scaling in the model's config.json.",
     )
     max_position_embeddings: int | None = Field(
-        default=None, ge=1, description="Context in tokens. None: that of its config.json."
+        default=None, ge=1, description="Context in tokens. None: the value in the model's config.json."
     )
 
     @property
@@ -183,7 +185,7 @@ class TrainingOptions(Options):
     """Options of training/policy."""
 
     recipe: Recipe = Field(
-        default="luffy", description="Name of a file in training/config/recipe, or the path of one of yours."
+        default="luffy", description="Name of a file in training/config/recipe, or the path of your own recipe."
     )
     hardware: Annotated[str, file_of(HARDWARE)] = Field(
         default="cpu", description="Name of a file in training/config/hardware."
@@ -191,14 +193,14 @@ class TrainingOptions(Options):
     overrides: Overrides = Field(
         default=[],
         description="KEY=VALUE settings of the training configuration, for example attention=sdpa, "
-        "rollouts=separate_async or data.order=easy_first. Of two settings of one key the later one wins.",
+        "rollouts=separate_async or data.order=easy_first. If a key is set twice, the later one wins.",
     )
     seed: int = Field(default=0, description="Seed of the training.")
     force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
     ignore_checks: bool = Field(
         default=False,
-        description="Train on targets although a blocking check failed or was never evaluated on them. The lineage "
-        "names it.",
+        description="Train on targets even if a blocking check failed or was never evaluated on them. The lineage "
+        "names the check.",
     )
 
 
@@ -206,7 +208,9 @@ class SamplingOptions(Options):
     """How samples are drawn and graded."""
 
     temperature: float = Field(default=0.6, ge=0, description="Sampling temperature. 0: greedy decoding.")
-    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability that is sampled from.")
+    top_p: float = Field(
+        default=0.95, gt=0, le=1, description="Sample from the likeliest tokens that together have this probability."
+    )
     max_tokens: int = Field(default=8192, ge=1, description="Token limit of a response.")
     seed: int = Field(default=0, description="Seed of the samples.")
     template: Annotated[str, AfterValidator(known_template)] = Field(
@@ -215,14 +219,14 @@ class SamplingOptions(Options):
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default={},
-        description="Arguments of the model's chat template, beside those of the checkpoint's training, such as "
+        description="Arguments of the model's chat template, in addition to those of the training, such as "
         "{enable_thinking: false}.",
     )
     replicas: int | None = Field(default=None, ge=1, description="Number of engines. None: as many as the GPUs allow.")
     tensor_parallel: Annotated[Any, AfterValidator(TypeAdapter(Literal["auto"] | PositiveInt).validate_python)] = Field(
         default="auto", description="GPUs per engine. auto: as few as the weights need."
     )
-    trust_remote_code: bool = Field(default=False, description="Run code that the model folder brings.")
+    trust_remote_code: bool = Field(default=False, description="Run code that the model folder contains.")
     grade_workers: int = Field(default=2, ge=1, description="Processes that compare answers.")
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 
@@ -249,15 +253,15 @@ class EvaluationOptions(SamplingOptions):
         Any, AfterValidator(TypeAdapter(Literal["until_decided"] | PositiveInt | None).validate_python)
     ] = Field(
         default=None,
-        description="Samples per problem. None: the number that each benchmark defines. until_decided: of the policy "
-        "and its opponent as many as the promotion takes, and one of the base.",
+        description="Samples per problem. None: the number that each benchmark defines. until_decided: as many "
+        "of the policy and its opponent as the promotion needs, and one of the base.",
     )
     thinking: bool | None = Field(
-        default=None, description="Count answers only after </think>. None: as the template says."
+        default=None, description="Count answers only after </think>. None: the template decides."
     )
     truncated: Literal["zero", "by_text"] = Field(
         default="zero",
-        description="Score of a sample that was cut at the token limit: zero, or by_text, as for any other.",
+        description="Score of a sample that was cut at the token limit. zero: 0. by_text: its text decides.",
     )
 
 
@@ -271,7 +275,9 @@ class DifficultyOptions(EvaluationOptions):
         default=None, ge=1, description="Maximum number of problems to measure, drawn by targets.seed. None: all."
     )
     temperature: float = Field(default=1.0, ge=0, description="Sampling temperature (rollouts use 1).")
-    top_p: float = Field(default=1.0, gt=0, le=1, description="Share of the probability that is sampled from.")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Sample from the likeliest tokens that together have this probability."
+    )
 
 
 class ReportOptions(Options):
@@ -292,6 +298,6 @@ class RetentionOptions(RetentionRules, Options):
     keep_run_days: float = Field(
         default=90.0,
         ge=1,
-        description="Dagster's records of runs that ended earlier are removed: events, logs, and points of plots.",
+        description="Remove Dagster's records (events, logs, points of plots) of runs that ended more days ago.",
     )
-    dry_run: bool = Field(default=True, description="List what would be removed, and keep it.")
+    dry_run: bool = Field(default=True, description="Only list what would be removed.")

@@ -29,10 +29,10 @@ class PromotionLimits(BaseModel):
     """How much a new champion may be worse in."""
 
     max_ood_drop: float = Field(
-        default=0.05, ge=0, le=1, description="Largest loss on an out-of-domain benchmark, as a share of the samples."
+        default=0.05, ge=0, le=1, description="Maximum loss on an out-of-domain benchmark, as a share of the samples."
     )
     max_truncated: float = Field(
-        default=0.25, ge=0, le=1, description="Largest share of samples cut at the token limit."
+        default=0.25, ge=0, le=1, description="Maximum share of samples cut at the token limit."
     )
 
 

@@ -30,7 +30,9 @@ class RetentionRules(BaseModel):
     """What stays besides everything that is referred to."""
 
     keep_days: float = Field(default=30.0, ge=1, description="Outputs younger than this many days stay.")
-    keep_champions: int = Field(default=3, ge=1, description="Number of champions that stay whole for rollbacks.")
+    keep_champions: int = Field(
+        default=3, ge=1, description="Number of champions that are kept completely, for rollbacks."
+    )
     drop_checkpoints: bool = Field(
         default=True,
         description="Remove the trainer's own checkpoints and rollouts from complete old runs that stay.",

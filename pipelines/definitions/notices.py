@@ -27,7 +27,7 @@ class NotifySettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url_variables: list[str] = Field(
-        default=[], description="Environment variables that hold the addresses, besides the log."
+        default=[], description="Environment variables that hold the addresses of notices. The log has every notice."
     )
 
 

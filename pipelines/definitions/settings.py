@@ -62,7 +62,7 @@ class StorageSettings(_Section):
 
     root: Annotated[str, AfterValidator(folder)] = Field(
         default="var/storage",
-        description="Folder of all outputs. A relative one that you give is in the folder in which you call luffy.",
+        description="Folder of all outputs. A relative path starts in the folder in which you call luffy.",
     )
 
 
@@ -71,9 +71,9 @@ class SuiteSettings(_Section):
 
     name: str = Field(default="embedded", description="A suite of evaluation/benchmarks/suites, or a YAML file.")
     benchmarks: Benchmarks = Field(
-        default=[], description="Entries of benchmarks, as in the file of a suite. They take the place of the suite."
+        default=[], description="Entries of benchmarks, as in the file of a suite. They replace the suite."
     )
-    only: list[str] = Field(default=[], description="Names of benchmarks. Empty: all of the suite.")
+    only: list[str] = Field(default=[], description="Use only these benchmarks of the suite. Empty: all of them.")
 
 
 class CheckSettings(_Section):

@@ -18,29 +18,31 @@ class EmbeddingSettings(BaseModel):
 
     model: str = Field(
         min_length=1,
-        description="Model folder, which vLLM's server of the training interpreter serves while vectors are computed; "
-        "with a url, the name by which the endpoint knows the model.",
+        description="Model folder, which vLLM of the training interpreter serves while vectors are computed. With a "
+        "url: the name of the model at the endpoint.",
     )
     url: str | None = Field(default=None, description="OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
     prefix: str = Field(
         default="", description="Text before each problem, such as 'query: ', if the model asks for it."
     )
-    max_characters: int = Field(default=2000, ge=1, description="Characters of a problem that the model reads.")
+    max_characters: int = Field(
+        default=2000, ge=1, description="Maximum number of characters of a problem that the model reads."
+    )
     semantic_duplicate: float | None = Field(
         default=None,
         ge=50,
         le=100,
-        description="Similarity (100 times the cosine) from which two problems with the same gold answer and numbers "
-        "count as the same. None: they are not compared.",
+        description="Minimum similarity (100 times the cosine) at which two problems with the same gold answer and "
+        "numbers count as the same. None: they are not compared.",
     )
     paraphrased_benchmark: float | None = Field(
         default=None,
         ge=50,
         le=100,
-        description="Similarity from which a problem counts as a paraphrase or translation of a benchmark problem with "
-        "the same numbers. None: they are not compared.",
+        description="Minimum similarity at which a problem counts as a paraphrase or translation of a benchmark "
+        "problem with the same numbers. None: they are not compared.",
     )
-    batch: int = Field(default=64, ge=1, description="Problems in one request.")
+    batch: int = Field(default=64, ge=1, description="Number of problems per request.")
     timeout_s: float = Field(default=120.0, gt=0, description="Seconds allowed for one request.")
 
     @field_validator("url")

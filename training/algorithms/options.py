@@ -35,7 +35,7 @@ Baseline = Literal["all_samples", "on_policy"]
 class FunctionOptions(Options):
     """Options that a function outside the project may read: it gets the block whole."""
 
-    kwargs: dict[str, JsonValue] = Field(default_factory=dict)  # arguments of that function, under names of its own
+    kwargs: dict[str, JsonValue] = Field(default_factory=dict)  # options that the function defines itself
 
     def _are_read(self, block: str, *chosen: tuple[str, Registry]) -> None:
         """Raise for ``kwargs`` if all functions that the block chooses are the project's, which read none."""
@@ -96,7 +96,7 @@ class RolloutOptions(Options):
 
     rollouts: Literal["sync", "colocate_async", "separate_async"] = "sync"
     max_staleness: Annotated[int, Field(ge=0)] = 1  # the largest age of a token
-    stale_samples: Literal["wait", "drop"] = "wait"  # what becomes of groups that would grow older
+    stale_samples: Literal["wait", "drop"] = "wait"  # what happens to groups that would get older
     rollout_precision: Literal["auto", "float32", "bfloat16", "fp8", "int4"] = "bfloat16"  # precision of vLLM
 
 
@@ -107,7 +107,7 @@ class SFTMultitaskOptions(Options):
     """
 
     use: bool = False
-    coef: NotNegative = 0.1  # weight of the loss; the highest, where it follows a schedule
+    coef: NotNegative = 0.1  # weight of the loss, or the highest weight of its schedule
     weight: Annotated[str, AfterValidator(SFT_WEIGHTS.require)] = "one"  # weight of a token, by its probability
     complement: bool = False  # the policy loss has the weight 1 - that of the supervised loss
     warmup_steps: Annotated[int, Field(ge=0)] = 0  # steps from 0 to coef
@@ -133,7 +133,7 @@ class GateOptions(FunctionOptions):
     """RL or supervised training for each prompt, by its successes (``training.algorithms.methods.gate``)."""
 
     type: Annotated[str, AfterValidator(GATES.require)] = "none"
-    gamma: Annotated[int, Field(ge=0)] = 0  # for hard: with more successes than this, RL trains on a prompt
+    gamma: Annotated[int, Field(ge=0)] = 0  # for hard: a prompt gets RL if it has more successes than this
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -155,7 +155,7 @@ class ReLIFTOptions(Options):
     """Supervised steps on the targets of prompts that the policy does not solve (``methods.relift``)."""
 
     use: bool = False
-    buffer: Annotated[int, Field(ge=1)] = 128  # prompts that are waited for, and learned from in one step
+    buffer: Annotated[int, Field(ge=1)] = 128  # prompts that one supervised step waits for and learns from
 
 
 class ReplayOptions(Options):
@@ -180,11 +180,11 @@ class DistillationOptions(Options):
 
 
 class LengthPenaltyOptions(Options):
-    """DAPO's punishment of long responses (``training.algorithms.methods.length_penalty``)."""
+    """DAPO's penalty on long responses (``training.algorithms.methods.length_penalty``)."""
 
     use: bool = False
     buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the response limit over which it grows
-    factor: Positive = 0.5  # what a response at the limit loses, of the 1 between a wrong and a right answer
+    factor: Positive = 0.5  # penalty at the limit; a right answer has 1 more than a wrong one
 
 
 class EntropyOptions(Options):
@@ -222,7 +222,7 @@ class LossOptions(FunctionOptions):
     clip_upper_bound: Positive | None = None  # a higher upper clip than 1 + clip_ratio
     loss_remove_clip: bool = False
     sapo_tau_pos: Positive = 1.0  # steepness of SAPO's gate where A > 0
-    sapo_tau_neg: Positive = 1.05  # and elsewhere
+    sapo_tau_neg: Positive = 1.05  # the same where A <= 0
     on_policy_reshape: Annotated[str, AfterValidator(RESHAPES.require)] = "no_reshape"
     on_policy_reshape_gamma: Positive = GAMMA
     on_policy_reshape_weight: NotNegative = 1.0
@@ -237,7 +237,7 @@ class LossOptions(FunctionOptions):
     off_min_clip: float | None = None
     use_target_probs: bool = False  # the targets' column target_log_probs is the teacher's phi; False: phi = 1
     # all tokens
-    all_max_clip: Positive | None = None  # tokens of a higher probability have no loss
+    all_max_clip: Positive | None = None  # tokens with a higher probability have no loss
 
     @model_validator(mode="before")
     @classmethod
