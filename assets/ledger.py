@@ -30,9 +30,8 @@ OTHER_TARGETS = "none: the targets were prepared anew after this training; mater
     code_version=VERSION,
     ins={"policy": dg.AssetIn(POLICY), "rejected": dg.AssetIn(REJECTED)},
     description="What the training made of each target: taught, imitated, known before, contradicted, not learned or "
-    "not used. Its tables have one row per target, and one per use of a target in an update; its page has every trace "
-    "with its verdict, to filter by. The setting "
-    "targets.ledger leaves targets out of the next preparation by these verdicts.",
+    "not used. Its tables have one row per target, and one per use of a target in an update; on its page you can "
+    "filter all traces by verdict. The setting targets.ledger leaves targets out of the next preparation by verdict.",
 )
 def ledger(
     context: dg.AssetExecutionContext, policy: PolicyReference, rejected: Reference, storage: Storage

@@ -76,7 +76,7 @@ def build_experiments(
         scores.build(names, evaluation, partitions_def=partitions),
         comparison.build(
             names,
-            description="One page that compares the recipes trained on the present targets and base model: curves "
+            description="One page that compares the recipes trained on the current targets and base model: curves "
             "on one axis, scores with intervals over problems and seeds, and paired differences, starting with those "
             f"from {options.baseline} (or from the first recipe if {options.baseline} has no scores).",
         ),

@@ -41,8 +41,8 @@ PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitio
     code_version=code_version("evaluation/promotion/removal_plan.py"),
     description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
     "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
-    "complete policy, the inputs of trainings, and every output that is referred to are kept, and so is the record of "
-    "each run that made what an asset shows.",
+    "complete policy, the inputs of trainings, and every output that is referred to are kept. So is the record of the "
+    "run behind the latest materialization of each asset.",
 )
 def retention(
     context: dg.AssetExecutionContext, config: RetentionOptions, storage: Storage

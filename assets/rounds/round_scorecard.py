@@ -40,8 +40,8 @@ COLUMNS = ("round", "unsolved before", "asked", "tokens", "tokens so far", "scor
     group_name=GROUP,
     kinds={"html"},
     code_version=VERSION,
-    description="The policies of the rounds so far: their scores, the tokens of the teacher that each round took, and "
-    "the points that the tokens brought, on one page with the differences between the rounds.",
+    description="The policies of the rounds so far: their scores, the tokens that each round took from the teacher, "
+    "and the points gained per token, on one page with the differences between the rounds.",
 )
 def scorecard(
     context: dg.AssetExecutionContext,

@@ -36,8 +36,8 @@ FACTS, FILE, ASKED = "round.json", "traces.parquet", "problems.jsonl"
     kinds={"parquet"},
     code_version=VERSION,
     output_required=False,
-    description="The traces that the teacher has written up to this round. In this round it is asked about problems "
-    "that the policy of the round before did not solve, by the samples of its training, up to the budget. The round "
+    description="The traces that the teacher has written up to this round. In this round the teacher is asked, "
+    "up to the budget, about problems that the policy of the previous round did not solve in its training. The round "
     "is skipped if there is nothing to ask or no budget left.",
 )
 def traces(

@@ -21,8 +21,8 @@ TRAIN = "train.parquet"
     group_name=GROUP,
     kinds={"parquet"},
     code_version=VERSION,
-    description="The training set of this round: the targets that the traces make, and the other problems without a "
-    "target, which the policy samples alone.",
+    description="The training set of this round: the targets made of the traces, and the other problems without a "
+    "target, for which the policy draws only its own samples.",
 )
 def train(
     context: dg.AssetExecutionContext,
