@@ -33,7 +33,7 @@ def options_of(model: type[Request]) -> Callable[[Function], Function]:
             for parameter in inspect.signature(function, eval_str=True).parameters.values()
             if parameter.kind is not parameter.VAR_KEYWORD
         ]
-        file = typer.Option(metavar="FILE", help="JSON file that holds the whole request, in the place of the options.")
+        file = typer.Option(metavar="FILE", help="JSON file that holds the whole request, instead of the options.")
         fields = sorted(model.model_fields.items(), key=lambda named: not named[1].is_required())
         derived = [_parameter(name, field) for name, field in fields if not _extra(field).get("hidden")]
         derived.append(_keyword(REQUEST, Annotated[Path | None, file]))

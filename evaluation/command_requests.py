@@ -79,7 +79,7 @@ class TracesRequest(Placement, SamplingArguments, VerifierArguments):
 
     teacher: str = option(..., f"{MODEL_HELP}, whose key is in OPENAI_API_KEY.", metavar="MODEL")
     problems: Path = option(..., "Problems and gold answers, as a Parquet, JSON or JSON lines file.", metavar="FILE")
-    out: Path = option(..., "The traces, a source of targets.", metavar="FILE.parquet")
+    out: Path = option(..., "File of the traces, which is a source of targets.", metavar="FILE.parquet")
     problem_column: str = option("problem", "Column of the problems.", metavar="NAME")
     answer_column: str = option("answer", "Column of the gold answers.", metavar="NAME")
     fields: Annotated[Columns, from_yaml("--fields")] = option(

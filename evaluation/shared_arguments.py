@@ -154,7 +154,7 @@ class VerifierArguments(GradingArguments):
         "math", "The verifier of the answers: a type, or a mapping with its type and options.", GRADING, metavar="SPEC"
     )
 
-    data_source: str = option("generated", "What the verifier is told as data_source.", GRADING, metavar="NAME")
+    data_source: str = option("generated", "The data_source that the verifier gets.", GRADING, metavar="NAME")
 
     def spec(self) -> VerifierSpec:
         """Parse the verifier; InputError if there is no such one."""
