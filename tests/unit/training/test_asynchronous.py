@@ -20,9 +20,8 @@ from training.algorithms.options import MixedPolicyOptions
 from training.job.derived_seeds import stable_hash
 from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
-from training.verl_hooks.asynchronous.balancer import TimedBalancer
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
-from training.verl_hooks.asynchronous.vllm_client import VERSIONS, ResumingClient
+from training.verl_hooks.asynchronous.vllm_client import VERSIONS, ResumingClient, TimedBalancer
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import mean_of_sums
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
@@ -195,7 +194,7 @@ def test_groups_that_fail_again_and_again_end_the_run(monkeypatch: pytest.Monkey
 
 def test_the_balancer_counts_the_seconds_with_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("training.verl_hooks.asynchronous.balancer.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("training.verl_hooks.asynchronous.vllm_client.time", SimpleNamespace(monotonic=lambda: now[0]))
     balancer = TimedBalancer({"one": None, "two": None}, {})
     first, _ = balancer.acquire_server("a")
     now[0] += 1

@@ -17,14 +17,13 @@ from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
 from training.platforms.cpu_weights import CPUCheckpointEngine
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput
-from training.verl_hooks.asynchronous.balancer import TimedBalancer
 from training.verl_hooks.asynchronous.trainers import (
     AsynchronousPolicy,
     ColocatedTrainer,
     PinningActorWorker,
     SeparateTrainer,
 )
-from training.verl_hooks.asynchronous.vllm_client import ResumingClient
+from training.verl_hooks.asynchronous.vllm_client import ResumingClient, TimedBalancer
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, GroupReplayBuffer
 from training.verl_hooks.task_runner import TaskRunner
 from training.verl_hooks.trainer import MixedPolicy, MixedPolicyTrainer

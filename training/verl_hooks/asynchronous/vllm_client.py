@@ -1,10 +1,13 @@
-"""A client of vLLM whose samples survive a weight update: each token keeps its log-probability and version."""
+"""A client of vLLM whose samples survive a weight update, and the balancer that measures how long vLLM is busy."""
 
 import asyncio
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
+from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
 from training.job.derived_seeds import stable_hash
 
@@ -15,8 +18,8 @@ ABORTED = ("abort", "aborted")
 class ResumingClient(LLMServerClient):
     """verl's client, but an interrupted sample continues from its own tokens with the next weights.
 
-    verl's own client of that kind keeps no version per token, repeats the seed (vLLM then draws the same numbers
-    again), and sleeps a second before it goes on.
+    Each token keeps its log-probability and version. verl's own client of that kind keeps no version per token, repeats
+    the seed (vLLM then draws the same numbers again), and sleeps a second before it goes on.
     """
 
     def __init__(self, *args: Any, requests: int, **kwargs: Any):
@@ -60,3 +63,30 @@ class ResumingClient(LLMServerClient):
                 "max_global_steps": max(versions, default=version),
             },
         )
+
+
+class TimedBalancer(GlobalRequestLoadBalancer):
+    """verl's load balancer of vLLM's servers, which also measures how long each of them had requests.
+
+    verl creates it as an actor, because ``router.yaml`` names it.
+    """
+
+    def __init__(self, servers: dict[str, Any], config: Mapping[str, Any]):
+        super().__init__(servers)
+        self._since: dict[str, float] = {}  # servers with requests: since when
+        self._busy = 0.0
+
+    def acquire_server(self, request_id: str) -> tuple[str, Any]:
+        server, handle = super().acquire_server(request_id)
+        self._since.setdefault(server, time.monotonic())
+        return server, handle
+
+    def release_server(self, server_id: str, request_id: str | None = None) -> None:
+        super().release_server(server_id, request_id)
+        if server_id in self._since and not self._inflight_requests.get(server_id):
+            self._busy += time.monotonic() - self._since.pop(server_id)
+
+    def busy_seconds(self) -> float:
+        """Return how long a server had requests so far, on average over the servers."""
+        now = time.monotonic()
+        return (self._busy + sum(now - since for since in self._since.values())) / len(self._servers)
