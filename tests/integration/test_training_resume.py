@@ -12,7 +12,7 @@ from training_runs import Training, write_targets
 
 from core.model.manifest import read_manifest
 from training.job.checkpoints import STATE, folder_of, latest_step
-from training.verl_hooks.prompts.experience_replay import read_store
+from training.verl_hooks.prompts.prompt_sampler import read_store
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
 MEASURED = ("timing", "idle/", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")

@@ -12,7 +12,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.verl_hooks.loss import mixed_policy_loss, supervised_loss
 from training.verl_hooks.metrics import update_counts
-from training.verl_hooks.prompts.sft_update import sft_update_batch
+from training.verl_hooks.prompts.prompt_trainer import sft_update_batch
 
 ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.1)
 TARGET = {"prefix": {"n_prefix": 1}, "use_off_policy_loss": False, "loss_remove_clip": True}

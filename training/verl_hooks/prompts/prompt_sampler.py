@@ -1,23 +1,36 @@
-"""What a training keeps about prompts from step to step: which have off-policy samples, which
-are learned from supervised, which are replayed."""
+"""What a training keeps about prompts from step to step: which have off-policy samples, which are learned from
+supervised, and the samples that ExGRPO replays (`methods.exgrpo` has the rules)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
+from tensordict import TensorDict
 
-from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
+from core.files import write_table
+from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory
 from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.job.checkpoints import TrainerState
 from training.verl_hooks.batch import Samples
-from training.verl_hooks.prompts.experience_replay import insert, read_store, write_store
 
 # The mean entropies of trajectories, each with its prompt, under the current policy.
 Entropies = Callable[[Sequence[tuple[int, Trajectory]]], Sequence[float]]
+
+FILE = "replay.parquet"  # file in the folder of a checkpoint
+SCHEMA = pa.schema(
+    {
+        "prompt": pa.int64(),
+        "successes": pa.int32(),
+        "tokens": pa.list_(pa.int32()),
+        "log_probs": pa.list_(pa.float32()),
+    }
+)
 
 
 class PromptMemory:
@@ -101,3 +114,45 @@ class PromptMemory:
         self.replay.started = state.replaying
         if self.replays:
             self.replay.experiences = read_store(folder)
+
+
+def insert(store: ReplayStore, rows: TensorDict, index: Sequence[str]) -> None:
+    """Give ``store`` the groups of a batch, in its order.
+
+    Args:
+        rows: padded; what the trainer knows of each sample before the update.
+        index: the group of each sample.
+    """
+    solved, generated = rows["solved"], rows["prefix_length"] == 0
+    groups: dict[str, list[int]] = {}
+    for row, group in enumerate(index):
+        groups.setdefault(group, []).append(row)
+    for members in groups.values():
+        right = [row for row in members if solved[row]]
+        trajectories = [_trajectory(rows[row]) for row in right if generated[row]]
+        store.add(int(rows["prompt_key"][members[0]]), len(right), len(members), trajectories)
+
+
+def _trajectory(row: TensorDict) -> Trajectory:
+    mask = row["response_mask"].bool()
+    return Trajectory(row["responses"][mask].tolist(), row["old_log_probs"][mask].tolist())
+
+
+def write_store(store: ReplayStore, folder: Path) -> None:
+    """Write the trajectories of ``store`` into the checkpoint ``folder``."""
+    rows = [
+        {"prompt": prompt, "successes": kept.successes, **vars(trajectory)}
+        for prompt, kept in sorted(store.experiences.items())
+        for trajectory in kept.trajectories
+    ]
+    write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / FILE)
+
+
+def read_store(folder: Path) -> dict[int, Experience]:
+    """Return the trajectories that `write_store` wrote."""
+    successes: dict[int, int] = {}
+    trajectories: dict[int, list[Trajectory]] = {}
+    for row in pq.read_table(folder / FILE, schema=SCHEMA).to_pylist():
+        successes[row["prompt"]] = row["successes"]
+        trajectories.setdefault(row["prompt"], []).append(Trajectory(row["tokens"], row["log_probs"]))
+    return {prompt: Experience(successes[prompt], kept) for prompt, kept in trajectories.items()}

@@ -1,21 +1,72 @@
-"""verl's trainer with a choice of the prompts of a batch, and with supervised updates on the targets of some."""
+"""verl's trainer with a choice of the prompts of a batch, and with additional rows for its workers.
+
+Those rows are the targets from which ReLIFT learns, and the trajectories that ExGRPO compares.
+"""
 
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, cast
+from uuid import uuid4
 
+import numpy as np
 import torch
-from tensordict import TensorDict
+from tensordict import NonTensorData, NonTensorStack, TensorDict
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.metric import reduce_metrics
+from verl.workers.utils.padding import no_padding_2_padding
 
+from core.model.prompts import Example, Template, encode_example, encode_prompt
 from training.algorithms.methods.exgrpo import Trajectory
 from training.job.configuration import chat_template, mixed_options
-from training.job.derived_seeds import Messages, prompt_key, stable_hash
+from training.job.derived_seeds import Messages, prompt_id, prompt_key, stable_hash
 from training.job.records.metrics_log import require_finite
-from training.verl_hooks.prompts.experience_replay import prompt_batch, with_replay
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
-from training.verl_hooks.prompts.sft_update import Problems, entropy_batch, mean_entropies, sft_update_batch
+
+
+class Problems:
+    """The rows of a run's dataset by their `prompt_key`: of a problem with several rows the first."""
+
+    def __init__(
+        self, dataset: Dataset[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, template: Template
+    ) -> None:
+        self._dataset, self._tokenizer, self._template = dataset, tokenizer, template
+        self._rows: dict[int, int] = {}
+        self._with_target: set[int] = set()
+        for row in range(len(dataset)):  # pyright: ignore[reportArgumentType]
+            record = dataset[row]
+            if (prompt := prompt_key(record["raw_prompt"])) not in self._rows:
+                self._rows[prompt] = row
+                if record.get("target"):
+                    self._with_target.add(prompt)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def record(self, prompt: int) -> dict[str, Any]:
+        """Return the row of a problem."""
+        return self._dataset[self._rows[prompt]]
+
+    def has_target(self, prompt: int) -> bool:
+        return prompt in self._with_target
+
+    def target(self, prompt: int) -> tuple[str, str]:
+        """Return the id of the target of a problem, and its source."""
+        record = self.record(prompt)
+        return prompt_id(record), record["data_source"]
+
+    def example(self, prompt: int) -> Example:
+        """Return prompt and target as tokens."""
+        record = self.record(prompt)
+        return encode_example(record["raw_prompt"], record["target"][0]["content"], self._tokenizer, self._template)
+
+    def answered(self, prompt: int, response: Sequence[int]) -> Example:
+        """Return the prompt and a ``response`` as tokens."""
+        conversation = self.record(prompt)["raw_prompt"]
+        return Example(encode_prompt(conversation, self._tokenizer, self._template), list(response))
 
 
 class PromptTrainer(PPOTrainer):
@@ -88,3 +139,70 @@ class PromptTrainer(PPOTrainer):
         metrics = {f"relift/{name}": float(output[name]) for name in ("sft_loss", "grad_norm")}
         require_finite(self.global_steps, metrics, (*metrics,))
         return metrics | {"relift/targets": float(len(prompts))}
+
+
+def with_replay(batch: TensorDict, trajectory: Trajectory | None) -> TensorDict:
+    """Return ``batch`` of one prompt with ``trajectory`` as its first sample; None: it is generated as usual."""
+    content = {} if trajectory is None else {"tokens": trajectory.tokens, "log_probs": trajectory.log_probs}
+    batch["replay"] = NonTensorStack.from_list([NonTensorData(content)])
+    return batch
+
+
+def prompt_batch(record: dict[str, Any]) -> TensorDict:
+    """Return a record of verl's dataset as a batch of one prompt, as its dataloader makes it."""
+    uid: Any = np.array([str(uuid4())], dtype=object)  # a field, as the arrays of the dataloader are
+    return tu.get_tensordict(collate_fn([record]) | {"uid": uid})
+
+
+def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float, entropy_coeff: float) -> TensorDict:
+    """Return a batch of one update on ``examples``, for which `training.verl_hooks.loss` has the loss of ReLIFT."""
+    batch = example_batch(examples, ranks, temperature)
+    tu.assign_non_tensor(
+        batch,
+        sft_update=True,
+        calculate_entropy=entropy_coeff != 0,
+        entropy_coeff=entropy_coeff,
+        global_batch_size=len(batch),
+        mini_batch_size=len(batch),
+    )
+    return batch
+
+
+def entropy_batch(examples: Sequence[Example], ranks: int, temperature: float) -> TensorDict:
+    """Return a batch of which a worker computes the entropies without a loss; `mean_entropies` reads them."""
+    batch = example_batch(examples, ranks, temperature)
+    tu.assign_non_tensor(batch, calculate_entropy=True, compute_loss=False)
+    return batch
+
+
+def mean_entropies(entropy: torch.Tensor, batch: TensorDict, examples: int) -> list[float]:
+    """Return the mean entropy over the response of each of the first ``examples`` rows of an `entropy_batch`, in nats.
+
+    Args:
+        entropy: Entropy of the next token at each token of a row, as a worker returns it.
+    """
+    responses = no_padding_2_padding(entropy, batch)
+    mask = batch["response_mask"].to_padded_tensor(0.0)
+    return ((responses * mask).sum(-1)[:examples] / mask.sum(-1)[:examples]).tolist()
+
+
+def example_batch(examples: Sequence[Example], ranks: int, temperature: float) -> TensorDict:
+    """Return ``examples`` as a worker takes them.
+
+    Rows without a token that counts fill the batch up to a multiple of the data-parallel ``ranks``.
+    """
+    rows = [*examples, *([examples[0]] * (-len(examples) % ranks))]
+    masks = [torch.full((len(row.response),), float(n < len(examples))) for n, row in enumerate(rows)]
+    sequences = [torch.tensor(row.prompt + row.response) for row in rows]
+    fields: dict[str, list[torch.Tensor]] = {
+        "prompts": [torch.tensor(row.prompt) for row in rows],
+        "responses": [torch.tensor(row.response) for row in rows],
+        "input_ids": sequences,
+        "position_ids": [torch.arange(len(ids)) for ids in sequences],
+        "response_mask": masks,
+        "loss_mask": masks,
+    }
+    nested: dict[str, Any] = {
+        name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in fields.items()
+    }
+    return tu.get_tensordict(nested, {"temperature": temperature})

@@ -23,8 +23,8 @@ from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noq
 from training.embedded_model.resolve_model import SHIPPED  # noqa: E402
 from training.job.configuration import compose_run, mixed_options  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
-from training.verl_hooks.prompts.experience_replay import insert, prompt_batch, read_store, with_replay, write_store  # noqa: E402
-from training.verl_hooks.prompts.prompt_sampler import PromptMemory  # noqa: E402
+from training.verl_hooks.prompts.prompt_sampler import PromptMemory, insert, read_store, write_store  # noqa: E402
+from training.verl_hooks.prompts.prompt_trainer import prompt_batch, with_replay  # noqa: E402
 
 OPTIONS = ReplayOptions(use=True)
 
