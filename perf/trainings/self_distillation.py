@@ -20,11 +20,10 @@ from core.model.prompts import Example, encode_example, messages
 from grading.grader import Grader
 from perf.trainings.ledger_selection import OVERRIDES, prepare
 from perf.trainings.measurement import parser_of, train_policy
-from training.config.teacher_settings import BASE, SELF
+from training.config.teacher_settings import BASE, SELF, show_target
 from training.embedded_model.__main__ import answer
 from training.embedded_model.pretrain import Schedule, batches, fit, progress_bar, save
 from training.embedded_model.resolve_model import SHIPPED
-from training.verl_hooks.prompts.shown_target import show_target
 
 ASKED, TARGETS, TOKENS = 200, 4096, 144
 BATCH, LR = 32, 2e-3

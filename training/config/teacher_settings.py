@@ -1,19 +1,30 @@
-"""The teacher of a run with ``mixed.distillation``: what its name stands for, and the keys that verl needs for it."""
+"""The teacher of a run with ``mixed.distillation``: what its name stands for, and the keys that verl needs for it.
+
+Prompts that show a target are here, too: the whole of it to a teacher (OPSD), its beginning to the policy (POPE).
+"""
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from core.errors import InputError
+from core.model.prompts import Messages
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 MODEL = "teacher.model"
 SELF, BASE = "self", "base"  # the policy with its present weights, and the model that a run starts from
-# Tokens of the words around a target in a prompt: fewer than their bytes.
-WORDING = 256
+WHOLE = (
+    "{problem}\n\nThis is a correct solution:\n\n{target}\n\nUse it to understand the problem. Then write a solution "
+    "of your own, step by step."
+)
+BEGINNING = (
+    "{problem}\n\nThis is the beginning of a correct solution:\n\n{target}\n\nWork out what it has done so far, and "
+    "continue it to the end, step by step."
+)
+WORDING = 256  # tokens of the words around a target, which are fewer than their bytes
 # What the server of a teacher has from that of the rollouts.
 SHARED = (
     "enforce_eager",
@@ -141,3 +152,16 @@ def shows_prefix(config: "DictConfig") -> bool:
 def shown_tokens(config: "DictConfig", share: float = 1.0) -> int:
     """Return the most tokens that a ``share`` of a target adds to the prompt that shows it."""
     return math.ceil(share * config.data.max_response_length) + WORDING
+
+
+def show_target(conversation: Messages, target: str, *, whole: bool) -> list[dict[str, Any]]:
+    """Return ``conversation`` with ``target`` below the problem, and what to do with it; without a target as it is.
+
+    >>> show_target([{"role": "user", "content": "1+1=?"}], "1+1", whole=False)[0]["content"].splitlines()[:5]
+    ['1+1=?', '', 'This is the beginning of a correct solution:', '', '1+1']
+    """
+    if not target:
+        return list(conversation)
+    problem = conversation[-1]["content"]
+    text = (WHOLE if whole else BEGINNING).replace("{target}", target, 1).replace("{problem}", problem, 1)
+    return [*conversation[:-1], {**conversation[-1], "content": text}]

@@ -10,11 +10,11 @@ from verl.utils.profiler import simple_timer
 from core.model.prompts import Example, encode_example, encode_prompt
 from grading.row_fields import PROBLEM
 from training.algorithms.schedules.prefix import cut_prefix, prefix_ratio
+from training.config.teacher_settings import show_target
 from training.job.configuration import chat_template, mixed_options
 from training.job.derived_seeds import HASHES, prompt_id, stable_hash
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
 from training.verl_hooks.batch import TARGET
-from training.verl_hooks.prompts.shown_target import show_target
 from training.verl_hooks.reward import TRUNCATED
 
 NO_VERSION = -1

@@ -10,10 +10,9 @@ import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from core.model.prompts import encode_prompt
-from training.config.teacher_settings import SELF, endpoint_of
+from training.config.teacher_settings import SELF, endpoint_of, show_target
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.agent_loop import OffPolicyOutput
-from training.verl_hooks.prompts.shown_target import show_target
 
 # What vLLM is asked for: the log-probability of each token of the prompt, and a token that nobody reads.
 SCORE = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0, "detokenize": False}

@@ -24,7 +24,7 @@ from core.files import read_json, write_json
 from core.model.model_folder import model_digest, model_files
 from core.model.prompts import CHAT
 from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
-from training.config.teacher_settings import BASE, SELF, WORDING, endpoint_of, lay_out_teacher, located
+from training.config.teacher_settings import BASE, SELF, WORDING, endpoint_of, lay_out_teacher, located, show_target
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run
 from training.job.request import TrainingRequest
@@ -33,7 +33,6 @@ from training.resources.fit_check import check_fit
 from training.resources.host import logical_cpus
 from training.resources.layout import Layout
 from training.resources.model_shape import ModelShape
-from training.verl_hooks.prompts.shown_target import show_target
 from training.verl_hooks.teacher import EndpointTeacher, _TeacherLoopWorker
 
 RUN = Path("run")
