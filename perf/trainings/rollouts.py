@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from training.resources.gpu_models import Card, card_of
+from training.resources.machine import Card, card_of
 from training.resources.model_shape import ModelShape
 from training.resources.roofline import BANDWIDTH, COMPUTE, LINK
 
@@ -319,7 +319,7 @@ def main() -> None:
     parser.add_argument("--gpu", default="H100", help="name of the cards (default %(default)s)")
     card = card_of(parser.parse_args().gpu)
     if card is None:
-        parser.error("--gpu: no such card in training/resources/gpu_models.py")
+        parser.error("--gpu: no such card in training/resources/machine.py")
     sys.stdout.write(table(card) + "\n")
 
 

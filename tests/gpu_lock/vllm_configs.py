@@ -11,7 +11,7 @@ import vllm.platforms
 from vllm.platforms.cuda import NonNvmlCudaPlatform
 from vllm.platforms.interface import DeviceCapability
 
-from training.resources.gpu_models import CARDS, Card, card_of
+from training.resources.machine import CARDS, Card, card_of
 
 KINDS = ("H100", "H200", "A100", "L40S")
 PARALLEL = {"1.5B": 1, "7B": 1, "32B": 4}

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import read_json
 from training.extensions import extension
-from training.resources.gpu_models import card_of
 from training.resources.host import disk, host_memory, logical_cpus, shared_memory
 from training.resources.layout import FSDP, GPUS, STORE, Layout
-from training.resources.machine import Machine, free_disk
+from training.resources.machine import Machine, card_of, free_disk
 from training.resources.memory import (
     USABLE,
     cache_bytes,

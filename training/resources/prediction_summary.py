@@ -9,8 +9,8 @@ from typing import Any
 from core.files import read_json
 from core.metric_table import ACTOR_MFU, GENERATED_TOKENS, PHASE_SECONDS, RESPONSE_LENGTH, STEP_TOKENS, THROUGHPUT
 from training.resources.fit_check import PLAN
-from training.resources.gpu_models import card_of
 from training.resources.layout import Layout
+from training.resources.machine import card_of
 from training.resources.model_shape import ModelShape
 from training.resources.roofline import Prediction, predict
 

@@ -7,8 +7,8 @@ peak that are reached are assumptions, and the only ones: no run on a GPU has co
 
 from dataclasses import dataclass, replace
 
-from training.resources.gpu_models import Card
 from training.resources.layout import Layout
+from training.resources.machine import Card
 from training.resources.memory import PARAMETER, cache_bytes, state_bytes, token_bytes
 from training.resources.model_shape import ModelShape
 

@@ -14,8 +14,7 @@ from training.job.configuration import compose_run
 from training.resources.attention import choose_attention
 from training.resources.auto_values import resolve_auto
 from training.resources.fit_check import PLAN, check_fit, require_disk
-from training.resources.gpu_models import CARDS, card_of
-from training.resources.machine import Gpu, Machine, available_memory, this_machine, visible_gpus
+from training.resources.machine import CARDS, Gpu, Machine, available_memory, card_of, this_machine, visible_gpus
 from training.resources.model_shape import ModelShape
 
 SHAPE_7B = ModelShape.of_config(QWEN_7B)

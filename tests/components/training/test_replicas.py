@@ -8,7 +8,7 @@ from model_zoo import MODELS, write_config
 from core.errors import InputError
 from evaluation.generation import replicas
 from evaluation.generation.replicas import Replicas, plan_replicas
-from training.resources.gpu_models import card_of
+from training.resources.machine import card_of
 from training.resources.model_shape import ModelShape
 
 

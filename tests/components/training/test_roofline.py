@@ -8,7 +8,7 @@ import pytest
 from test_memory_plan import SHAPE, layout
 
 from training.resources.fit_check import PLAN
-from training.resources.gpu_models import card_of
+from training.resources.machine import card_of
 from training.resources.memory import training_memory
 from training.resources.prediction_summary import figures, table
 from training.resources.roofline import BANDWIDTH, COMPUTE, predict
