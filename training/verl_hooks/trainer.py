@@ -25,7 +25,6 @@ from training.algorithms.methods.sft import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
-from training.job.configuration import mixed_options
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
@@ -65,13 +64,13 @@ class MixedPolicy(PromptTrainer):
     buffer = GroupReplayBuffer
 
     def __init__(self, config: Any):
-        adaptive_entropy = mixed_options(config).adaptive_entropy
-        self.entropy = EntropyController(adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
+        super().__init__(config)
+        coefficient = config.actor_rollout_ref.actor.entropy_coeff
+        self.entropy = EntropyController(self.options.adaptive_entropy, coefficient)
         self._logged: dict[str, dict[str, Any]] = {}  # of this step's samples, by their key: for the log of rollouts
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         self._saved: tuple[int, TrainerState] | None = None  # the step and state of a checkpoint that is not complete
-        super().__init__(config)
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
