@@ -7,7 +7,7 @@ There is one subject per file, in the order in which a training step meets them:
 - ``schedules``: the order of the prompts (``prompt_order``), how much of the target a sample starts with (``prefix``),
   and the adaptive coefficient (``entropy``); ``off_policy_schedule``: which prompts have off-policy samples
 - ``group_rejection``: groups whose scores carry no signal
-- ``advantage``: the group baseline
+- ``advantage``: the length penalty (DAPO) and the group baseline
 - ``correction``: the rollout engine's log-probabilities against the actor's
 - ``reshape``, ``mixed_loss``: the token losses
 - ``aggregate``: from token losses to one number

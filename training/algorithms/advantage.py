@@ -1,14 +1,14 @@
-"""Group advantages (arXiv 2504.14945, equations 1 and 2)."""
+"""From the rewards of samples to their advantages: the length penalty, and the group baseline."""
 
 from collections.abc import Hashable, Sequence
 from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from training.algorithms.options import GroupOptions, PrefixOptions
+from training.algorithms.options import GroupOptions, LengthPenaltyOptions, PrefixOptions
 from training.algorithms.tensors import (
     as_mask,
     require_bool,
@@ -17,6 +17,26 @@ from training.algorithms.tensors import (
 )
 
 Index = Tensor | np.ndarray | Sequence[Hashable]
+
+
+def length_penalty(
+    lengths: Int[Tensor, " batch"], limit: int, options: LengthPenaltyOptions
+) -> Float[Tensor, " batch"]:
+    """Return the penalty on a reward: 0 up to the last ``buffer`` of the limit, then linear to ``-factor``.
+
+    It is DAPO's soft punishment of long responses (arXiv 2503.14476, equation 13).
+
+    >>> length_penalty(torch.tensor([80, 90, 100]), 100, LengthPenaltyOptions(use=True, buffer=0.2))
+    tensor([ 0.0000, -0.2500, -0.5000])
+
+    Args:
+        lengths: tokens of each response.
+        limit: the most tokens that a response can have.
+        options: ``buffer`` is a share of the limit; published are 4096 of 20480 tokens. ``factor`` is in units of the
+            reward, of which a right and a wrong answer are 1 apart.
+    """
+    buffer = options.buffer * limit
+    return options.factor * ((limit - buffer - lengths.float()) / buffer).clamp(-1.0, 0.0)
 
 
 def group_advantage(

@@ -180,7 +180,7 @@ class DistillationOptions(Options):
 
 
 class LengthPenaltyOptions(Options):
-    """DAPO's penalty on long responses (``training.algorithms.methods.length_penalty``)."""
+    """DAPO's penalty on long responses (``training.algorithms.advantage``)."""
 
     use: bool = False
     buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the response limit over which it grows

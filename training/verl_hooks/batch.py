@@ -11,11 +11,10 @@ from tensordict import TensorDict
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
 from grading.row_fields import PROBLEM
-from training.algorithms.advantage import apply_prefix_weights, group_advantage
+from training.algorithms.advantage import apply_prefix_weights, group_advantage, length_penalty
 from training.algorithms.correction import rollout_correction
 from training.algorithms.methods.distillation import teacher_advantage
 from training.algorithms.methods.gate import group_gate
-from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.srft import outcome_advantage
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.tensors import mask_of_prefix

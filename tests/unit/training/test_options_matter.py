@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from training.algorithms.advantage import apply_prefix_weights, group_advantage
+from training.algorithms.advantage import apply_prefix_weights, group_advantage, length_penalty
 from training.algorithms.aggregate import BatchSize, agg_loss
 from training.algorithms.correction import rollout_correction
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.methods.distillation import teacher_advantage
 from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
 from training.algorithms.methods.gate import group_gate
-from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.methods.sft import policy_weight, sft_coefficient, sft_token_loss
 from training.algorithms.methods.srft import entropy_advantage, outcome_advantage, supervised_scale

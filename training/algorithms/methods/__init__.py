@@ -7,5 +7,4 @@
 - ``relift``: the prompts for supervised steps between those by RL: ReLIFT
 - ``exgrpo``: the store of the policy's right samples and what is drawn from it: ExGRPO
 - ``distillation``: the scores of a teacher for the policy's own tokens: OPD, OPSD
-- ``length_penalty``: the reward of long responses: DAPO
 """

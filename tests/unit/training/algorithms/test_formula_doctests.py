@@ -9,12 +9,11 @@ import pytest
 pytest.importorskip("torch")
 
 FORMULAS = {
-    "advantage": ["group_advantage", "apply_prefix_weights"],
+    "advantage": ["length_penalty", "group_advantage", "apply_prefix_weights"],
     "aggregate": ["agg_loss", "agg_mean"],
     "correction": ["rollout_correction"],
     "schedules.entropy": ["next_entropy_coefficient"],
     "methods.gate": ["group_gate"],
-    "methods.length_penalty": ["length_penalty"],
     "methods.on_policy": ["on_policy_loss"],
     "methods.sft": ["sft_token_loss", "sft_weight", "sft_coefficient", "policy_weight"],
     "mixed_loss": ["mixed_policy_token_loss"],

@@ -13,9 +13,9 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn  # noqa: E402
 from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
+from training.algorithms.advantage import length_penalty  # noqa: E402
 from training.algorithms.aggregate import BatchSize, agg_loss  # noqa: E402
 from training.algorithms.methods.gate import group_gate  # noqa: E402
-from training.algorithms.methods.length_penalty import length_penalty  # noqa: E402
 from training.algorithms.methods.relift import UnsolvedPrompts  # noqa: E402
 from training.algorithms.methods.sft import policy_weight, sft_coefficient, sft_token_loss, sft_weight  # noqa: E402  # noqa: E402
 from training.algorithms.methods.srft import (  # noqa: E402
