@@ -95,7 +95,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     for key in keys:
         check_switches(key, lambda switch: OmegaConf.select(config, switch))
-    _locate_files(config)
+    _locate(config, Path())
     _check_values(config)
     options = mixed_options(config)
     _check_groups(config, options)
@@ -160,20 +160,34 @@ def _offer_recipe(recipe: str) -> str:
 
 
 def _located(file: Path) -> DictConfig:
-    """Return the content of a user's recipe, whose functions and first stage have absolute paths.
+    """Return the content of a user's recipe, whose files, functions and first stage have absolute paths.
 
     Raises:
         InputError: there is no such file.
     """
     recipe = OmegaConf.load(file)
-    for key, value in leaf_values(OmegaConf.to_container(recipe, resolve=False)):
-        if key in KEYS and (path := outside_function(key, value, file.parent, f"recipe {file}: ")):
-            OmegaConf.update(recipe, key, path)
-        if key == TEACHER and value:
-            OmegaConf.update(recipe, key, located(value, file.parent))
-        if key == "first_stage.recipe":
-            OmegaConf.update(recipe, key, located_recipe(value, file))
+    assert isinstance(recipe, DictConfig)
+    _locate(recipe, file.parent, f"recipe {file}: ")
+    if stage := OmegaConf.select(recipe, "first_stage.recipe"):
+        OmegaConf.update(recipe, "first_stage.recipe", located_recipe(stage, file))
     return recipe
+
+
+def _locate(config: DictConfig, folder: Path, where: str = "") -> None:
+    """Make the paths of files, of functions and of a teacher absolute: a training does not run in the user's folder.
+
+    A relative path starts from ``folder``.
+    """
+    for key, value in leaf_values(OmegaConf.to_container(config, resolve=False)):
+        path = None
+        if key in KEYS:
+            path = outside_function(key, value, folder, where)
+        elif key == TEACHER and value:
+            path = located(value, folder)
+        elif key in rules().files and isinstance(value, str) and value and not value.startswith(MODULE):
+            path = str((folder / Path(value).expanduser()).absolute())
+        if path is not None:
+            OmegaConf.update(config, key, path)
 
 
 @cache
@@ -292,19 +306,6 @@ def _check_groups(config: DictConfig, options: MixedPolicyOptions) -> None:
             "its whole target and have the same reward, so the group teaches nothing: lower mixed.prefix.n_prefix or "
             "raise actor_rollout_ref.rollout.n, so that some samples are the policy's own"
         )
-
-
-def _locate_files(config: DictConfig) -> None:
-    """Make the paths of files, and of functions in them, absolute: a training does not run in the user's folder."""
-    for key in rules().files:
-        value = OmegaConf.select(config, key)
-        if isinstance(value, str) and not value.startswith(MODULE):
-            OmegaConf.update(config, key, str(Path(value).expanduser().absolute()))
-    if config.teacher.model:
-        config.teacher.model = located(config.teacher.model, Path())
-    for key in KEYS:
-        if path := outside_function(key, OmegaConf.select(config, key)):
-            OmegaConf.update(config, key, path)
 
 
 def _parse(text: str) -> tuple[str, Any]:

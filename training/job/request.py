@@ -153,7 +153,7 @@ class TrainingRequest(Placement):
 
 def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
     """Return the digests of the user's files that decide what a run computes, by key. Errors as for `named_files`."""
-    files = named_files(overrides) | outside_files(recipe, hardware, overrides)
+    files = named_files(recipe, hardware, overrides)
     return {key: _file_digest(file) for key, file in files.items()} | _teacher_digest(recipe, hardware, overrides)
 
 
@@ -171,49 +171,40 @@ def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dic
     return {TEACHER: model_digest(teacher_folder(located(name, folder)))}
 
 
-def named_files(overrides: Sequence[str]) -> dict[str, Path]:
-    """Return the file that each of ``overrides`` names, by key; a module after ``pkg://`` is one on Python's path.
+def named_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, Path]:
+    """Return the user's files that decide what a run computes: its recipes, and what they and ``overrides`` name.
 
     Raises:
         InputError: there is no such file or module.
     """
     files: dict[str, Path] = {}
-    for key, value in values_of(overrides).items():
-        if key in rules().files:
-            if value.startswith(MODULE):
-                files |= _module_file(key, value)
-            elif value not in NO_FILE:
-                files[key] = _absolute(Path(value))
-    for key, file in files.items():
-        if not is_there(file):
-            raise InputError(f"{key}: {file}: no such file: give the path of a file")
-    return files
-
-
-def outside_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, Path]:
-    """Return the user's files that decide what a run computes: of its recipe, and of the functions of `KEYS`.
-
-    Raises:
-        InputError: a function's file or module does not exist.
-    """
-    files: dict[str, Path] = {}
     for file in policy_files(recipe, hardware):
-        if is_shipped(file):
-            continue
-        files[f"recipe {file.stem}"] = file
-        for key, value in leaf_values(read_yaml(file, "recipe")):
-            if key in KEYS:
-                files |= _function_file(key, value, file.parent, f"recipe {file.stem}: ")
+        if not is_shipped(file):
+            files[f"recipe {file.stem}"] = file
+            for key, value in leaf_values(read_yaml(file, "recipe")):
+                files |= _named_file(key, value, file.parent, f"recipe {file.stem}: ")
     for key, value in values_of(overrides).items():
-        if key in KEYS:
-            files |= _function_file(key, value, Path.cwd())
+        files |= _named_file(key, value, Path.cwd())
     return files
 
 
-def _function_file(key: str, value: object, folder: Path, where: str = "") -> dict[str, Path]:
-    """Return the file of the function that ``key`` names; nothing if it is one of the project's, or none."""
-    path = outside_function(key, value, folder, where)
-    return {} if path is None else {f"{where}{key}": function_file(path)}
+def _named_file(key: str, value: object, folder: Path, where: str = "") -> dict[str, Path]:
+    """Return the file that ``key`` names, whose path starts from ``folder``; nothing for none, or one of the project's.
+
+    A function's file is that of its module, and a module after ``pkg://`` is one on Python's path.
+    """
+    name = f"{where}{key}"
+    if key in KEYS:
+        path = outside_function(key, value, folder, where)
+        return {} if path is None else {name: function_file(path)}
+    if key not in rules().files or not isinstance(value, str) or value in NO_FILE:
+        return {}
+    if value.startswith(MODULE):
+        return _module_file(name, value)
+    file = _absolute(folder / Path(value).expanduser())
+    if not is_there(file):
+        raise InputError(f"{name}: {file}: no such file: give the path of a file")
+    return {name: file}
 
 
 def _module_file(key: str, value: str) -> dict[str, Path]:

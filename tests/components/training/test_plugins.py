@@ -96,6 +96,20 @@ def test_the_content_of_a_plugin_is_part_of_the_identity_and_its_folder_is_not(p
     assert identity("luffy", f"mixed.loss={moved}/loss.py:mine") != identity("luffy")
 
 
+def test_a_recipe_names_its_reward_function_relative_to_itself(plugin: Path, tmp_path: Path) -> None:
+    recipe, reward = plugin / "rewarded.yaml", plugin / "reward.py"
+    recipe.write_text("defaults:\n  - luffy\nreward:\n  custom_reward_function: {path: reward.py, name: score}\n")
+    reward.write_text("SCORE = 1.0\n")
+    config = compose_run(str(recipe), "cpu", [], run=tmp_path)
+    assert config.reward.custom_reward_function.path == str(reward)
+    before = identity(recipe)
+    reward.write_text("SCORE = 0.5\n")
+    assert identity(recipe) != before
+    reward.unlink()
+    with pytest.raises(InputError, match=r"recipe rewarded: reward\.custom_reward_function\.path: .*: no such file"):
+        identity(recipe)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -22,7 +22,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, *, b
 
 def request(overrides: tuple[str, ...], **changes: object) -> TrainingRequest:
     inputs = {"targets": {"path": "t", "digest": "d"}, "model": {"path": "m", "digest": "d"}, "out": "run"}
-    files = {key: file.read_text() for key, file in named_files(overrides).items()}
+    files = {key: file.read_text() for key, file in named_files("luffy", "cpu", overrides).items()}
     return TrainingRequest.model_validate({**inputs, "overrides": overrides, "files": files, **changes})
 
 
@@ -37,10 +37,10 @@ def test_a_changed_reward_function_is_another_training(tmp_path: Path, monkeypat
         file.write_text(GOOD)
         assert request((f"{KEY}={path}",)).identity() == first
     with pytest.raises(InputError, match=rf"{KEY}: .*none\.py: no such file"):
-        named_files([f"{KEY}=none.py"])
+        named_files("luffy", "cpu", [f"{KEY}=none.py"])
     with pytest.raises(InputError, match="by itself, so that the run knows the file's content"):
         compose_run("luffy", "cpu", ["reward.custom_reward_function={path:mine.py}"], run=Path("run"))
-    assert named_files([f"{KEY}=pkg://training.verl_hooks.reward", "data.val_files=null"]) == {}
+    assert named_files("luffy", "cpu", [f"{KEY}=pkg://training.verl_hooks.reward", "data.val_files=null"]) == {}
     config = compose_run("luffy", "cpu", [f"{KEY}=mine.py"], run=Path("run"))
     assert config.reward.custom_reward_function.path == str(file)
 
@@ -56,7 +56,7 @@ def test_modules_beside_a_reward_function_belong_to_it(tmp_path: Path) -> None:
     check_reward_function({"path": str(file), "name": "compute_score"})
 
     def identity() -> str:
-        digests = {KEY: user_code_digest(named_files([f"{KEY}={file}"])[KEY])}
+        digests = {KEY: user_code_digest(named_files("luffy", "cpu", [f"{KEY}={file}"])[KEY])}
         return request((f"{KEY}={file}",), files=digests).identity()
 
     first = identity()
@@ -76,9 +76,9 @@ def test_a_module_on_the_path_is_a_file(tmp_path: Path, monkeypatch) -> None:
     for name, text in {"__init__": "", "score": "from my_rewards.helper import x", "helper": "x = 1"}.items():
         (package / f"{name}.py").write_text(text)
     with pytest.raises(InputError, match=r"pkg://my_rewards\.score: no such module: put its folder on PYTHONPATH"):
-        named_files([f"{KEY}=pkg://my_rewards.score"])
+        named_files("luffy", "cpu", [f"{KEY}=pkg://my_rewards.score"])
     monkeypatch.syspath_prepend(tmp_path)
-    assert named_files([f"{KEY}=pkg://my_rewards.score"]) == {KEY: package / "score.py"}
+    assert named_files("luffy", "cpu", [f"{KEY}=pkg://my_rewards.score"]) == {KEY: package / "score.py"}
     assert [path.name for path in source_files(package / "score.py")] == ["__init__.py", "helper.py", "score.py"]
 
 
