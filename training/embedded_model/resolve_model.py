@@ -5,18 +5,17 @@ interpreters use this module, so it does not import torch.
 """
 
 import json
-import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.code_digest import PROJECT, SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.existing_python import TRAIN_PYTHON
 from core.files import atomic_folder, digest_bytes, digest_file, read_object, set_aside, write_json
 from core.model.context_extension import ContextExtension
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest, model_files
+from training.export import run_program
 
 EMBEDDED = "embedded"
 SHIPPED = Path(__file__).parent / "model"
@@ -121,15 +120,6 @@ def _convert(file: Path, out_root: Path, train_python: Path) -> Path:
     target = out_root / f"{file.stem}-{digest_file(file)[:SHORT_DIGEST]}"
     if not target.exists():
         with atomic_folder(target) as temporary:
-            _run_conversion(train_python, file, temporary)
+            arguments = "--gguf", str(file), "--out", str(temporary)
+            run_program("convert", *arguments, python=train_python, HF_HUB_OFFLINE="1")
     return target
-
-
-def _run_conversion(train_python: Path, file: Path, target: Path) -> None:
-    command = [str(train_python), "-m", "training.export.convert", "--gguf", str(file), "--out", str(target)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == 2:  # a mistake in the input, which the last line explains
-        raise InputError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-4000:]}")

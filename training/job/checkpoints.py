@@ -6,15 +6,11 @@ checkpoints/latest_…txt              verl's pointer to the checkpoint it resum
 checkpoints/validation.json          the score of each validation, by its step
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import (
     atomic_folder,
@@ -27,8 +23,8 @@ from core.files import (
     write_text,
 )
 from core.model.manifest import Manifest, write_manifest
-from core.plugins.user_code import python_path
 from core.text.patterns import compile_full_match
+from training.export import run_program
 from training.export.model_card import model_card
 
 LATEST = "latest_checkpointed_iteration.txt"
@@ -199,20 +195,11 @@ def export_policy(checkpoints: Path, policy: Path, manifest: Manifest, dtype: st
 def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
     """Write the model of the checkpoint of ``step`` into the folder ``out``, its weights in ``dtype``.
 
-    It happens in a process of its own, whose memory and torch the training command does not keep.
-
     Raises:
         InputError: the checkpoint is not whole.
     """
-    actor = folder_of(checkpoints.absolute(), step) / "actor"
-    command = [sys.executable, "-m", "training.export.merge", "--actor", str(actor)]
-    command += ["--dtype", dtype, "--out", str(out.absolute())]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": python_path()}
-    done = subprocess.run(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == 2:  # a mistake in the input, which the last line explains
-        raise InputError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-4000:]}")
+    actor, out = folder_of(checkpoints.absolute(), step) / "actor", out.absolute()
+    run_program("merge", "--actor", str(actor), "--dtype", dtype, "--out", str(out), CUDA_VISIBLE_DEVICES="")
 
 
 def _describe(folder: Path) -> dict[str, FileRecord]:
