@@ -60,6 +60,10 @@ class PrefixOptions(Options):
     alpha: NotNegative = 1.0  # weight of the advantage on off-policy tokens
     beta: NotNegative = 1.0  # weight of the advantage on on-policy tokens
 
+    def samples_of(self, n: int) -> int:
+        """Return how many of the ``n`` samples of a group start with a prefix: the first ones."""
+        return n if self.n_prefix == -1 else self.n_prefix
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.min > self.max:
@@ -306,10 +310,10 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
         Raises:
             InputError: more samples with a prefix than samples, or a criterion that no sample or group can meet.
         """
-        n_prefix = self.prefix.n_prefix
+        n_prefix, without = self.prefix.n_prefix, n - self.prefix.samples_of(n)
         if n_prefix > n:
             raise contradiction("prefix.n_prefix", n_prefix, "rollout.n", n, "a group has only n samples")
-        if n_prefix in (-1, n) and self.prefix.min > 0:
+        if not without and self.prefix.min > 0:
             for name in ("baseline", "filter_on"):
                 if getattr(self, name) == "on_policy":
                     why = f"all {n} samples of a group have a prefix, none is on-policy"
@@ -322,16 +326,15 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("prefix.place", "prompt", "prefix.n_prefix", n_prefix, why)
         if self.replay.use and n < 2:
             raise contradiction("replay.use", True, "rollout.n", n, "one sample of a group is replayed")
-        if self.relift.use and n_prefix in (-1, n):
+        if self.relift.use and not without:
             why = "it counts right on-policy samples, and a group has none"
             raise contradiction("relift.use", True, "prefix.n_prefix", n_prefix, why)
         if self.gate.type != "none":
-            sampled = 0 if n_prefix == -1 else n - n_prefix
-            if not sampled:
+            if not without:
                 why = "the gate counts successes of on-policy samples, and a group has none"
                 raise contradiction("gate.type", self.gate.type, "prefix.n_prefix", n_prefix, why)
-            if self.gate.gamma >= sampled:
-                why = f"no group has more successes: {sampled} of its samples are on-policy"
+            if self.gate.gamma >= without:
+                why = f"no group has more successes: {without} of its samples are on-policy"
                 raise contradiction("gate.gamma", self.gate.gamma, "rollout.n", n, why)
 
     @property

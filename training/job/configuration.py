@@ -300,7 +300,7 @@ def _check_groups(config: DictConfig, options: MixedPolicyOptions) -> None:
             "group of one teaches nothing: set it to 2 or more"
         )
     always = options.off_policy_schedule == ALWAYS and config.data.sample_target_ratio == 1
-    if prefix.n_prefix in (-1, n) and prefix.min == 1 and always and not options.shows_prefix:
+    if prefix.samples_of(n) == n and prefix.min == 1 and always and not options.shows_prefix:
         raise InputError(
             f"mixed.prefix.n_prefix={prefix.n_prefix} and actor_rollout_ref.rollout.n={n}: all samples of a group are "
             "its whole target and have the same reward, so the group teaches nothing: lower mixed.prefix.n_prefix or "

@@ -158,7 +158,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
     def _prefix_ratio(self, row: dict[str, Any]) -> float | None:
         """Return the share of the target that this sample starts with; None for an on-policy sample."""
         prefix, sample = self.options.prefix, int(row["session_id"])
-        if not row.get("target") or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
+        if not row.get("target") or sample >= prefix.samples_of(self.rollout_config.n):
             return None
         if not row.get("has_off_policy", True):  # the trainer says so, by mixed.off_policy_schedule
             return None

@@ -32,7 +32,7 @@ class GroupReplayBuffer(ReplayBuffer):
     def follow(self, options: MixedPolicyOptions, n: int, schedule: OffPolicySchedule) -> Self:
         """Set up for groups of ``n`` samples; ``schedule`` decides whether some of them are off-policy."""
         self.options, self.schedule = options, schedule
-        self.off_policy_samples = n if options.prefix.n_prefix == -1 else options.prefix.n_prefix
+        self.off_policy_samples = options.prefix.samples_of(n)
         self.draws = self.off_policy_samples < n
         return self
 

@@ -69,7 +69,7 @@ def prefix_ratio(
         raise ValueError(f"n_prefix: expected 0 to n = {n} samples, or -1 for all of them, got {options.n_prefix}")
     if not 0 <= sample_id < n:
         raise ValueError(f"sample_id: expected 0 to {n - 1}, got {sample_id}")
-    n_prefix = n if options.n_prefix == -1 else options.n_prefix
+    n_prefix = options.samples_of(n)
     if sample_id >= n_prefix:
         return 0.0
     draw = _uniform(seed, step, prompt_id, -1 if options.share else sample_id)
