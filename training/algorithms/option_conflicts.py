@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from training.algorithms.off_policy_schedule import ALWAYS
-from training.algorithms.registry import GAMMA, ON_POLICY_LOSSES, RESHAPES
+from training.algorithms.registry import ON_POLICY_LOSSES, RESHAPES
 
 
 class Conflict(NamedTuple):
@@ -16,36 +15,28 @@ class Conflict(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-# The options that say how off-policy tokens enter the policy loss, and the values that say nothing.
-OFF_POLICY_LOSS = {
-    "off_policy_reshape": "no_reshape",
-    "off_max_clip": None,
-    "off_min_clip": None,
-    "use_target_probs": False,
-    "prefix.alpha": 1.0,
-}
-NO_POLICY_LOSS = "off-policy tokens have no policy loss"
+# The options that say how off-policy tokens enter the policy loss; their defaults say nothing.
+OFF_POLICY_LOSS = ("off_policy_reshape", "off_max_clip", "off_min_clip", "use_target_probs", "prefix.alpha")
 GATE = "the gate chooses between the policy loss of samples and the supervised loss of the target"
 
 
-def _unread(name: str, default: object, readers: tuple[str, ...], why: str) -> Conflict:
+def _unread(name: str, readers: tuple[str, ...], why: str) -> Conflict:
     """Return the conflict of a changed parameter of a reshape with a reshape that does not read it."""
     reshape = "off_policy_reshape" if name.startswith("off") else "on_policy_reshape"
     others = RESHAPES.keys() - set(readers)
-    return Conflict(name, reshape, why, lambda o: o.value(name) != default and o.value(reshape) in others)
+    return Conflict(name, reshape, why, lambda o: not o.is_default(name) and o.value(reshape) in others)
 
 
-def _off_policy_only(name: str, default: object) -> Conflict:
+def _off_policy_only(name: str) -> Conflict:
     """Return the conflict of an option of the off-policy loss with a run that has none."""
-    return Conflict(
-        "use_off_policy_loss", name, NO_POLICY_LOSS, lambda o: not o.use_off_policy_loss and o.value(name) != default
-    )
+    why = "off-policy tokens have no policy loss"
+    return Conflict("use_off_policy_loss", name, why, lambda o: not (o.use_off_policy_loss or o.is_default(name)))
 
 
-def _needs_prefix(name: str, unset: object) -> Conflict:
+def _needs_prefix(name: str) -> Conflict:
     """Return the conflict of an option of off-policy samples with a run that has none."""
     why = "no sample has off-policy tokens"
-    return Conflict(name, "prefix.n_prefix", why, lambda o: o.value(name) != unset and o.prefix.n_prefix == 0)
+    return Conflict(name, "prefix.n_prefix", why, lambda o: not o.is_default(name) and o.prefix.n_prefix == 0)
 
 
 def _needed_by_srft(name: str, needed: object) -> Conflict:
@@ -90,16 +81,16 @@ CONFLICTS = (
         "only ppo has a ratio of each token to reshape",
         lambda o: o.on_policy_loss in ON_POLICY_LOSSES.keys() - {"ppo"} and o.on_policy_reshape != "no_reshape",
     ),
-    _unread("off_policy_reshape_gamma", GAMMA, ("p_div_p",), "only p_div_p has a gamma"),
-    _unread("on_policy_reshape_gamma", GAMMA, ("p_div_p",), "only p_div_p has a gamma"),
-    _unread("off_policy_reshape_weight", 1.0, ("logp", "p_logp"), "only logp and p_logp have a weight"),
-    _unread("off_policy_reshape_pow_exp", 0.5, ("pow",), "only pow has an exponent"),
-    _unread("on_policy_reshape_weight", 1.0, ("p_logp",), "only p_logp has a weight"),
-    _unread("on_policy_reshape_pow_exp", 0.5, ("pow",), "only pow has an exponent"),
-    *(_off_policy_only(name, default) for name, default in OFF_POLICY_LOSS.items()),
-    _needs_prefix("use_target_probs", False),
-    _needs_prefix("sft_multitask.use", False),
-    _needs_prefix("off_policy_schedule", ALWAYS),
+    _unread("off_policy_reshape_gamma", ("p_div_p",), "only p_div_p has a gamma"),
+    _unread("on_policy_reshape_gamma", ("p_div_p",), "only p_div_p has a gamma"),
+    _unread("off_policy_reshape_weight", ("logp", "p_logp"), "only logp and p_logp have a weight"),
+    _unread("off_policy_reshape_pow_exp", ("pow",), "only pow has an exponent"),
+    _unread("on_policy_reshape_weight", ("p_logp",), "only p_logp has a weight"),
+    _unread("on_policy_reshape_pow_exp", ("pow",), "only pow has an exponent"),
+    *map(_off_policy_only, OFF_POLICY_LOSS),
+    _needs_prefix("use_target_probs"),
+    _needs_prefix("sft_multitask.use"),
+    _needs_prefix("off_policy_schedule"),
     Conflict(
         "replay.use",
         "prefix.n_prefix",

@@ -360,3 +360,9 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
         for part in name.split("."):
             value = getattr(value, part)
         return value
+
+    def is_default(self, name: str) -> bool:
+        """Return whether the option ``name`` has its default."""
+        path, _, option = name.rpartition(".")
+        block = self.value(path) if path else self
+        return getattr(block, option) == type(block).model_fields[option].default
