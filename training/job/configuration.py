@@ -28,6 +28,7 @@ from grading.grader import TRUNCATED
 from training.algorithms.off_policy_schedule import ALWAYS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.algorithms.registry import KEYS, outside_function
+from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
 from training.config.keys import MODULE, OPEN, check_key, check_switches, leaf_values, leaves, nearest, rules, within
 from training.config.ranges import check_ranges, ranges
@@ -110,6 +111,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
     AlertOptions.of(config)
     BudgetOptions.of(config)
+    EntropyController(options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
     return config
 
 

@@ -237,6 +237,10 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
             "data.train_batch_size=9 and .*=2 contradict each other",
         ),
         (["actor_rollout_ref.rollout.max_model_len=99"], "max_model_len=99 and .* contradict each other"),
+        (
+            ["mixed.adaptive_entropy.use=true", "actor_rollout_ref.actor.entropy_coeff=0"],
+            "use=True contradicts entropy_coeff=0: it must start above 0",
+        ),
         (["trainer.save_freq=-1"], "trainer.save_freq: got -1, expected a whole number from 1"),
         (["trainer.total_training_steps=null", "trainer.total_epochs=0"], "trainer.total_epochs: got 0"),
         (["data.seed"], "expected KEY=VALUE"),
