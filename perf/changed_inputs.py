@@ -5,7 +5,6 @@ decisions is the one of the first version.
 """
 
 import json
-import resource
 import shutil
 import tempfile
 import time
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.schemas import BENCHMARK
+from perf.measurement import Timed
 from targets.config import build_config
 from targets.prepare import prepare
 
@@ -65,12 +65,14 @@ def _prepare(
     problems = ("How many primes are there below one hundred?", *benchmarks)
     items = [{"benchmark": "b", "id": str(n), "problem": problem} for n, problem in enumerate(problems)]
     config = build_config({"source": str(folder / "in"), "workers": PROCESSES, **settings})
-    began, used, own = time.perf_counter(), _cpu(), time.process_time()
     table = pa.Table.from_pylist(items, schema=BENCHMARK)
-    prepare(config, folder / out, tokenizer_json=tokenizer, benchmarks=table, cache=cache)
-    clock, cpu, main = time.perf_counter() - began, _cpu() - used, time.process_time() - own
+    with Timed() as used:
+        began = time.process_time()
+        prepare(config, folder / out, tokenizer_json=tokenizer, benchmarks=table, cache=cache)
+        main = time.process_time() - began
     again = sum(pq.read_metadata(file).num_rows for file in set(cache.glob("??/*.parquet")) - there)
-    print(f"{what:28}{again:>10,} filtered{cpu:9.1f} CPU s, {main:6.1f} of the main process{clock:9.1f} s", flush=True)
+    figures = f"{used.cpu:9.1f} CPU s, {main:6.1f} of the main process{used.clock:9.1f} s"
+    print(f"{what:28}{again:>10,} filtered{figures}", flush=True)
     if out != "first":
         shutil.rmtree(cache)
         shutil.rmtree(folder / out)
@@ -100,9 +102,3 @@ def write_generated(path: Path, rows: int, number: int) -> None:
             thoughts = "\n".join([*steps, f"{many} and {more} are {many + more}."])
             response = f"<think>\n{thoughts}\n</think>\n\nIt has \\boxed{{{many + more}}} coins."
             file.write(json.dumps({"problem": problem, "answer": str(many + more), "response": response}) + "\n")
-
-
-def _cpu() -> float:
-    """CPU seconds of this process and of those that it has waited for."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)

@@ -17,7 +17,6 @@ import argparse
 import itertools
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -38,6 +37,7 @@ from evaluation.benchmarks.suite import load_suite
 from grading.answers.choices import extract_choice, same_choice
 from grading.grader import Grader
 from grading.verdict import Grade
+from perf.measurement import Timed
 
 MODEL = PROJECT / "training" / "embedded_model" / "model"
 MATH = ("aime24", "aime25", "amc", "math500", "minerva", "olympiadbench")
@@ -116,34 +116,28 @@ def grading(data: Path, rows: int | None) -> Iterator[bool]:
     files = sorted((data / "traces").glob("*.parquet"))
     table = [row for file in files for row in pq.read_table(file, columns=["response", "gold_answer"]).to_pylist()]
     sample = random.Random(0).sample(table, rows or len(table))
-    _, started = graded([])
-    (seconds, grades), ours_cpu = graded([(row["response"], row["gold_answer"]) for row in sample])
-    began, before = time.perf_counter(), time.process_time()
-    theirs = [bool(verify(parse(f"\\boxed{{{row['gold_answer']}}}"), parse(row["response"]))) for row in sample]
-    usual, usual_cpu = time.perf_counter() - began, time.process_time() - before
+    with Timed() as start:
+        graded([])
+    with Timed() as ours:
+        seconds, grades = graded([(row["response"], row["gold_answer"]) for row in sample])
+    with Timed() as usual:
+        theirs = [bool(verify(parse(f"\\boxed{{{row['gold_answer']}}}"), parse(row["response"]))) for row in sample]
     same = sum(bool(grade.score) == right for grade, right in zip(grades, theirs, strict=True))
-    speeds = f"ours {len(sample) / seconds:.0f}/s, math-verify on whole texts {len(sample) / usual:.0f}/s"
+    speeds = f"ours {len(sample) / seconds:.0f}/s, math-verify on whole texts {len(sample) / usual.clock:.0f}/s"
     print(f"    {len(sample)} long traces: {speeds}")
-    print(f"    CPU seconds: ours {ours_cpu - started:.1f}, theirs {usual_cpu:.1f}; {same} same verdicts")
-    ratio = usual / seconds
+    print(f"    CPU seconds: ours {ours.cpu - start.cpu:.1f}, theirs {usual.cpu:.1f}; {same} same verdicts")
+    ratio = usual.clock / seconds
     yield figure("grading, 2 workers, against sequential whole texts", f"{ratio:.1f}x", ">= 5x", ratio >= 5)
 
 
-def graded(items: list[tuple[str, str]]) -> tuple[tuple[float, list[Grade]], float]:
-    """Seconds and grades of ``items`` by two workers that have started, and the CPU seconds of workers and start."""
-    before = cpu_seconds()
+def graded(items: list[tuple[str, str]]) -> tuple[float, list[Grade]]:
+    """Seconds and grades of ``items`` by two workers that have started."""
     with Grader(workers=2) as grader:
         warm = [("\\boxed{\\sqrt{2}}", f"\\sqrt{{{number}}}") for number in range(50, 70)]
         grader.grade_many(warm, thinking=False)
         began = time.perf_counter()
         grades = grader.grade_many(items, thinking=False)
-        seconds = time.perf_counter() - began
-    return (seconds, grades), cpu_seconds() - before
-
-
-def cpu_seconds() -> float:
-    """CPU seconds of this process and of its children that have ended."""
-    return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return time.perf_counter() - began, grades
 
 
 def hostile_answers(count: int) -> list[str]:

@@ -1,7 +1,6 @@
 """Measure the search for near duplicates among problems of one gold answer; ``python -m perf.targets duplicates``."""
 
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -9,6 +8,7 @@ from random import Random
 import pyarrow as pa
 
 from core.schemas import DECISION
+from perf.measurement import Timed
 from targets.config import build_config
 from targets.select.dedupe import Duplicates, describe, problem_text, search_near
 from targets.select.near_duplicates import minhash_bands, near_duplicates
@@ -39,19 +39,18 @@ def duplicates(sizes: list[int]) -> None:
 def _search_times(problems: list[str]) -> tuple[float, float]:
     """CPU time in µs per problem of the two parts of the search in a large group."""
     texts, threshold = [problem_text(problem) for problem in problems], build_config({}).near_duplicate
-    began = time.process_time()
-    bands = minhash_bands(len(texts), texts.__getitem__, threshold)
-    between = time.process_time()
-    list(near_duplicates(len(texts), texts.__getitem__, threshold, bands))
-    shared, alone = between - began, time.process_time() - between
-    return shared * 1e6 / len(texts), alone * 1e6 / len(texts)
+    with Timed() as shared:
+        bands = minhash_bands(len(texts), texts.__getitem__, threshold)
+    with Timed() as alone:
+        list(near_duplicates(len(texts), texts.__getitem__, threshold, bands))
+    return shared.cpu * 1e6 / len(texts), alone.cpu * 1e6 / len(texts)
 
 
 def _timed(work: Callable[[list[str]], set[int]], problems: list[str]) -> tuple[float, set[int]]:
     """CPU time in µs per problem, and what ``work`` finds."""
-    began = time.process_time()
-    found = work(problems)
-    return (time.process_time() - began) * 1e6 / len(problems), found
+    with Timed() as timed:
+        found = work(problems)
+    return timed.cpu * 1e6 / len(problems), found
 
 
 def _problems(size: int, template: str) -> list[str]:

@@ -6,7 +6,6 @@ folder.
 """
 
 import os
-import resource
 import signal
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from core.code_digest import PROJECT
 from perf.deployments.deployment import free_port
+from perf.measurement import Timed
 
 BROWSER = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -44,9 +44,9 @@ def main() -> None:
         sys.stdout.write(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
         _write_traces(traces)
         _run()
-        before = _processor_seconds()
-        command = _run()
-        used = f"; the command with its start {command:.1f} s, processor {_processor_seconds() - before:.1f} s"
+        with Timed() as command:
+            _run()
+        used = f"; the command with its start {command.clock:.1f} s, processor {command.cpu:.1f} s"
         _say("a run of unchanged assets", _last_run(), 10, used)
         for name, (first, seconds) in _ticks().items():
             _say(f"a tick of {name}", seconds, 1, f"; the first {first:.2f} s")
@@ -70,11 +70,9 @@ def _write_traces(file: Path, rows: int = 20_000) -> None:
     pq.write_table(pa.table({"problem": texts, "answer": answers, "response": responses}), file)
 
 
-def _run() -> float:
-    started = time.perf_counter()
+def _run() -> None:
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART]
     subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - started
 
 
 def _last_run() -> float:
@@ -85,12 +83,6 @@ def _last_run() -> float:
         (record,) = instance.get_run_records(limit=1)
     assert record.end_time is not None
     return record.end_time - record.create_timestamp.timestamp()
-
-
-def _processor_seconds() -> float:
-    """CPU seconds of all processes that we started and that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _ticks() -> dict[str, tuple[float, float]]:

@@ -11,12 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import psutil
+from typing import Any
 
 from core.machine.loopback import single_node_environment
 from core.machine.temporary_folder import shorten_temporary_folder
@@ -24,6 +20,7 @@ from core.plugins.user_code import python_path
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item
 from perf.changed_inputs import write_generated
+from perf.measurement import Timed
 from perf.near_duplicates import merged
 from targets.config import build_config
 from targets.read.response_format import Parts, parse_response
@@ -54,34 +51,6 @@ writer = JsonlWriter(f"{folder}/kept", compression=None)
 run("filter", processes, read(), MinhashDedupFilter(f"{folder}/removed"), writer)
 print(time.perf_counter() - began)
 """
-
-
-class Measured(NamedTuple):
-    """A way: wall-clock and CPU seconds, and what it found."""
-
-    clock: float
-    cpu: float
-    result: Any
-
-
-def measured(work: Callable[[], Any]) -> Measured:
-    """Time ``work`` with all processes that it starts, also those that outlive it."""
-    before, began = _cpu(), time.perf_counter()
-    result = work()
-    clock = time.perf_counter() - began
-    return Measured(clock, _cpu() - before, result)
-
-
-def _cpu() -> float:
-    """CPU seconds of this process, of its descendants, and of those that have ended."""
-    own = psutil.Process()
-    seconds = sum(own.cpu_times()[:4])
-    for process in own.children(recursive=True):
-        try:
-            seconds += sum(process.cpu_times()[:4])
-        except psutil.Error:
-            continue  # it has just ended, and counts as a child that has
-    return seconds
 
 
 def peers(source: Path | None, rows: int, datatrove: Path | None) -> None:
@@ -125,19 +94,20 @@ def _grading(traces: list[dict[str, str]]) -> None:
         started = [Item(f"<think>\nx\n</think>\n\n\\boxed{{(x+{n})^2}}", f"x^2+{2 * n}x+{n * n}") for n in range(1, 9)]
         assert all(grade.solved for grade in verifier.verify_many(started))  # the processes that compare have sympy
         items = [Item(trace["response"], trace["gold"]) for trace in traces]
-        ours = measured(lambda: [grade.solved for grade in verifier.verify_many(items)])
+        with Timed() as ours:
+            solved = [grade.solved for grade in verifier.verify_many(items)]
     _print("grading: this project", ours, ours)
     for name, way in (("datasets.map with math-verify", _by_datasets), ("Ray Data with math-verify", _by_ray)):
         try:
-            theirs = way(traces)
+            theirs, verdicts = way(traces)
         except ImportError as error:
             print(f"  {name}: left out ({error}); run this in the training interpreter")
             continue
         _print(name, theirs, ours)
-        same = sum(a == b for a, b in zip(theirs.result, ours.result, strict=True))
+        same = sum(a == b for a, b in zip(verdicts, solved, strict=True))
         print(
-            f"    {same:,} of {len(traces):,} verdicts are the same; correct: {sum(theirs.result):,}, "
-            f"this project {sum(ours.result):,}"
+            f"    {same:,} of {len(traces):,} verdicts are the same; correct: {sum(verdicts):,}, "
+            f"this project {sum(solved):,}"
         )
 
 
@@ -148,16 +118,18 @@ def verdict(row: dict[str, Any]) -> dict[str, bool]:
     return {"correct": bool(verify(parse(f"\\boxed{{{row['gold']}}}"), parse(row["response"])))}
 
 
-def _by_datasets(traces: list[dict[str, str]]) -> Measured:
+def _by_datasets(traces: list[dict[str, str]]) -> tuple[Timed, list[bool]]:
     import datasets
 
     datasets.disable_progress_bars()
     verdict(traces[0])  # imports math-verify, which the processes inherit
     table = datasets.Dataset.from_list(traces)
-    return measured(lambda: table.map(verdict, num_proc=PROCESSES)["correct"][:])
+    with Timed() as timed:
+        verdicts = table.map(verdict, num_proc=PROCESSES)["correct"][:]
+    return timed, verdicts
 
 
-def _by_ray(traces: list[dict[str, str]]) -> Measured:
+def _by_ray(traces: list[dict[str, str]]) -> tuple[Timed, list[bool]]:
     import ray
     import ray.data
 
@@ -181,16 +153,19 @@ def _by_ray(traces: list[dict[str, str]]) -> Measured:
             return [row["correct"] for row in blocks.map(verdict).take_all()]
 
         grade(traces[: 8 * PROCESSES])  # starts the workers, which import math-verify
-        return measured(lambda: grade(traces))
+        with Timed() as timed:
+            verdicts = grade(traces)
+        return timed, verdicts
     finally:
         ray.shutdown()
 
 
 def _duplicates(traces: list[dict[str, str]], folder: Path, datatrove: Path | None) -> None:
     problems, golds = ([trace[name] for trace in traces] for name in ("problem", "gold"))
-    ours = measured(lambda: merged(problems, golds))
+    with Timed() as ours:
+        repeated = merged(problems, golds)
     _print("duplicates: this project, 1 process", ours, ours)
-    print(f"    {len(ours.result):,} of {len(problems):,} problems repeat another")
+    print(f"    {len(repeated):,} of {len(problems):,} problems repeat another")
     if datatrove is None:
         print("  datatrove: left out; name a Python that has it with --datatrove")
         return
@@ -198,10 +173,11 @@ def _duplicates(traces: list[dict[str, str]], folder: Path, datatrove: Path | No
     lines = (json.dumps({"id": str(number), "problem": text}) + "\n" for number, text in enumerate(problems))
     (folder / "problems" / "rows.jsonl").write_text("".join(lines), encoding="utf-8")
     command = [str(datatrove), "-c", DATATROVE, str(folder / "problems"), str(folder / "out"), str(PROCESSES)]
-    theirs = measured(lambda: _output(command))
+    with Timed() as theirs:
+        seconds = float(_output(command))
     kept = sum(len(file.read_text("utf-8").splitlines()) for file in (folder / "out" / "kept").glob("*.jsonl"))
     _print("datatrove MinHash, with its start", theirs, ours)
-    print(f"    {len(problems) - kept:,} repeat another; {float(theirs.result):.1f} s without the start")
+    print(f"    {len(problems) - kept:,} repeat another; {seconds:.1f} s without the start")
 
 
 def _output(command: list[str]) -> str:
@@ -211,6 +187,6 @@ def _output(command: list[str]) -> str:
     return done.stdout
 
 
-def _print(name: str, way: Measured, ours: Measured) -> None:
+def _print(name: str, way: Timed, ours: Timed) -> None:
     ratio = f"{way.clock / ours.clock:8.1f}x by the clock, {way.cpu / ours.cpu:6.1f}x by CPU" if way is not ours else ""
     print(f"  {name:38}{way.clock:8.2f} s {way.cpu:8.2f} CPU s{ratio}", flush=True)

@@ -5,7 +5,6 @@ right answers over the seeds of a recipe in ``results/runs/comparison``. The rul
 which decides all years at once; the rule per decision is its normal approximation.
 """
 
-import argparse
 import itertools
 import sys
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from evaluation.promotion.answer_counts import FIRST_OOD, first_round
 from evaluation.promotion.error_budget import PACE
 from evaluation.promotion.evidence import can_be_shown, log_evidence, log_wealths
 from evaluation.promotion.promotion_rules import Z90
+from perf.measurement import parser_of
 from perf.recorded_suites import PAPER, SUITES, Suite, better, recorded
 
 WEEKS, LIMIT = 52, 0.05
@@ -203,7 +203,7 @@ def figure(years: Mapping[str, np.ndarray], out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.promotion", description=(__doc__ or "").split("\n", 1)[0])
+    parser = parser_of("promotion", __doc__)
     parser.add_argument("--years", type=int, default=2_000, help="years to simulate (default 2000)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figure", type=Path, metavar="FILE.svg")

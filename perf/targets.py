@@ -2,7 +2,6 @@
 
     .venv/bin/python -m perf.targets [speed] --source FILE ... [--rows N]  # rows per second, decisions, workers
     .venv/bin/python -m perf.targets memory [--source FILE] [--rows 100000 1000000] [--workers N]  # memory and CPU
-    .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]  # time of 46,000 long traces
     .venv/bin/python -m perf.targets duplicates [--rows 1000 10000 100000]  # near duplicates of one gold answer
     .venv/bin/python -m perf.targets changes [--rows 100000]  # what is done again after a change
     .venv-train/bin/python -m perf.targets peers [--source FILE] [--rows 2000] [--datatrove PYTHON]  # beside others
@@ -16,9 +15,6 @@ decide differently about a row, its gold answer and our reason are printed: each
 math-verify alone gets wrong, or one of its limits. The gain of a second worker is printed with and without the time to
 start, next to the gain of a second process that only counts.
 
-``scale`` draws a line through the times of two numbers of long real traces, and extends it to 46,000 traces of 8,000
-tokens.
-
 ``memory`` samples the proportional set size of the preparation and all its processes five times per second, while it
 prepares the shortest real rows, repeated.
 
@@ -27,25 +23,19 @@ problems where there are few. ``changes`` prepares generated traces, changes one
 many traces are filtered again.
 """
 
-import argparse
 import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
@@ -54,6 +44,7 @@ from core.model.token_counts import END_TOKEN, load_lengths
 from core.text.parse import parse_yaml
 from perf.changed_inputs import TOKENIZER, changed_inputs, write_generated
 from perf.labelled_problems import measure_benchmark_search, measure_embedding
+from perf.measurement import Timed, parser_of
 from perf.near_duplicates import duplicates
 from perf.peers import peers
 from targets.config import PrepareConfig, build_config
@@ -70,7 +61,6 @@ DISTINCT = 2000  # real rows that are repeated
 SAMPLE_EVERY_S = 0.2
 PRINTED = 12  # rows decided differently, of each kind
 COUNTED = 20_000_000  # additions of a process that only counts
-PAPER_ROWS, PAPER_TOKENS = 46_000, 8_000  # the paper's targets: so many, none longer
 
 
 def train_tokenizer(texts: list[str], folder: Path) -> Path:
@@ -102,28 +92,6 @@ def usual_row(row: dict[str, Any], settings: str, tokenizer: Path) -> dict[str, 
     fits = bool(trace.target) and not any(list(rejections(stage, trace, context)) for stage in stages)
     fits = fits and len(encode(trace.target).ids) + END_TOKEN <= context.config.max_target_tokens
     return {"tokens": tokens, "correct": bool(correct), "fits": fits}
-
-
-@dataclass
-class Timed:
-    """Wall-clock and CPU seconds of a block; other programs on the machine hardly change the CPU seconds."""
-
-    clock: float = 0.0
-    cpu: float = 0.0
-
-    def __enter__(self) -> "Timed":
-        self.clock, self.cpu = -time.perf_counter(), -_cpu()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clock += time.perf_counter()
-        self.cpu += _cpu()
-
-
-def _cpu() -> float:
-    """CPU seconds of this process and of the processes that it has waited for."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, set[str]]:
@@ -197,9 +165,9 @@ def _second_processor() -> float:
         pool.map(_count, [1, 1])
         seconds = []
         for processes in (1, 2, 1, 2):
-            began = time.perf_counter()
-            pool.map(_count, [COUNTED] * processes, chunksize=1)
-            seconds.append(time.perf_counter() - began)
+            with Timed() as timed:
+                pool.map(_count, [COUNTED] * processes, chunksize=1)
+            seconds.append(timed.clock)
     return 2 * (seconds[0] + seconds[2]) / (seconds[1] + seconds[3])
 
 
@@ -211,59 +179,25 @@ def _count(times: int) -> None:
 def _tokenizing(tokenizer: Path, texts: list[str]) -> tuple[float, float]:
     """Rows per second of `Lengths.count`, and of the tokenizer row by row, on the same sample."""
     lengths, sample = load_lengths(tokenizer), texts[:: max(1, len(texts) // 500)]
-    began = time.perf_counter()
-    counts = lengths.count(sample)
-    fast = time.perf_counter() - began
-    began = time.perf_counter()
-    assert counts == [len(lengths.tokenizer.encode(text).ids) for text in sample]
-    return len(sample) / fast, len(sample) / (time.perf_counter() - began)
-
-
-def by_length(source: Path) -> "pa.Table":
-    """The rows of ``source``, shortest response first."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(source, columns=["problem", "gold_answer", "response", "upstream_correct"])
-    return table.take(pc.call_function("array_sort_indices", [pc.call_function("utf8_length", [table["response"]])]))
+    with Timed() as fast:
+        counts = lengths.count(sample)
+    with Timed() as usual:
+        assert counts == [len(lengths.tokenizer.encode(text).ids) for text in sample]
+    return len(sample) / fast.clock, len(sample) / usual.clock
 
 
 def repeated(source: Path, rows: int, path: Path) -> None:
     """The shortest `DISTINCT` rows of ``source``, repeated."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    table = by_length(source).slice(0, DISTINCT).combine_chunks()
+    table = pq.read_table(source, columns=["problem", "gold_answer", "response", "upstream_correct"])
+    shortest = pc.call_function("array_sort_indices", [pc.call_function("utf8_length", [table["response"]])])
+    table = table.take(shortest.slice(0, DISTINCT)).combine_chunks()
     with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
         for start in range(0, rows, DISTINCT):
             writer.write_table(pa.table(table.slice(0, min(DISTINCT, rows - start))))
-
-
-def scale(source: Path, sizes: list[int]) -> None:
-    """Print the time of two workers on the longest correct rows of ``source`` at two sizes, and its extrapolation."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = by_length(source)
-    table = table.filter(table["upstream_correct"])
-    table = table.slice(len(table) - sizes[0]).combine_chunks()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        texts = table["response"].to_pylist()
-        tokenizer = train_tokenizer(texts[:2000], folder)
-        tokens = sum(load_lengths(tokenizer).count(texts)) / len(texts)
-        seconds = []
-        for rows in sizes:
-            pq.write_table(pa.concat_tables([table] * (rows // sizes[0])), folder / "rows.parquet", row_group_size=500)
-            config = build_config({"source": str(folder / "rows.parquet"), "workers": PROCESSES, "plain_text": "split"})
-            timed, _ = ours(config.model_copy(update={"max_target_tokens": 65_536}), tokenizer, folder / str(rows))
-            seconds.append(timed.clock)
-            print(f"{rows:>9,} rows of {tokens:,.0f} tokens: {timed.clock:.1f} s", flush=True)
-    each = (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0])
-    start = seconds[0] - each * sizes[0]
-    minutes = (start + PAPER_ROWS * each * PAPER_TOKENS / tokens) / 60
-    print(f"{start:.1f} s to start, then {1 / each:.0f} rows/s, {tokens / each:,.0f} tokens/s")
-    print(f"{PAPER_ROWS:,} rows of {PAPER_TOKENS:,} tokens: {minutes:.1f} minutes")
 
 
 def memory(source: Path | None, sizes: list[int], folder: Path, more: list[str]) -> None:
@@ -323,11 +257,11 @@ def _watch(process: "psutil.Popen") -> tuple[int, float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.targets", description=(__doc__ or "").split("\n", 1)[0])
+    parser = parser_of("targets", __doc__)
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("speed", "memory", "scale", "duplicates", "changes", "embedding", "benchmark-search", "peers"),
+        choices=("speed", "memory", "duplicates", "changes", "embedding", "benchmark-search", "peers"),
         default="speed",
     )
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="files of real traces")
@@ -340,42 +274,35 @@ def main() -> None:
     parser.add_argument("--datatrove", type=Path, help="peers: a Python that has datatrove")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
-    if options.what == "duplicates":
-        duplicates(options.rows or [1000, 10_000, 100_000])
-        return
-    if options.what == "changes":
-        changed_inputs((options.rows or [100_000])[0])
-        return
-    if options.what == "embedding":
-        if not options.embedding:
+    first = next(iter(options.source), None)
+    match options.what:
+        case "duplicates":
+            duplicates(options.rows or [1000, 10_000, 100_000])
+        case "changes":
+            changed_inputs((options.rows or [100_000])[0])
+        case "embedding" if options.embedding:
+            given = parse_yaml(options.embedding, "--embedding")
+            limits = {"semantic_duplicate": 100, **given} if isinstance(given, dict) else given
+            settings = build_config({"embedding": limits})
+            assert settings.embedding is not None
+            measure_embedding(settings.embedding)
+        case "embedding":
             parser.error("embedding needs --embedding '{model: NAME, url: URL}'")
-        given = parse_yaml(options.embedding, "--embedding")
-        settings = build_config(
-            {"embedding": {"semantic_duplicate": 100, **given} if isinstance(given, dict) else given}
-        )
-        assert settings.embedding is not None
-        measure_embedding(settings.embedding)
-        return
-    if options.what == "benchmark-search":
-        measure_benchmark_search(options.source, options.benchmarks, options.column)
-        return
-    if options.what == "peers":
-        peers(next(iter(options.source), None), (options.rows or [2000])[0], options.datatrove)
-        return
-    if options.what == "memory":
-        more = ["--workers", str(options.workers), "--engine", options.engine]
-        memory(next(iter(options.source), None), options.rows or [100_000, 1_000_000], options.folder, more)
-        return
-    if not options.source:
-        parser.error("the following arguments are required: --source")
-    for source in options.source:
-        if not source.is_file():
-            sys.exit(f"error: {source}: no such file; give --source a file with traces")
-    if options.what == "scale":
-        scale(options.source[-1], options.rows or [1000, 4000])
-        return
-    for source in options.source:
-        speed(source, options.rows[0] if options.rows else None)
+        case "benchmark-search":
+            measure_benchmark_search(options.source, options.benchmarks, options.column)
+        case "peers":
+            peers(first, (options.rows or [2000])[0], options.datatrove)
+        case "memory":
+            more = ["--workers", str(options.workers), "--engine", options.engine]
+            memory(first, options.rows or [100_000, 1_000_000], options.folder, more)
+        case _ if first is None:
+            parser.error("the following arguments are required: --source")
+        case _:
+            for source in options.source:
+                if not source.is_file():
+                    sys.exit(f"error: {source}: no such file; give --source a file with traces")
+            for source in options.source:
+                speed(source, options.rows[0] if options.rows else None)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ from core.code_digest import PROJECT
 from core.ledger_verdicts import LEARNED_FILE
 from core.model.prompts import encode_example, messages
 from core.schemas import TARGET
+from perf.measurement import TRAINING, call, parser_of, train_policy
 from perf.trainings.ledger_selection import OVERRIDES
-from perf.trainings.measurement import TRAINING, call, parser_of, train_policy
 from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.trial_training import target_rows
 
@@ -203,7 +203,7 @@ def methods(run: Path, targets: Sequence[Problem], asked: Sequence[Problem]) -> 
 
 
 def main() -> None:
-    parser = parser_of("attribution", __doc__)
+    parser = parser_of("trainings.attribution", __doc__)
     parser.add_argument("--halves", type=int, default=HALVES, help="trainings on random halves (default %(default)s)")
     parser.add_argument("--poison", action="store_true", help="measure the planted poison instead")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/attribution")

@@ -30,7 +30,7 @@ from core.ledger_verdicts import LEARNED_FILE
 from core.metric_table import live_values, measures_machine
 from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
-from perf.trainings.measurement import overriding, parser_of
+from perf.measurement import overriding, parser_of
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import SHIPPED
 from training.explain.before import examine
@@ -273,7 +273,7 @@ def look_seconds(out: Path) -> float:
 
 
 def main() -> None:
-    parser = parser_of("explain", __doc__)
+    parser = parser_of("trainings.explain", __doc__)
     parser.add_argument("faults", nargs="*", help="names of faults; default: all")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/explain")
     parser.add_argument("--look", action="store_true", help="only measure the look before a training")

@@ -18,7 +18,7 @@ from core.code_digest import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.benchmark_scores import summarize
-from perf.trainings.measurement import TRAINING, call, parser_of, train_policy
+from perf.measurement import TRAINING, call, parser_of, train_policy
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 from training.config.keys import read_by
@@ -90,7 +90,7 @@ def score(settings: Settings, model: Path, benchmark: str, recipe: str, rate: st
 
 
 def main() -> None:
-    parser = parser_of("learning_rates", __doc__)
+    parser = parser_of("trainings.learning_rates", __doc__)
     parser.add_argument("--profile", default="comparison", help="name or file of a profile (default %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides")
     parser.add_argument("--recipes", nargs="+", help="default: those that the profile names")

@@ -20,7 +20,7 @@ from core.files import write_table
 from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 from core.metric_table import VALIDATION_SCORE
 from core.schemas import TARGET
-from perf.trainings.measurement import call, interval, overriding, parser_of, train_policy
+from perf.measurement import call, interval, overriding, parser_of, train_policy
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.records.ledger_table import verdict_counts
 from training.preflight.trial_training import target_rows
@@ -79,7 +79,7 @@ def compare(seed: int, out: Path, rows: int, steps: int, *, control: bool) -> di
 
 
 def main() -> None:
-    parser = parser_of("ledger_selection", __doc__)
+    parser = parser_of("trainings.ledger_selection", __doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--targets", type=int, default=160, help="of the first training (default %(default)s)")
     parser.add_argument("--steps", type=int, default=20, help="of each training (default %(default)s)")

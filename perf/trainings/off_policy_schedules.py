@@ -17,7 +17,7 @@ import pyarrow as pa
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import read_json_lines, write_table
-from perf.trainings.measurement import TRAINING, call, parser_of, train_policy
+from perf.measurement import TRAINING, call, parser_of, train_policy
 from pipelines.definitions.settings import PROFILE, load_settings
 
 MODEL = PROJECT / "training/embedded_model/model"
@@ -84,7 +84,7 @@ def course(run: Path) -> Course:
 
 def main() -> None:
     os.environ[PROFILE] = "embedded"
-    parser = parser_of("off_policy_schedules", __doc__)
+    parser = parser_of("trainings.off_policy_schedules", __doc__)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--out", type=Path, default=PROJECT / "var/off_policy_schedules")

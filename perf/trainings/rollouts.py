@@ -9,7 +9,6 @@ their next token in ``iteration + sample x (samples at once)`` seconds. A step w
 as a batch has, and all that would grow too old.
 """
 
-import argparse
 import heapq
 import json
 import math
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from perf.measurement import parser_of
 from training.resources.machine import Card, card_of
 from training.resources.model_shape import ModelShape
 from training.resources.roofline import BANDWIDTH, COMPUTE, LINK
@@ -313,9 +313,7 @@ def table(card: Card) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.trainings.rollouts", description="Predict the modes of rollouts on GPUs."
-    )
+    parser = parser_of("trainings.rollouts", "Predict the modes of rollouts on GPUs.")
     parser.add_argument("--gpu", default="H100", help="name of the cards (default %(default)s)")
     card = card_of(parser.parse_args().gpu)
     if card is None:

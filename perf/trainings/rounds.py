@@ -21,8 +21,8 @@ from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import write_json, write_table
 from core.schemas import BENCHMARK
+from perf.measurement import TRAINING, call, interval, overriding, parser_of
 from perf.trainings.ledger_selection import train, write_problems
-from perf.trainings.measurement import TRAINING, call, interval, overriding, parser_of
 from targets.prepared import read_prepared
 from targets.rounds import question, unsolved, write_training_set
 from targets.select.split import read_split
@@ -138,7 +138,7 @@ def table(results: Mapping[str, Sequence[tuple[float, int]]]) -> str:
 
 
 def main() -> None:
-    parser = parser_of("rounds", __doc__)
+    parser = parser_of("trainings.rounds", __doc__)
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default %(default)s)")
     parser.add_argument("--problems", type=int, default=128, help="of the pool (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default %(default)s)")

@@ -18,8 +18,8 @@ from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
 from core.model.prompts import Example, encode_example, messages
 from grading.grader import Grader
+from perf.measurement import parser_of, train_policy
 from perf.trainings.ledger_selection import OVERRIDES, prepare
-from perf.trainings.measurement import parser_of, train_policy
 from training.config.teacher_settings import BASE, SELF, show_target
 from training.embedded_model.__main__ import answer
 from training.embedded_model.pretrain import Schedule, batches, fit, progress_bar, save
@@ -74,7 +74,7 @@ def score(folder: Path) -> str:
 
 
 def main() -> None:
-    parser = parser_of("self_distillation", __doc__)
+    parser = parser_of("trainings.self_distillation", __doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(3)))
     parser.add_argument("--updates", type=int, default=400, help="with solutions in the prompts (default %(default)s)")
     parser.add_argument("--steps", type=int, default=60, help="of each training with opsd (default %(default)s)")

@@ -10,16 +10,12 @@ simulates.
 ``--model MODEL`` (a folder, a .gguf file or a hub id) times "luffy" with that model as the hardware profile ``cpu``
 lays it out, and before that padded, on one thread and in float32, with the CPU time of a step, which other work on the
 machine hardly changes, and the peak of the memory of all processes.
-``--source`` gives traces of your own to train on. ``--rows 8 16 32`` times "luffy" at these numbers of prompts per step
-instead. ``--memory`` fits a line to the memory of all its processes over the steps, with as many prompts as ``--rows``
-says. Both print the number of generations that were requested per step.
+``--source`` gives traces of your own to train on. ``--memory`` fits a line to the memory of all processes over the
+steps of "luffy", with as many prompts as ``--rows`` says, and prints the generations that were requested per step.
 """
 
-import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +28,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from core.code_digest import PROJECT
+from perf.measurement import call, overriding, parser_of, train_policy
 from perf.trainings.process_usage import slowdown, watch
 from perf.trainings.rollouts import fit, generated, simulate, step_seconds
 from training.embedded_model.resolve_model import EMBEDDED, SHIPPED, resolve_base
@@ -68,10 +65,9 @@ PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 
 def targets(folder: Path, source: str = EMBEDDED, model: Path = SHIPPED) -> Path:
     """Prepare the targets of ``source`` in the tokens of ``model``, with the orchestration interpreter."""
-    command = [str(PROJECT / ".venv/bin/python"), "-m", "targets", "--source", source, "--out", str(folder)]
-    command += ["--tokenizer", str(model), "--set", f"max_prompt_tokens={WORDS['data.max_prompt_length']}"]
-    command += ["--set", f"max_target_tokens={WORDS['data.max_response_length']}"]
-    subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
+    limits = {"prompt": WORDS["data.max_prompt_length"], "target": WORDS["data.max_response_length"]}
+    command = [PROJECT / ".venv/bin/python", "-m", "targets", "--source", source, "--out", folder]
+    call(*command, "--tokenizer", model, *overriding(f"max_{part}_tokens={most}" for part, most in limits.items()))
     return folder / "train.parquet"
 
 
@@ -88,10 +84,7 @@ def train(
     """Return the metrics of the steps after the first ``warm_up``."""
     settings = COMMON | more
     settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
-    command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(file), "--out", str(out)]
-    command += ["--model", str(model)]
-    command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    _run(command, {})
+    train_policy(out, recipe, file, model, 0, [f"{key}={value}" for key, value in settings.items()])
     return _metrics(out / "metrics.jsonl", warm_up)
 
 
@@ -107,22 +100,8 @@ def train_with_verl(run: Path, out: Path) -> list[dict[str, float]]:
     environment = {name: str(value) for name, value in variables.items()}
     environment |= {"PYTHONPATH": str(PROJECT), "TENSORBOARD_DIR": str(out / "tensorboard")}
     environment["VERL_FILE_LOGGER_PATH"] = str(out / "metrics.jsonl")
-    _run([sys.executable, "-m", "training.verl_hooks.main", str(out / "config.yaml")], environment)
+    call(sys.executable, "-m", "training.verl_hooks.main", out / "config.yaml", environment=environment)
     return _metrics(out / "metrics.jsonl", 2)
-
-
-def _run(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        command,
-        cwd=PROJECT,
-        check=False,
-        env={**os.environ, **environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
 
 
 def _metrics(file: Path, warm_up: int) -> list[dict[str, float]]:
@@ -135,23 +114,6 @@ def medians(records: list[dict[str, float]]) -> dict[str, float]:
     figures = {part: statistics.median(record[f"timing_s/{part}"] for record in records[:-1]) for part in PARTS}
     requests = statistics.median(record.get("batch/generation_requests", float("nan")) for record in records)
     return figures | {"tokens": statistics.median(r["response_length/mean"] for r in records), "requests": requests}
-
-
-def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
-    """Print the parts of a "luffy" step for each number of prompts, and the line through the steps' times."""
-    results = {
-        rows: medians(train("luffy", file, folder / str(rows), steps, {"data.train_batch_size": str(rows)}))
-        for rows in sizes
-    }
-    columns = [*PARTS, "tokens", "requests"]
-    sys.stdout.write("prompts    " + "".join(f"{column:>14}" for column in columns) + "\n")
-    for rows, figures in results.items():
-        sys.stdout.write(f"{rows:<11}" + "".join(f"{figures[column]:14.3f}" for column in columns) + "\n")
-    if len(sizes) > 2:
-        seconds = [figures["step"] for figures in results.values()]
-        slope, start = np.polyfit(sizes, seconds, 1)
-        r2 = np.corrcoef(sizes, seconds)[0, 1] ** 2
-        sys.stdout.write(f"step = {start:.2f} s + {slope:.3f} s x prompts, r2 {r2:.4f}\n")
 
 
 def by_mode(file: Path, folder: Path, steps: int) -> None:
@@ -234,13 +196,11 @@ def by_layout(model: str, source: str, folder: Path, steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.trainings.steps", description="Time mixed-policy and GRPO steps."
-    )
+    parser = parser_of("trainings.steps", "Time mixed-policy and GRPO steps.")
     parser.add_argument("--steps", type=int, default=20, help="steps per run (default %(default)s)")
     parser.add_argument("--model", help="time luffy with this model: a folder, a .gguf file or a hub id")
     parser.add_argument("--source", default=EMBEDDED, help="traces to train it on (default %(default)s)")
-    parser.add_argument("--rows", type=int, nargs="+", help="time luffy at these numbers of prompts per step")
+    parser.add_argument("--rows", type=int, default=16, help="prompts per step of --memory (default %(default)s)")
     parser.add_argument("--rollouts", action="store_true", help="time luffy with each mode of its rollouts")
     parser.add_argument("--memory", action="store_true", help="fit the growth of memory (take --steps 200)")
     arguments = parser.parse_args()
@@ -251,13 +211,10 @@ def main() -> None:
             return
         file = targets(Path(folder) / "targets")
         if arguments.memory:
-            memory(file, Path(folder), steps, (arguments.rows or [16])[0])
+            memory(file, Path(folder), steps, arguments.rows)
             return
         if arguments.rollouts:
             by_mode(file, Path(folder), steps)
-            return
-        if arguments.rows:
-            by_rows(file, Path(folder), steps, arguments.rows)
             return
         results = {recipe: medians(train(recipe, file, Path(folder) / recipe, steps)) for recipe in OURS}
         results["verl"] = medians(train_with_verl(Path(folder) / "on_policy", Path(folder) / "verl"))

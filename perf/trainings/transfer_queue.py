@@ -5,7 +5,6 @@ lets agents put 1,024 samples of 9,216 tokens one at a time, ranks read their sh
 trainer read and put its columns. It prints seconds by the clock, and those of the processors for what the agents do.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 
 from core.machine.loopback import single_node_environment
+from perf.measurement import parser_of
 from training.job.configuration import compose_run
 
 PROMPT, RESPONSE = 1024, 8192
@@ -77,7 +77,7 @@ def timed(name: str, call: Callable[[], Any]) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.trainings.transfer_queue", description=__doc__)
+    parser = parser_of("trainings.transfer_queue", __doc__)
     parser.add_argument("--samples", type=int, default=1024)
     parser.add_argument("--workers", type=int, default=2, help="agents, ranks and storage units")
     options = parser.parse_args()
