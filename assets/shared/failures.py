@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -50,29 +51,30 @@ def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, 
 
         @functools.wraps(function)
         def generator(*args: Any, **kwargs: Any) -> Any:
-            try:
+            with _reported():
                 yield from function(*args, **named(kwargs))
-            except InputError as error:
-                raise as_failure(error) from None
-            except ProgramKilled as error:
-                raise dg.RetryRequested(RESTARTS, RESTART_SECONDS) from error
-            except INTERRUPTIONS as error:
-                raise cancellation(str(error)) from None
 
         return generator
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        try:
+        with _reported():
             return function(*args, **named(kwargs))
-        except InputError as error:
-            raise as_failure(error) from None
-        except ProgramKilled as error:
-            raise dg.RetryRequested(RESTARTS, RESTART_SECONDS) from error
-        except INTERRUPTIONS as error:
-            raise cancellation(str(error)) from None
 
     return plain
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Turn what ends a step into what Dagster records of it."""
+    try:
+        yield
+    except InputError as error:
+        raise as_failure(error) from None
+    except ProgramKilled as error:
+        raise dg.RetryRequested(RESTARTS, RESTART_SECONDS) from error
+    except INTERRUPTIONS as error:
+        raise cancellation(str(error)) from None
 
 
 def cancellation(text: str = "") -> Cancellation:
