@@ -47,10 +47,8 @@ def benchmarks_suite(
             write_table(table, temporary / FILE)
     sizes = Counter(table["benchmark"].to_pylist())
     context.log.info(f"{table.num_rows} problems: " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
-    return dg.MaterializeResult(
-        value=SuiteReference(path=str(folder / FILE), digest=digest, digests=digests),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    return SuiteReference(path=str(folder / FILE), digest=digest, digests=digests).result(
+        {
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
             "problems": counts(sizes, ("benchmark", "problems")),

@@ -39,8 +39,6 @@ def browser(
             browse(read_prepared(source), temporary / PAGE)
     digest = digest_file(folder / PAGE)
     context.log.info(f"page of {source.name}: {folder / PAGE}")
-    return dg.MaterializeResult(
-        value=Reference(path=str(folder), digest=digest),
-        data_version=dg.DataVersion(digest),
-        metadata={"page": storage.link(folder / PAGE), "file": dg.MetadataValue.path(str(folder / PAGE))},
+    return Reference(path=str(folder), digest=digest).result(
+        {"page": storage.link(folder / PAGE), "file": dg.MetadataValue.path(str(folder / PAGE))}
     )

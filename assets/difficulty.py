@@ -94,10 +94,8 @@ def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:
     digest, rates = digest_table(table), table["pass_rate"].to_pylist()
     lines = ["| pass rate | problems |", "|---|--:|", *(f"| {name} | {n:,} |" for name, n in histogram(table).items())]
     drawn = charts.histogram("Problems by pass rate, in percent", [100 * r for r in rates], limit=100, bins=BINS)
-    return dg.MaterializeResult(
-        value=Reference(path=str(file), digest=digest),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    return Reference(path=str(file), digest=digest).result(
+        {
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
             "pass rates": pictures(drawn),

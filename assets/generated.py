@@ -186,10 +186,8 @@ def _result(
         f"{reference.rows:,} of {reference.requested:,} traces, {verified:.1%} verified"
         + ("; the budget ended: the next materialization continues" if missing else "")
     )
-    return dg.MaterializeResult(
-        value=reference,
-        data_version=dg.DataVersion(reference.digest),
-        metadata={
+    return reference.result(
+        {
             "dagster/row_count": reference.rows,
             "dagster/column_schema": columns(table.schema),
             "problems": len(table["id"].unique()),

@@ -48,11 +48,7 @@ def ledger(
         metadata = _metadata(counts, run) | _page(Path(rejected.path).parent, trained_on, run, storage)
         total = {name: sum(of_source.get(name, 0) for of_source in counts.values()) for name in VERDICTS}
         context.log.info(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in total.items() if count))
-    return dg.MaterializeResult(
-        value=Reference(path=str(run), digest=policy.digest),
-        data_version=dg.DataVersion(policy.digest),
-        metadata=metadata,
-    )
+    return Reference(path=str(run), digest=policy.digest).result(metadata)
 
 
 def _page(prepared: Path, trained_on: str | None, run: Path, storage: Storage) -> dict[str, dg.MetadataValue]:

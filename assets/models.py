@@ -44,10 +44,8 @@ def base(
         )
     facts = describe(model.path)
     context.log.info(f"{config.source}: {facts['parameters']:,} parameters at {model.path}")
-    return dg.MaterializeResult(
-        value=ModelReference(path=str(model.path), digest=model.digest, source=config.source, **facts),
-        data_version=dg.DataVersion(model.digest),
-        metadata={
+    return ModelReference(path=str(model.path), digest=model.digest, source=config.source, **facts).result(
+        {
             "source": config.source,
             "revision": model.revision or "",
             "folder": dg.MetadataValue.path(str(model.path)),

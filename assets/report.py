@@ -1,6 +1,7 @@
 """The asset report/scorecard: base and policy on the same problems, with the lineage of both."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ from assets.targets import PREPARED
 from assets.training import POLICY
 from core.code_digest import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
+from core.files import read_json_lines
+from core.model.manifest import read_manifest
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry
@@ -109,46 +112,70 @@ def scorecard(
     interpreter: TrainingInterpreter,
     **evals: ScoresReference,
 ) -> dg.MaterializeResult[ScorecardReference]:
-    from core.model.manifest import read_manifest
-    from evaluation.report.scorecard.publish import write_scorecard
+    from evaluation.report.scorecard.scorecard import build_scorecard
     from evaluation.sample_tables import read_scores, read_suite_file
     from grading.contamination import search_lineage
 
-    prepared = storage.read_reference(PREPARED.to_user_string(), PreparedReference)
     base = storage.read_reference(BASE.to_user_string(), ModelReference)
     policy = storage.read_reference(POLICY.to_user_string(), PolicyReference)
-    problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
+    problems = read_suite_file(Path(storage.read_reference(SUITE.to_user_string(), SuiteReference).path))
     scores = {role: {b.name: evals[f"{role}__{b.name}"] for b in profile.suite} for role in ROLES}
     check_checkpoints(scores, profile.suite, base, policy)
-    tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
-    questions = read_suite_file(Path(problems.path))
-    reference = ScorecardReference(
-        path="",
-        digest="",
-        policy=_checkpoint(policy, scores["policy"]),
-        base=_checkpoint(base, scores["base"]),
-        opponent=_opponent(scores["policy"]),
+    sides = _Sides(
+        _checkpoint(policy, scores["policy"]), _checkpoint(base, scores["base"]), _opponent(scores["policy"])
     )
-    champion = _champion_files(storage, reference)
-    contamination = search_lineage(read_manifest(Path(policy.path)).to_json(), Path(policy.path), questions)
-    decision = _decision(Registry(storage.path), reference, profile, contamination)
-    card = _card(profile.suite, tables, read_scores(champion) or None, contamination, policy, prepared, decision)
+    lineage = read_manifest(Path(policy.path)).to_json()
+    contamination = search_lineage(lineage, Path(policy.path), problems)
+    champion = _champion_files(storage, sides)
+    decision = _decision(Registry(storage.path), sides, profile, contamination)
+    tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
+    card = build_scorecard(
+        tables["base"],
+        tables["policy"],
+        suite=profile.suite,
+        champion=read_scores(champion) or None,
+        contamination=contamination,
+        lineage=lineage,
+        training_metrics=read_json_lines(Path(policy.metrics)),
+        filter_counts=storage.read_reference(PREPARED.to_user_string(), PreparedReference).filter_counts,
+        decision=decision,
+    )
     versions = [[name, reference.digest] for role in ROLES for name, reference in scores[role].items()]
     digest = identity(versions, sorted(champion.items()), decision, VERSION)
     folder = storage.folder("report", "scorecard", digest)
+    _write(card, storage, folder, Path(policy.path))
+    logs = _write_logs(storage, scores, tables, problems) if config.inspect_logs else None
+    _track(context, interpreter, Path(policy.metrics).parent, folder)
+    context.log.info(card.verdict())
+    reference = ScorecardReference(
+        path=str(folder),
+        digest=digest,
+        policy=sides.policy,
+        base=sides.base,
+        opponent=sides.opponent,
+        inspect_logs=str(logs) if logs else None,
+    )
+    return reference.result(_metadata(card, reference, storage))
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The models that a scorecard is about, with the files of their scores."""
+
+    policy: Checkpoint
+    base: Checkpoint
+    opponent: Checkpoint | None  # with the answers that it gave beside the policy
+
+
+def _write(card: "Scorecard", storage: Storage, folder: Path, policy: Path) -> None:
+    """Write the page into ``folder``, unless it is there, and the scores into the model card of the ``policy``."""
+    from evaluation.report.scorecard.publish import write_scorecard
+
     if not folder.exists():
         with storage.writing(folder) as temporary:
             write_scorecard(card, temporary)
-    if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
-        _write_scores(Path(policy.path), card)
-    logs = _write_logs(storage, scores, tables, questions) if config.inspect_logs else None
-    _track(context, interpreter, Path(policy.metrics).parent, folder)
-    context.log.info(card.verdict())
-    files = {"path": str(folder), "digest": digest, "inspect_logs": str(logs) if logs else None}
-    reference = reference.model_copy(update=files)
-    return dg.MaterializeResult(
-        value=reference, data_version=dg.DataVersion(digest), metadata=_metadata(card, reference, storage)
-    )
+    if (policy / "README.md").is_file():  # a policy that was trained elsewhere may have no card
+        _write_scores(policy, card)
 
 
 def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
@@ -163,66 +190,38 @@ def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
     return Checkpoint(path=str(reference.opponent_path), digest=reference.opponent, scores=files)
 
 
-def _champion_files(storage: Storage, compared: ScorecardReference) -> dict[str, str]:
+def _champion_files(storage: Storage, sides: _Sides) -> dict[str, str]:
     """Return the graded answers of the champion by benchmark, if it answered the same problems as the policy.
 
     They are the answers with which it defends its place, or otherwise those with which it won it.
     """
-    policy, opponent = compared.policy, compared.opponent
-    if opponent:
-        return {name: score.file for name, score in opponent.scores.items() if opponent.digest != compared.base.digest}
-    champion = Registry(storage.path).comparable_champion(policy)
-    return {name: champion.scores[name].file for name in policy.scores} if champion else {}
+    if sides.opponent:
+        is_base = sides.opponent.digest == sides.base.digest
+        return {} if is_base else {name: score.file for name, score in sides.opponent.scores.items()}
+    champion = Registry(storage.path).comparable_champion(sides.policy)
+    return {name: champion.scores[name].file for name in sides.policy.scores} if champion else {}
 
 
 def _decision(
-    registry: Registry, compared: ScorecardReference, profile: Profile, contamination: "Contamination | None"
+    registry: Registry, sides: _Sides, profile: Profile, contamination: "Contamination | None"
 ) -> list[tuple[str, str]]:
     """Describe what registry/champion would decide at this moment, or what it decided about the champion."""
     if all(benchmark.group != "evals" for benchmark in profile.suite):
         return []  # registry/champion refuses such a suite
     champion = registry.champion()
-    if champion and champion.checkpoint == compared.policy.digest:
+    if champion and champion.checkpoint == sides.policy.digest:
         return decision_rows(champion.decision)
     decision = compare_with_champion(
-        compared.policy,
-        compared.base,
+        sides.policy,
+        sides.base,
         champion,
-        opponent=compared.opponent,
+        opponent=sides.opponent,
         registry=registry,
         suite=profile.suite,
         rule=profile.promotion,
         search=lambda: contamination,
     )
     return decision_rows(decision)
-
-
-def _card(
-    suite: Sequence[Benchmark],
-    tables: "Mapping[str, Mapping[str, pa.Table]]",
-    champion: "Mapping[str, pa.Table] | None",
-    contamination: "Contamination | None",
-    policy: PolicyReference,
-    prepared: PreparedReference,
-    decision: Sequence[tuple[str, str]],
-) -> "Scorecard":
-    """Build the scorecard from the tables of base and policy and from the policy's files."""
-    from core.files import read_json_lines
-    from core.model.manifest import read_manifest
-    from evaluation.report.scorecard.scorecard import build_scorecard
-
-    lineage = read_manifest(Path(policy.path)).to_json()
-    return build_scorecard(
-        tables["base"],
-        tables["policy"],
-        suite=suite,
-        champion=champion,
-        contamination=contamination,
-        lineage=lineage,
-        training_metrics=read_json_lines(Path(policy.metrics)),
-        filter_counts=prepared.filter_counts,
-        decision=decision,
-    )
 
 
 def _metadata(card: "Scorecard", reference: ScorecardReference, storage: Storage) -> dict[str, Any]:

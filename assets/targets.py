@@ -183,41 +183,37 @@ def _prepared_result(
     names: Names, prepared: "Prepared", source_digest: str, reused: bool, pass_rate: list[str]
 ) -> dg.MaterializeResult[PreparedReference]:
     """Return the result of targets/prepared; ``pass_rate`` lists the columns that come from targets/difficulty."""
-    return dg.MaterializeResult(
-        asset_key=names.key(PREPARED),
-        value=PreparedReference(
-            path=str(prepared.prepared),
-            digest=prepared.digest,
-            rows=prepared.counts["kept"],
-            read=prepared.counts["read"],
-            source=prepared.config.paths,
-            source_digest=source_digest,
-            profile=str(prepared.profile),
-            filter_counts=stages(prepared),
-            seed=prepared.config.seed,
-        ),
-        data_version=dg.DataVersion(prepared.digest),
-        metadata={
+    reference = PreparedReference(
+        path=str(prepared.prepared),
+        digest=prepared.digest,
+        rows=prepared.counts["kept"],
+        read=prepared.counts["read"],
+        source=prepared.config.paths,
+        source_digest=source_digest,
+        profile=str(prepared.profile),
+        filter_counts=stages(prepared),
+        seed=prepared.config.seed,
+    )
+    return reference.result(
+        {
             **prepared_metadata(prepared),
             "dagster/column_lineage": column_lineage(
                 names, {**target_columns(prepared, SOURCE, GENERATED), **copied_columns(pass_rate, DIFFICULTY)}
             ),
             "reused": reused,
         },
+        names.key(PREPARED),
     )
 
 
 def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
-    digest = digest_shards(prepared.rejected)
-    return dg.MaterializeResult(
-        asset_key=names.key(REJECTED),
-        value=Reference(path=str(prepared.rejected), digest=digest),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    return Reference(path=str(prepared.rejected), digest=digest_shards(prepared.rejected)).result(
+        {
             **rejected_metadata(prepared),
             "dagster/column_lineage": column_lineage(names, rejected_columns(prepared, SOURCE, GENERATED)),
             "reused": reused,
         },
+        names.key(REJECTED),
     )
 
 
@@ -263,26 +259,24 @@ def _train_result(
     from targets.select.split import read_split
 
     split = read_split(folder)
-    digest, rows, heldout = split.digest, split.rows, split.heldout_rows
     columns = pq.read_schema(shards(split.train)[0]).names
-    return dg.MaterializeResult(
-        value=TrainReference(
-            path=str(split.train),
-            digest=digest,
-            rows=rows,
-            heldout_rows=heldout,
-            heldout=str(split.heldout),
-            profile=prepared.profile,
-            previous=previous,
-            prepared_digest=prepared.digest,
-            source=prepared.source,
-            source_digest=prepared.source_digest,
-        ),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    reference = TrainReference(
+        path=str(split.train),
+        digest=split.digest,
+        rows=split.rows,
+        heldout_rows=split.heldout_rows,
+        heldout=str(split.heldout),
+        profile=prepared.profile,
+        previous=previous,
+        prepared_digest=prepared.digest,
+        source=prepared.source,
+        source_digest=prepared.source_digest,
+    )
+    return reference.result(
+        {
             **train_metadata(split.train, previous, prepared.profile),
             "dagster/column_lineage": column_lineage(names, copied_columns(columns, PREPARED)),
-            "held out": heldout,
+            "held out": split.heldout_rows,
             "reused": reused,
         },
     )

@@ -85,10 +85,8 @@ def _result(
     digest = identity(*versions, records)
     rows = ((step, f"{s.mean:.1%}", f"{s.low:.1%} to {s.high:.1%}") for step, s in summaries.items())
     curve = training_curves(records, {"accuracy": f"{benchmark} by checkpoint"})
-    return dg.MaterializeResult(
-        value=Reference(path=str(run / "checkpoints"), digest=digest),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    return Reference(path=str(run / "checkpoints"), digest=digest).result(
+        {
             "benchmark": benchmark,
             "scores": rows_table(("step", "accuracy", "95% interval"), rows, left=(2,)),
             "best step": best,

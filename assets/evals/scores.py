@@ -238,22 +238,19 @@ def _result(
     defence = contest.opponent_answers.graded.get(name)
     table = pq.read_table(graded)
     summary = summarize(table)
-    digest = identity(digest_table(table), model.digest)
-    return dg.MaterializeResult(
-        asset_key=asset,
-        value=ScoresReference(
-            path=str(graded),
-            digest=digest,
-            checkpoint=model.digest,
-            problems=suite.digests[name],
-            accuracy=summary.mean,
-            sequential=is_sequential([table]),
-            opponent=contest.opponent.digest if contest.opponent else None,
-            opponent_path=contest.opponent.path if contest.opponent else None,
-            opponent_scores=str(defence) if defence else None,
-        ),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    reference = ScoresReference(
+        path=str(graded),
+        digest=identity(digest_table(table), model.digest),
+        checkpoint=model.digest,
+        problems=suite.digests[name],
+        accuracy=summary.mean,
+        sequential=is_sequential([table]),
+        opponent=contest.opponent.digest if contest.opponent else None,
+        opponent_path=contest.opponent.path if contest.opponent else None,
+        opponent_scores=str(defence) if defence else None,
+    )
+    return reference.result(
+        {
             **_summary_metadata(summary),
             "checkpoint": model.digest,
             "prompt template": PromptRecord.of(table).name or "not recorded",
@@ -265,6 +262,7 @@ def _result(
             "generated": dg.MetadataValue.path(str(samples)),
             **({"answers of its opponent": dg.MetadataValue.path(str(defence))} if defence else {}),
         },
+        asset,
     )
 
 

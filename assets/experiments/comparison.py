@@ -138,10 +138,8 @@ def _scores_result(
 
     summaries = {name: summarize(table) for name, table in tables.items()}
     context.log.info(", ".join(f"{name} {summary.mean:.1%}" for name, summary in summaries.items()))
-    return dg.MaterializeResult(
-        value=reference,
-        data_version=dg.DataVersion(reference.digest),
-        metadata={
+    return reference.result(
+        {
             **{name: rounded(summary.mean) for name, summary in summaries.items()},
             **{f"{name} low": rounded(summary.low) for name, summary in summaries.items()},
             **{f"{name} high": rounded(summary.high) for name, summary in summaries.items()},
@@ -198,10 +196,8 @@ def _comparison_result(
 ) -> dg.MaterializeResult[Reference]:
     """Return the page of a comparison; ``left_out`` explains why other recipes and runs are not on it."""
     page = Path(reference.path) / PAGE
-    return dg.MaterializeResult(
-        value=reference,
-        data_version=dg.DataVersion(reference.digest),
-        metadata={
+    return reference.result(
+        {
             "page": storage.link(page),
             "file": dg.MetadataValue.path(str(page)),
             "scores": dg.MetadataValue.md(compared.to_markdown()),

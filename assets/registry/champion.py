@@ -88,12 +88,9 @@ def _result(
 ) -> dg.MaterializeResult[ChampionReference]:
     """Return the champion after a decision, with the metadata of the decision that ``file`` keeps."""
     digest = champion.checkpoint if champion else "none"
-    return dg.MaterializeResult(
-        value=ChampionReference(
-            path=str(registry.pointer if champion else registry.folder), digest=digest, promoted=decision.promoted
-        ),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    path = str(registry.pointer if champion else registry.folder)
+    return ChampionReference(path=path, digest=digest, promoted=decision.promoted).result(
+        {
             "champion": digest[:SHORT_DIGEST],
             "promoted": decision.promoted,
             "decision by": rule_text(decision),

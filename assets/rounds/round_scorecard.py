@@ -77,10 +77,8 @@ def scorecard(
             if compared:
                 compared.write(temporary, PAGE)
     context.log.info(f"round {last}: score {means[-1]:.1%} after {asked[-1].teacher_tokens_in_all:,} teacher tokens")
-    return dg.MaterializeResult(
-        value=Reference(path=str(folder), digest=digest),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    return Reference(path=str(folder), digest=digest).result(
+        {
             "rounds": dg.MetadataValue.md(table),
             "score": means[-1],
             "teacher tokens so far": asked[-1].teacher_tokens_in_all,

@@ -169,10 +169,8 @@ def _result(reference: RoundReference) -> dg.MaterializeResult[RoundReference]:
     import pyarrow.parquet as pq
 
     table = pq.read_table(reference.path)
-    return dg.MaterializeResult(
-        value=reference,
-        data_version=dg.DataVersion(reference.digest),
-        metadata={
+    return reference.result(
+        {
             "dagster/row_count": reference.rows,
             **reference.model_dump(include={"round", "problems", "unsolved", "asked", "teacher"}),
             "tokens of this round": reference.teacher_tokens,

@@ -68,10 +68,8 @@ def train(
         source_digest=traces.digest,
         **traces.model_dump(exclude={"path", "digest", "rows", "problems"}),
     )
-    return dg.MaterializeResult(
-        value=reference,
-        data_version=dg.DataVersion(reference.digest),
-        metadata={
+    return reference.result(
+        {
             "dagster/row_count": rows,
             "targets": targets,
             "traces": traces.rows,

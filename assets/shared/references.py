@@ -1,5 +1,9 @@
 """What an asset hands to the next one: the path of its data, the digest of the data, and some facts about it."""
 
+from collections.abc import Mapping
+from typing import Any, Self
+
+import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from core.code_digest import SHORT_DIGEST
@@ -17,6 +21,14 @@ class Reference(BaseModel):
     @property
     def short(self) -> str:
         return self.digest[:SHORT_DIGEST]
+
+    def result(self, metadata: Mapping[str, Any], asset_key: dg.AssetKey | None = None) -> dg.MaterializeResult[Self]:
+        """Return the result of an asset with this data, whose digest is its version, and with what the UI shows of it.
+
+        ``asset_key``: which one, if its op has several.
+        """
+        version = dg.DataVersion(self.digest)
+        return dg.MaterializeResult(asset_key=asset_key, value=self, data_version=version, metadata=metadata)
 
 
 class GeneratedReference(Reference):
