@@ -20,6 +20,7 @@ from assets.source import with_upstream_files
 from assets.targets import DIFFICULTY as KEY
 from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
 from core.errors import InputError
+from core.text.markdown import markdown_table
 
 CODE = ("evaluation/statistics/solve_rate.py", "evaluation/statistics/intervals.py", "targets/problems.py")
 FILE = "difficulty.parquet"
@@ -92,14 +93,14 @@ def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:
 
     table = pq.read_table(file)
     digest, rates = digest_table(table), table["pass_rate"].to_pylist()
-    lines = ["| pass rate | problems |", "|---|--:|", *(f"| {name} | {n:,} |" for name, n in histogram(table).items())]
+    bins = ((name, f"{n:,}") for name, n in histogram(table).items())
     drawn = charts.histogram("Problems by pass rate, in percent", [100 * r for r in rates], limit=100, bins=BINS)
     return Reference(path=str(file), digest=digest).result(
         {
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
             "pass rates": pictures(drawn),
-            "problems by pass rate": dg.MetadataValue.md("\n".join(lines)),
+            "problems by pass rate": dg.MetadataValue.md(markdown_table(("pass rate", "problems"), bins)),
             "mean pass rate": rounded(sum(rates) / len(rates)),
             "never solved": sum(rate == 0 for rate in rates),
             "always solved": sum(rate == 1 for rate in rates),

@@ -24,7 +24,7 @@ from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import cell, columns, rounded
+from assets.shared.metadata import bullets, columns, rounded
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
     ExperimentReference,
@@ -202,7 +202,7 @@ def _comparison_result(
             "file": dg.MetadataValue.path(str(page)),
             "scores": dg.MetadataValue.md(compared.to_markdown()),
             "recipes": recipes,
-            "left out": dg.MetadataValue.md("\n".join(f"- {cell(text)}" for text in left_out) or "none"),
+            "left out": bullets(left_out),
         },
     )
 

@@ -8,7 +8,7 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.checks import check_keys, require_known_failures, verdicts
 from assets.report import SCORECARD
-from assets.shared.metadata import cell, rounded
+from assets.shared.metadata import bullets, rounded
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
 from assets.shared.stage_options import PromotionOptions
@@ -95,7 +95,7 @@ def _result(
             "promoted": decision.promoted,
             "decision by": rule_text(decision),
             **dict(decision_rows(decision)),
-            "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
+            "reasons": bullets(decision.reasons),
             "compared with": (decision.against or "")[:SHORT_DIGEST],
             **_numbers(decision),
             "limits": dg.MetadataValue.json(limits.model_dump()),

@@ -1,10 +1,11 @@
 """The asset rounds/N/train: the training set of a round."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.rounds.open_problems import GROUP, VERSION, read_pool
+from assets.rounds.open_problems import GROUP, VERSION, Pool, read_pool
 from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import Profile, profile_asset
@@ -13,6 +14,9 @@ from assets.shared.storage import Storage
 from assets.targets import prepare_traces
 from core.code_digest import identity
 from core.errors import InputError
+
+if TYPE_CHECKING:
+    from targets.prepared import Prepared
 
 TRAIN = "train.parquet"
 
@@ -34,11 +38,9 @@ def train(
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[RoundTrainReference]:
-    from core.parquet import count_rows
     from targets.prepared import read_prepared, require_targets
     from targets.rounds import write_training_set
     from targets.select.split import select_train
-    from targets.target_tables import read_metadata
 
     assert profile.rounds is not None
     pool = read_pool(config, profile, base, suite, storage)
@@ -53,12 +55,27 @@ def train(
             split = select_train(prepared, temporary / "split", seed=pool.options.seed)
             write_training_set(split, pool.table, pool.source, profile.rounds.target_share, temporary / TRAIN)
     prepared = read_prepared(folder)
-    rows, targets = count_rows(folder / TRAIN), prepared.counts["kept"]
-    context.log.info(f"{pool.table.num_rows:,} problems, {targets:,} of them with a target, {rows:,} rows")
-    reference = RoundTrainReference(
+    reference, targets = _reference(folder, prepared, pool, traces), prepared.counts["kept"]
+    context.log.info(f"{pool.table.num_rows:,} problems, {targets:,} of them with a target, {reference.rows:,} rows")
+    return reference.result(
+        {
+            "dagster/row_count": reference.rows,
+            "targets": targets,
+            "traces": traces.rows,
+            "file": dg.MetadataValue.path(reference.path),
+        }
+    )
+
+
+def _reference(folder: Path, prepared: "Prepared", pool: Pool, traces: RoundReference) -> RoundTrainReference:
+    """Return what a round hands to its training: the training set in ``folder``, and the facts of the round."""
+    from core.parquet import count_rows
+    from targets.target_tables import read_metadata
+
+    return RoundTrainReference(
         path=str(folder / TRAIN),
         digest=read_metadata(folder / TRAIN, "materialize it again")["rows_digest"],
-        rows=rows,
+        rows=count_rows(folder / TRAIN),
         heldout_rows=0,
         heldout=str(folder / "split" / "heldout.parquet"),
         profile=str(prepared.profile),
@@ -67,14 +84,6 @@ def train(
         source=[pool.source.path],
         source_digest=traces.digest,
         **traces.model_dump(exclude={"path", "digest", "rows", "problems"}),
-    )
-    return reference.result(
-        {
-            "dagster/row_count": rows,
-            "targets": targets,
-            "traces": traces.rows,
-            "file": dg.MetadataValue.path(reference.path),
-        },
     )
 
 

@@ -54,6 +54,11 @@ def cell(value: Any) -> str:
     return escape_markdown(text)
 
 
+def bullets(texts: Iterable[str]) -> dg.MarkdownMetadataValue:
+    """Show texts as a list of Markdown, with nothing interpreted; "none" if there are none."""
+    return dg.MetadataValue.md("\n".join(f"- {cell(text)}" for text in texts) or "none")
+
+
 def rounded(value: float) -> float:
     """Round a measured number to four significant digits; further digits mean nothing."""
     return float(f"{value:.4g}")

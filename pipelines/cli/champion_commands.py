@@ -10,7 +10,7 @@ from collections.abc import Callable
 import dagster as dg
 
 from assets.registry.champion import CHAMPION
-from assets.shared.metadata import cell
+from assets.shared.metadata import bullets, cell
 from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST
@@ -67,7 +67,7 @@ def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMateria
             "promoted": True,
             "by hand": decision.by_hand,
             "by": cell(decision.by),
-            "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons)),
+            "reasons": bullets(decision.reasons),
             "file": dg.MetadataValue.path(str(registry.pointer)),
         },
     )

@@ -7,23 +7,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import dagster as dg
 
 from assets.registry.retention import KEY as RETENTION
+from assets.registry.retention import UNFINISHED
 from assets.shared.profile import Names
 from core.errors import InputError
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, RETAIN, Job
 from pipelines.definitions.settings import ScheduleSettings
 
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
-
 
 def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:
     """Return the id of a run of ``job`` that is queued or in progress; None if there is none."""
-    runs = instance.get_runs(filters=dg.RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
+    statuses = [dg.DagsterRunStatus.NOT_STARTED, *UNFINISHED]
+    runs = instance.get_runs(filters=dg.RunsFilter(job_name=job, statuses=statuses), limit=1)
     return runs[0].run_id if runs else None
 
 
@@ -32,12 +26,7 @@ def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSet
 
     Raises InputError for a time that does not exist.
     """
-    try:
-        ZoneInfo(settings.timezone)
-    except (OSError, ValueError, ZoneInfoNotFoundError):
-        raise InputError(
-            f"schedule.timezone: {settings.timezone!r} is no time zone; expected a name such as Europe/Berlin, or UTC"
-        ) from None
+    _check_timezone(settings.timezone)
 
     def once(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if earlier := unfinished(context.instance, names.name(EVERYTHING)):
@@ -80,3 +69,12 @@ def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSet
         ),
         schedule("hourly_observation", OBSERVE, "", "0 * * * *", "Record whether the raw traces have changed."),
     ]
+
+
+def _check_timezone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, ZoneInfoNotFoundError):
+        raise InputError(
+            f"schedule.timezone: {name!r} is no time zone; expected a name such as Europe/Berlin, or UTC"
+        ) from None
