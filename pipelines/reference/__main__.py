@@ -3,12 +3,10 @@
 import json
 import sys
 
-from pipelines.reference.code_page import api_page
 from pipelines.reference.commands_page import commands_page
 from pipelines.reference.graph_page import graph_page
-from pipelines.reference.metrics_page import metrics_page
 from pipelines.reference.options_page import profiles_page, settings_page
-from pipelines.reference.training_page import options_page, recipes_page
+from pipelines.reference.training_pages import api_page, metrics_page, options_page, recipes_page
 
 PAGES = {
     "reference/commands.md": commands_page,

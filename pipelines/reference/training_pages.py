@@ -1,0 +1,130 @@
+"""Generate the pages of the training: its options, recipes, hardware profiles, metrics and Python interface."""
+
+import re
+from collections.abc import Iterator
+
+from core.code_digest import HARDWARE, PROJECT, RECIPES
+from core.metric_table import METRICS, Metric, View
+from core.text.patterns import compile_quick_pattern
+from pipelines.reference.options_page import default_text, leaves, type_text
+from pipelines.reference.page_markdown import block, code, page, prose, table
+from training import algorithms
+from training.algorithms import registry
+from training.algorithms.options import MixedPolicyOptions, RolloutOptions
+
+HEADING = compile_quick_pattern(r"^#{2,3} (.+)$")
+ROW = compile_quick_pattern(r"^\| `([\w.]+)` \| `[^`]+` \| (.+?) \|")
+LINK = compile_quick_pattern(r"\]\(([^)]+)\)")
+EXPLAINED = {"algorithm.md": (MixedPolicyOptions, "mixed."), "asynchronous.md": (RolloutOptions, "")}
+VERLS = "clip_ratio"  # an option of the algorithm that stands in verl's section
+PLACES = {
+    View.POLICY: "policy",
+    View.CHAMPION: "against the champion",
+    View.RECIPES: "comparisons",
+    View.TERMINAL: "terminal",
+}
+TABLES = {
+    "LOSSES": "Token losses (`mixed.loss`)",
+    "ON_POLICY_LOSSES": "Losses of on-policy tokens (`mixed.on_policy_loss`)",
+    "RESHAPES": "Shaping functions (`mixed.off_policy_reshape`, `mixed.on_policy_reshape`)",
+    "LOSS_AGG_MODES": "From tokens to one number (`mixed.loss_agg_mode`)",
+    "CORRECTIONS": "Rollout corrections (`mixed.rollout_correction.type`)",
+    "PREFIX_STRATEGIES": "Prefixes (`mixed.prefix.strategy`)",
+    "SFT_WEIGHTS": "Weights of the supervised loss (`mixed.sft_multitask.weight`)",
+    "GATES": "Gates (`mixed.gate.type`)",
+}
+
+
+def options_page() -> str:
+    """Generate the page of the algorithm's options, with the meaning from docs/algorithm.md and a link to it."""
+    parts = []
+    for file, (kind, prefix) in EXPLAINED.items():
+        meanings = dict(_meanings(file))
+        rows = [
+            (code(prefix + key), prose(type_text(field)), code(default_text(field)), meanings[key])
+            for key, field in leaves(kind)
+            if key != VERLS
+        ]
+        parts += [f"## {prefix.rstrip('.') or 'rollouts'}", table(("key", "type", "default", "meaning"), rows)]
+    shared = (PROJECT / "training" / "config" / "train.yaml").read_text(encoding="utf-8")
+    return page(
+        "Training options",
+        "The keys of the training configuration that are not verl's own. Set one with `luffy train --set KEY=VALUE`, "
+        "or in `training.overrides` of a profile. `luffy train --print-config` prints the whole configuration, with "
+        "verl's keys.",
+        *parts,
+        "## What all trainings share",
+        block("yaml", shared),
+        "## Hardware profiles",
+        *_files(HARDWARE),
+    )
+
+
+def recipes_page() -> str:
+    """Generate the page with every recipe, verbatim."""
+    return page(
+        "Recipes",
+        "A recipe is a file of `training/config/recipe`: what it changes in [the options](training-options.md), or in "
+        "the recipe that it names under `defaults`. [Training](../training.md#recipes) says in a line what each does.",
+        *_files(RECIPES),
+    )
+
+
+def _files(group: str) -> list[str]:
+    files = sorted((PROJECT / group).glob("*.yaml"))
+    return [f"### {file.stem}\n\n{block('yaml', file.read_text(encoding='utf-8'))}" for file in files]
+
+
+def _meanings(file: str) -> Iterator[tuple[str, str]]:
+    """Collect the options that the tables of a page explain, with links that are valid in the reference."""
+    section = ""
+    for line in (PROJECT / "docs" / file).read_text(encoding="utf-8").splitlines():
+        if heading := HEADING.match(line):
+            section = re.sub(r"[^\w]+", "-", heading[1].lower()).strip("-")
+        elif row := ROW.match(line):
+            meaning = LINK.sub(lambda link: f"](../{file if link[1][0] == '#' else ''}{link[1]})", row[2])
+            yield row[1], f"{meaning} ([more](../{file}#{section}))"
+
+
+def metrics_page() -> str:
+    """Generate the page with every metric, its plots, and the warning that watches it."""
+    return page(
+        "Metrics",
+        "What a training logs at each step. `metrics.jsonl` in the folder of the run and the trackers have all of it. "
+        "A live metric is also an observation of `training/metrics` in the Dagster UI while the training runs. Charts "
+        "are drawn on the page of `training/policy` (policy, against the champion), on the pages that compare recipes "
+        "and in the scorecard (comparisons), and on the terminal. [Warnings](../training.md#warnings) explains the "
+        "keys of `run.alerts`. A name with `*` stands for all that begin like it.",
+        table(("metric", "what it is", "unit", "better", "live", "charts", "warning"), map(_metric_row, METRICS)),
+    )
+
+
+def _metric_row(metric: Metric) -> tuple[str, ...]:
+    return (
+        code(metric.name),
+        metric.label.format("`*`").replace("|", r"\|"),
+        metric.unit,
+        metric.better,
+        "yes" if metric.live else "",
+        ", ".join(place for view, place in PLACES.items() if view in metric.views),
+        code(metric.alert) if metric.alert else "",
+    )
+
+
+def api_page() -> str:
+    """Write the directives of mkdocstrings, which reads the docstrings from the sources."""
+    contract = [f"::: {algorithms.ORIGINAL}.{name}" for name in algorithms.__all__]
+    tables = []
+    for name, title in TABLES.items():
+        functions = [f"`{key}`\n\n::: {path.replace(':', '.')}" for key, path in getattr(registry, name).items()]
+        tables += [f"## {title}", *functions]
+    return page(
+        "Python interface",
+        "What you can import without verl. [The algorithm](../algorithm.md) has the formulas on one page.",
+        "## The functions of the original implementation",
+        "They have its names and signatures: `from training.algorithms import compute_token_on_off_policy_loss`.",
+        *contract,
+        "## Options",
+        "::: training.algorithms.options.MixedPolicyOptions\n    options: {members: [from_mapping, check_group]}",
+        *tables,
+    )
