@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa  # a third of a second to import, and the Dagster code location loads this module
 
 PROJECT = Path(__file__).resolve().parents[1]
-CHUNK_BYTES = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # What an operator can correct by making room or by giving rights.
 UNWRITABLE = {*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
@@ -305,11 +304,8 @@ def digest_bytes(data: bytes) -> str:
 
 def digest_file(path: Path) -> str:
     """Return the sha256 of a file's bytes in hex."""
-    digest = hashlib.sha256()
     with Path(path).open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_table(table: "pa.Table") -> str:
