@@ -76,21 +76,14 @@ class Inputs:
         if file is None or not file.exists():
             return ""
         run = read_run(file)
-        return self.fault(run, file, options, training, key) or run
+        return self.fault(run, file, training_of(options, training, key)) or run
 
-    def fault(
-        self,
-        run: RecordedRun,
-        file: Path,
-        options: ExperimentOptions,
-        training: TrainingOptions,
-        key: dg.MultiPartitionKey,
-    ) -> str:
-        """Explain why the ``run`` in ``file`` is not that of a partition with these inputs; "" if it is."""
+    def fault(self, run: RecordedRun, file: Path, wanted: TrainingOptions) -> str:
+        """Explain why the ``run`` in ``file`` is not the wanted one with these inputs; "" if it is."""
         from training.config.keys import read_by
         from training.job.request import file_digests
 
-        wanted, request = training_of(options, training, key), run.manifest.request
+        request = run.manifest.request
         overrides, _ = read_by(wanted.recipe, wanted.overrides)
         asked = (request.recipe, request.hardware, request.seed, request.overrides)
         if asked != (recipe_name(wanted.recipe), wanted.hardware, wanted.seed, tuple(overrides)):

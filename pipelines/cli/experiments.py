@@ -59,13 +59,7 @@ def run_experiments(
     copy_to = copy_to and copy_to.absolute()
     if copy_to and copy_to.exists() and not copy_to.is_dir():
         raise InputError(f"--copy-to {copy_to}: is a file; expected a folder")
-    files = dict.fromkeys(Path(recipe).absolute() for recipe in recipes if is_path(recipe))
-    own = {file.stem: {"recipe": str(file)} for file in files}
-    if twice := [file for file in files if own[file.stem]["recipe"] != str(file)]:
-        raise InputError(
-            f"two recipes are called {twice[0].stem}: {', '.join(map(str, files))}; rename one of the files"
-        )
-    configure(profile, [*overrides, *([f"experiments.variants={json.dumps(own)}"] if own else [])])
+    configure(profile, [*overrides, *_variants(recipes)])
     recipes = [recipe_name(recipe) for recipe in recipes]
     os.chdir(PROJECT)
     prepare_home()
@@ -97,6 +91,17 @@ def run_experiments(
         copy_files(folder / DRIFT if (folder / DRIFT).is_dir() else folder, copy_to, leave_out=PAGE)
     terminal.line(f"\ncomparison: {folder}/{PAGE}")
     return train_status
+
+
+def _variants(recipes: Sequence[str]) -> list[str]:
+    """Return the setting that adds those of ``recipes`` that are files; InputError if two have one name."""
+    files = dict.fromkeys(Path(recipe).absolute() for recipe in recipes if is_path(recipe))
+    own = {file.stem: {"recipe": str(file)} for file in files}
+    if twice := [file for file in files if own[file.stem]["recipe"] != str(file)]:
+        raise InputError(
+            f"two recipes are called {twice[0].stem}: {', '.join(map(str, files))}; rename one of the files"
+        )
+    return [f"experiments.variants={json.dumps(own)}"] if own else []
 
 
 def run_partitions(
@@ -167,7 +172,7 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
         python = TrainingInterpreter(python=settings.interpreter.python).executable()
         with tempfile.TemporaryDirectory() as folder:
             file = comparison(settings, models, results, Path(folder)).write(Path(folder) / "request.json")
-            command = [str(python), "-m", "evaluation", "compare", "--request", str(file)]
+            command = [python, "-m", "evaluation", "compare", "--request", file]
             done = subprocess.run(command, cwd=PROJECT, check=False)
         if done.returncode:
             return done.returncode

@@ -3,7 +3,6 @@
 The targets and the base model are prepared as a run prepares them, which then reuses them.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,6 @@ from assets.training import training_request
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import write_table
-from core.plugins.user_code import python_path
 from core.text.parse import parse_yaml
 from pipelines.cli.run import run_graph
 from pipelines.definitions.settings import Settings, load_settings
@@ -76,7 +74,7 @@ def _response_limit(python: Path, request: Path) -> int:
         InputError: the training has no configuration; the message says why.
     """
     command = [str(python), "-m", "training", "--print-config", "--request", str(request)]
-    done = subprocess.run(command, cwd=PROJECT, env=_variables(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise InputError(done.stderr.rpartition("error: ")[2].strip())
     return parse_yaml(done.stdout, "--print-config")["data"]["max_response_length"]
@@ -112,10 +110,5 @@ def prompts(targets: Path) -> "pa.Table":
     return as_suite(pa.Table.from_pylist(rows, schema=BENCHMARK), SAMPLES)
 
 
-def _call(python: Path | str, *arguments: str) -> int:
-    command = [str(python), "-m", *arguments]
-    return subprocess.run(command, cwd=PROJECT, env=_variables(), check=False).returncode
-
-
-def _variables() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": python_path()}
+def _call(python: Path, *arguments: str) -> int:
+    return subprocess.run([python, "-m", *arguments], cwd=PROJECT, check=False).returncode

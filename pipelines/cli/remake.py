@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.shared.experiment_options import training_of
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.model.manifest import RequestRecord
@@ -85,7 +86,7 @@ def _make(file: Path, recorded: RecordedRun, profile: str, settings: Settings, t
             if status := execute(instance, job, terminal):
                 return status
         inputs = Inputs.present(resource(defs, "storage"))
-        if fault := inputs.fault(recorded, file, settings.experiments, settings.training, key):
+        if fault := inputs.fault(recorded, file, training_of(settings.experiments, settings.training, key)):
             raise InputError(
                 f"{file}: it cannot be made again: {fault}; give the profile and the recipe that it was made with "
                 f"(--profile {profile}, --recipe)"

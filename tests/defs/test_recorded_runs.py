@@ -192,7 +192,7 @@ def test_a_run_is_made_again_from_what_it_records_alone(file: str, tmp_path: Pat
         variables[f"LUFFY__{key}".upper().replace(".", "__")] = value
     chosen, key = settings_of(LUFFY_PROFILE=path.parent.name, **variables), partition(request.recipe, request.seed)
     inputs = Inputs(manifest.targets.digest, manifest.base_model.digest, run.problems)
-    assert inputs.fault(run, path, chosen.experiments, chosen.training, key) == ""
+    assert inputs.fault(run, path, training_of(chosen.experiments, chosen.training, key)) == ""
     assert seeds(chosen.experiments, chosen.training) == [request.seed]
     assert recorded_file(chosen.experiments, key) == tmp_path / f"{request.recipe}-{request.seed}.zip"
     assert chosen.storage.root == str(tmp_path / "storage")
