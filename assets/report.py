@@ -69,29 +69,21 @@ def check_checkpoints(
 ) -> None:
     """Require the ``scores`` of each role to be of its model, and the policy to be trained from ``base``."""
     for role, model in (("base", base), ("policy", policy)):
-        check_checkpoint(scores[role], suite, role, model)
+        stale = {
+            key(benchmark, role).to_user_string(): scored.checkpoint
+            for benchmark in suite
+            if (scored := scores[role][benchmark.name]).checkpoint != model.digest
+        }
+        if stale:
+            listed = ", ".join(f"{name} ({digest[:SHORT_DIGEST]})" for name, digest in stale.items())
+            raise InputError(
+                f"{ROLES[role].to_user_string()} is {model.short}, but these scores belong to another checkpoint: "
+                f"{listed}; materialize them again"
+            )
     if policy.base != base.digest:
         raise InputError(
             f"training/policy was trained from base {policy.base[:SHORT_DIGEST]}, but models/base is {base.short}; "
             "materialize training/policy again"
-        )
-
-
-def check_checkpoint(
-    scores: Mapping[str, ScoresReference], suite: Sequence[Benchmark], role: str, model: Reference
-) -> None:
-    """Raise an InputError that lists the scores of ``role`` that belong to another model than ``model``."""
-    benchmarks = {benchmark.name: benchmark for benchmark in suite}
-    stale = {
-        key(benchmarks[name], role).to_user_string(): reference.checkpoint
-        for name, reference in scores.items()
-        if reference.checkpoint != model.digest
-    }
-    if stale:
-        listed = ", ".join(f"{name} ({digest[:SHORT_DIGEST]})" for name, digest in stale.items())
-        raise InputError(
-            f"{ROLES[role].to_user_string()} is {model.short}, but these scores belong to another checkpoint: "
-            f"{listed}; materialize them again"
         )
 
 
