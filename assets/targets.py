@@ -127,7 +127,7 @@ def _identity(
     options: TargetOptions, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
 ) -> str:
     """Return the identity of the prepared targets: the content of all their inputs, the options and the code."""
-    from targets.select.selection import Choices
+    from targets.select.trace_choices import Choices
 
     chosen = list(Choices.read(options).digests().values())
     chosen += [teacher.digest] if teacher else []

@@ -34,8 +34,9 @@ from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, fi
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import ANSWER_KEY, compares_meaning
 from targets.select.near_search import Places, read_accepted
-from targets.select.output import CheckFiles, Layout, WriteFiles, Written
-from targets.select.selection import KEY_COLUMNS, Choices, Outcome, Selection
+from targets.select.output import CheckFiles, WriteFiles, Written
+from targets.select.selection import KEY_COLUMNS, Outcome, Selection
+from targets.select.trace_choices import Choices
 from targets.staging import clear_staging, staging
 from targets.target_tables import IdDigest, combined_digest, iter_batches, readable
 
@@ -186,7 +187,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Cal
 
 def _select(run: _Run, decided: Sequence[Decisions], choices: Choices, engine: Engine, folder: Path) -> list[Outcome]:
     """The outcome of the accepted traces of each piece."""
-    selection, places = Selection(run.config, choices, folder), Places([of.path for of in decided])
+    selection, places = Selection(choices, folder), Places([of.path for of in decided])
     columns = [*KEY_COLUMNS, *(["minhash"] if run.config.keep == "diverse" else [])]
     columns += [ANSWER_KEY] if compares_meaning(run.config) else []
     unread = {*choices.review.refused, *choices.review.kept}
@@ -217,14 +218,14 @@ def _write(
         counts.read(decisions.tally)
     if not counts.all.ids.count:
         raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
-    layout = Layout(run.config, any(part.mapping.target_log_probs for part in run.parts))
+    log_probs = any(part.mapping.target_log_probs for part in run.parts)
     tasks, kept = [], 0
     groups = _grouped(run.config.rows_per_file, decided, outcomes)
     for number, group in enumerate(groups):
         names = (PREPARED, PROFILE_FILE, REJECTED_FILE)
         prepared, profile, rejected = (shard_path(folder / name, number, len(groups)) for name in names)
         pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
-        tasks.append(WriteFiles(pieces, kept, layout, choices, (prepared, profile, rejected), run.inputs))
+        tasks.append(WriteFiles(pieces, kept, log_probs, choices, (prepared, profile, rejected), run.inputs))
         kept += sum(outcome.kept for _, outcome in group)
     others = []
     for written in engine.run(tasks[1:], counts.all.ids.count):

@@ -17,7 +17,7 @@ from targets.filter.filter_stages import prompt_of
 from targets.filter.filters import Stage, rejections
 from targets.read.sources import read_source
 from targets.select.dedupe import problem_digest
-from targets.select.source_caps import rank
+from targets.select.selection import rank
 from targets.trace import Trace
 
 if TYPE_CHECKING:

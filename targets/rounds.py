@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.parquet import read_shards
 from grading.row_fields import DATA_SOURCE
-from targets.select.source_caps import rank
+from targets.select.selection import rank
 from targets.select.split import Split
 from targets.source_settings import Source
 from targets.target_tables import RowDigest, TableWriter, read_metadata

@@ -12,7 +12,7 @@ from core.ledger_verdicts import VERDICTS
 from core.parquet import read_table
 from core.schemas import LEARNED
 from targets.prepared import Prepared
-from targets.select.learned import ADVICE, learned_file
+from targets.select.trace_choices import LEDGER_ADVICE, learned_file
 from targets.target_tables import iter_batches
 
 KEPT = "kept"
@@ -45,7 +45,9 @@ def browse(prepared: Prepared, out: Path, run: Path | None = None) -> int:
 
 def _read(run: Path) -> Learned:
     counted = ("target", "verdict", "uses", "loss_share")
-    table = read_table(learned_file(run), LEARNED, ADVICE, optional=[n for n in LEARNED.names if n not in counted])
+    table = read_table(
+        learned_file(run), LEARNED, LEDGER_ADVICE, optional=[n for n in LEARNED.names if n not in counted]
+    )
     return {row["target"]: row for row in table.to_pylist()}
 
 

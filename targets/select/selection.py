@@ -1,64 +1,32 @@
-"""Select targets among the accepted traces: by what files say of them, lengths, duplicates and caps of sources.
+"""Select targets among the accepted traces: by the choices of settings and files, by duplicates, and by caps.
 
-The lengths are cached with the decisions of the filters, so that no trace is filtered again for another limit.
+Caps limit the share of each source in the targets (by its cap, and by its weight beside the others), then that of each
+domain, then the tokens of all of them. Targets are only left out, never repeated. Which ones stay is drawn by a hash of
+their ids, so that the draw is the same in any order of work, and more rows of one source move few targets of another.
 """
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from targets.config import PrepareConfig
 from targets.select.dedupe import COLUMNS, Duplicates, SearchPairs
-from targets.select.learned import Learned, read_learned
-from targets.select.pass_rates import Difficulty, read_difficulty
-from targets.select.review import Review, read_review
-from targets.select.source_caps import SourceCaps
-from targets.trace import Rejection, Trace
+from targets.select.trace_choices import Choices
+from targets.source_settings import Source
+from targets.trace import Rejection
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Limit = tuple[np.ndarray, Callable[[int], Rejection]]
 KEY_COLUMNS = (*COLUMNS, "prompt_tokens", "target_tokens", "has_log_probs")
 KEPT, CHOSEN_AGAINST, REPEATED = 0, 1, 2  # outcomes of accepted traces; REPEATED: see `Outcome.reasons`
-
-
-class Choices(NamedTuple):
-    """What the files of the settings say about traces."""
-
-    difficulty: Difficulty
-    review: Review
-    learned: Learned
-
-    @classmethod
-    def read(cls, config: PrepareConfig) -> "Choices":
-        """Read the files; InputError for one that cannot be read or holds something else."""
-        return cls(
-            read_difficulty(config.difficulty, config.pass_rate),
-            read_review(config.review),
-            read_learned(config.ledger, config.ledger_drop),
-        )
-
-    def digests(self) -> dict[str, str]:
-        """Of what each file decides, under names for the metadata of the result."""
-        digests = {"review_digest": self.review.digest, "difficulty_digest": self.difficulty.digest}
-        return digests | ({"ledger_digest": self.learned.digest} if self.learned.digest else {})
-
-    def apply(self, trace: Trace, config: PrepareConfig) -> None:
-        """Reject ``trace`` for its lengths, its pass rate, by a reviewer, or by an earlier training."""
-        apply_lengths(trace, config)
-        self.difficulty.apply(trace)
-        self.review.apply(trace)
-        self.learned.apply(trace)
-
-    def rejects(self, keys: "pa.Table", config: PrepareConfig) -> np.ndarray:
-        """Whether `apply` rejects each of the accepted traces with `KEY_COLUMNS` ``keys``."""
-        rejects = over_lengths(keys, config) | self.difficulty.rejects(keys["text_key"].to_numpy())
-        if against := {**self.review.refused, **self.learned.dropped}:
-            rejects |= np.array([identity in against for identity in keys["id"].to_pylist()], bool)
-        return rejects
 
 
 @dataclass(frozen=True)
@@ -76,16 +44,16 @@ class Outcome:
 class Selection:
     """Collects the keys of pieces (`add`), decides among their traces (`decide`), and says what was decided."""
 
-    def __init__(self, config: PrepareConfig, choices: Choices, folder: Path) -> None:
-        self._config, self._choices = config, choices
-        self._duplicates, self._caps = Duplicates(config, folder), SourceCaps(config)
+    def __init__(self, choices: Choices, folder: Path) -> None:
+        self._choices = choices
+        self._duplicates, self._caps = Duplicates(choices.config, folder), SourceCaps(choices.config)
         self._states: list[np.ndarray] = []
 
     def add(self, keys: "pa.Table", source: int) -> None:
         """Collect the accepted traces of a piece of the source with this number, with their `KEY_COLUMNS`."""
         import pyarrow as pa
 
-        against = self._choices.rejects(keys, self._config)
+        against = self._choices.rejects(keys)
         self._states.append(np.where(against, CHOSEN_AGAINST, KEPT).astype(np.int8))
         left = keys.filter(pa.array(~against))
         self._duplicates.add(left)
@@ -126,28 +94,82 @@ class Selection:
         return outcomes
 
 
-def apply_lengths(trace: Trace, config: PrepareConfig) -> None:
-    """Reject an accepted ``trace`` for each limit that it exceeds."""
-    for rejection in () if trace.reasons else list(_rejections(trace, config)):
-        trace.reject(rejection)
+class SourceCaps:
+    """Collects accepted traces (`add`), and draws among those that are no duplicates (`draw`).
+
+    Positions are those of the accepted traces in order, from 0. Fourteen bytes of memory per trace, none where nothing
+    is limited.
+    """
+
+    def __init__(self, config: PrepareConfig) -> None:
+        self._config, self._sources = config, config.sources
+        self._limited = bool(config.domain_caps or config.token_budget)
+        self._limited |= any(source.cap or source.weight for source in self._sources)
+        self._owners, self._ranks, self._tokens = array("H"), array("Q"), array("I")
+
+    def add(self, keys: "pa.Table", number: int) -> None:
+        """Collect accepted traces of the source with this number."""
+        if self._limited:
+            self._owners.extend([number] * len(keys))
+            self._ranks.extend(rank(f"{self._config.seed}/mixture/{name}") for name in keys["id"].to_pylist())
+            self._tokens.extend(keys["target_tokens"].to_pylist())
+
+    def draw(self, duplicates: np.ndarray) -> dict[int, Rejection]:
+        """Why each trace goes that is over a limit; the traces at the positions ``duplicates`` are not among them."""
+        goes: dict[int, Rejection] = {}
+        if not self._limited:
+            return goes
+        order = np.argsort(np.asarray(self._ranks), kind="stable")
+        left = np.ones(len(order), bool)
+        left[duplicates] = False
+        owners = np.asarray(self._owners)
+        for over, why in self._limits(owners, order, left):
+            positions = over[left[over]]
+            left[positions] = False
+            goes |= {position: why(position) for position in positions.tolist()}
+        return goes
+
+    def _limits(self, owners: np.ndarray, order: np.ndarray, left: np.ndarray) -> Iterator[Limit]:
+        """The positions over each limit, and why they go; ``left``: the traces that the limits before have left."""
+        drawn = order[left[order]]  # the first ones stay
+        of_source = [drawn[owners[drawn] == number] for number in range(len(self._sources))]
+        for own, quota in zip(of_source, quotas([len(own) for own in of_source], self._sources), strict=True):
+            yield own[quota:], lambda position: Rejection("over_source_cap", self._source_limits(owners[position]))
+        for domain, cap in self._config.domain_caps.items():
+            numbers = [number for number, source in enumerate(self._sources) if source.ability == domain]
+            drawn = order[left[order] & np.isin(owners[order], numbers)]
+            rejection = Rejection("over_domain_cap", f"not among the {cap:,} targets of {domain}")
+            yield drawn[cap:], lambda _, rejection=rejection: rejection
+        if self._config.token_budget:
+            drawn = order[left[order]]
+            tokens = np.cumsum(np.asarray(self._tokens)[drawn], dtype=np.int64)
+            rejection = Rejection(
+                "over_token_budget", f"not among the targets drawn ({self._config.token_budget:,} tokens)"
+            )
+            yield drawn[tokens > self._config.token_budget], lambda _: rejection
+
+    def _source_limits(self, number: int) -> str:
+        source = self._sources[number]
+        limits = {"cap": source.cap, "weight": source.weight}
+        detail = ", ".join(f"{name} {value:g}" for name, value in limits.items() if value is not None)
+        return f"not drawn from {source.path} ({detail})"
 
 
-def over_lengths(keys: "pa.Table", config: PrepareConfig) -> np.ndarray:
-    """Whether `apply_lengths` rejects each of the accepted traces with these columns of `core.schemas.DECISION`."""
-    over = keys["prompt_tokens"].to_numpy() > config.max_prompt_tokens
-    over |= keys["target_tokens"].to_numpy() > config.max_target_tokens
-    return over | ~keys["has_log_probs"].to_numpy() if config.require_log_probs else over
+def quotas(available: Sequence[int], sources: Sequence[Source]) -> list[int]:
+    """The number of targets from each source, of ``available`` ones.
+
+    Sources with a weight w share as w / sum(w); the one that runs out first decides how many that is. A source without
+    targets leaves its share to the others.
+
+    >>> quotas([30, 20, 7], [Source(path="a", weight=3), Source(path="b", weight=1), Source(path="c", cap=5)])
+    [30, 10, 5]
+    """
+    counts = [min(count, source.cap or count) for count, source in zip(available, sources, strict=True)]
+    weights = [Fraction(str(source.weight)) if source.weight else None for source in sources]
+    scales = [count / weight for count, weight in zip(counts, weights, strict=True) if weight and count]
+    return [int(min(scales) * w) if w and count else count for count, w in zip(counts, weights, strict=True)]
 
 
-def _rejections(trace: Trace, config: PrepareConfig) -> Iterator[Rejection]:
-    if over := _over(trace.prompt_tokens, config.max_prompt_tokens):
-        yield Rejection("prompt_too_long", over)
-    if over := _over(trace.target_tokens, config.max_target_tokens):
-        yield Rejection("target_too_long", over)
-    if config.require_log_probs and not trace.has_log_probs:
-        detail = "the source has none, or they are of other tokens than those that the policy is trained on"
-        yield Rejection("no_log_probs", detail)
-
-
-def _over(tokens: int | None, limit: int) -> str | None:
-    return f"{tokens} tokens (limit {limit})" if tokens is not None and tokens > limit else None
+def rank(text: str) -> int:
+    """A number of 64 bits by which texts are drawn."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -18,7 +18,7 @@ from targets.engines.build import build_engine
 from targets.engines.tasks import Engine, NoInputs, Tools
 from targets.prepared import Prepared
 from targets.select.dedupe import problem_digest
-from targets.select.source_caps import rank
+from targets.select.selection import rank
 from targets.staging import staging
 from targets.target_tables import (
     RowDigest,

@@ -315,7 +315,7 @@ def test_a_row_that_vanishes_is_noticed(
     """The proofs of conservation: lose a row on the way, or twist the files, and they must fail."""
     source = jsonl(good(1), good(2, answer=None), good(3), good(4))
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="conservation violated: 4 traces read, 3"):
-        patch.setattr(output, "write_rejected", lambda *_: None)
+        patch.setattr(output._Writers, "_reject", lambda *_: None)
         run(source, tmp_path / "out", tokenizer)
     filter_traces = cache.filter_traces
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="row 2 follows 1 of 1 traces of row 0"):

@@ -18,7 +18,7 @@ from targets.counts import MOST_VALUES, OTHERS, Breakdown
 from targets.prepare import prepare
 from targets.prepared import Prepared, read_prepared
 from targets.read.sources import find_parts
-from targets.select.source_caps import quotas
+from targets.select.selection import quotas
 from targets.select.split import reconcile, select_train
 from targets.source_settings import Source
 from targets.trace import Trace
