@@ -187,7 +187,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Cal
 
 def _select(run: _Run, decided: Sequence[Decisions], choices: Choices, engine: Engine, folder: Path) -> list[Outcome]:
     """The outcome of the accepted traces of each piece."""
-    selection, places = Selection(choices, folder), Places([of.path for of in decided])
+    selection = Selection(choices, folder)
     columns = [*KEY_COLUMNS, *(["minhash"] if run.config.keep == "diverse" else [])]
     columns += [ANSWER_KEY] if compares_meaning(run.config) else []
     unread = {*choices.review.refused, *choices.review.kept}
@@ -199,12 +199,8 @@ def _select(run: _Run, decided: Sequence[Decisions], choices: Choices, engine: E
         read += decisions.rows
         run.report("deduplicate", read, None)
     choices.review.check_ids(read, unread)
-    embedding = run.config.embedding
-    meaning = embedding.semantic_duplicate if embedding else None
-    return selection.decide(
-        lambda groups: places.search(groups, selection.left, run.config.near_duplicate, engine),
-        lambda groups: () if meaning is None else places.search_meaning(groups, selection.left, meaning, engine),
-    )
+    places = Places(run.config, [of.path for of in decided], selection.left(), engine)
+    return selection.decide(places.search, places.search_meaning)
 
 
 def _write(

@@ -1,13 +1,16 @@
 """Read the keys of accepted traces, and the texts and vectors of problems to compare, from files of decisions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from core.errors import InputError
+from targets.config import PrepareConfig
 from targets.engines.tasks import Engine, Tools
 from targets.select.dedupe import Pair, problem_text, search_near
 
@@ -30,57 +33,71 @@ def read_accepted(path: Path, columns: Sequence[str], unread: set[str]) -> "pa.T
     return table.filter(table["spelling_key"].is_valid())
 
 
+@dataclass(frozen=True)
 class Places:
-    """Where the traces are that a `targets.select.selection.Selection` has collected."""
+    """Where the traces are that a `targets.select.selection.Selection` has collected.
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = paths
+    ``left``: the numbers of the accepted traces of each of the files ``paths`` that have a position, in order.
+    """
 
-    def search(
-        self, groups: Sequence[np.ndarray], left: Callable[[], Sequence[np.ndarray]], threshold: float, engine: Engine
-    ) -> Iterator[Pair]:
-        """The near duplicates in ``groups`` of positions; ``left``: the accepted traces of each file that have one."""
-        if not groups:
-            return
-        rows = self._rows(left())
-        bands = _bands_of_large(groups, rows, threshold, engine)
-        sizes = [len(group) for group in groups]
+    config: PrepareConfig
+    paths: Sequence[Path]
+    left: Sequence[np.ndarray]
+    engine: Engine
+
+    def search(self, groups: Sequence[np.ndarray]) -> Iterator[Pair]:
+        """The near duplicates in ``groups`` of positions."""
+        threshold, bands = self.config.near_duplicate, self._bands_of_large(groups)
         tasks = [
-            SearchNear(some, rows(some), threshold, [bands.get(number) for number in numbers])
-            for numbers in _batched(range(len(groups)), sizes)
+            SearchNear(some, self._rows(some), threshold, [bands.get(number) for number in numbers])
+            for numbers in _batched(range(len(groups)), [len(group) for group in groups])
             for some in [[groups[number] for number in numbers]]
         ]
-        for pairs in engine.run(tasks, sum(map(len, groups))):
+        for pairs in self.engine.run(tasks, sum(map(len, groups))):
             yield from pairs
 
-    def search_meaning(
-        self, groups: Sequence[np.ndarray], left: Callable[[], Sequence[np.ndarray]], threshold: float, engine: Engine
-    ) -> Iterator[Pair]:
+    def search_meaning(self, groups: Sequence[np.ndarray]) -> Iterator[Pair]:
         """The same for the vectors of problems, of which all pairs of a group are compared."""
-        if not groups:
-            return
-        rows = self._rows(left())
+        assert self.config.embedding is not None and self.config.embedding.semantic_duplicate is not None
+        threshold = self.config.embedding.semantic_duplicate
         parts = [
             Compared(group[: start + COMPARED_PER_TASK], start)
             for group in groups
             for start in range(0, len(group), COMPARED_PER_TASK)
         ]
         batches = _batched(parts, [len(part.positions) for part in parts])
-        tasks = [CompareMeaning(some, rows([part.positions for part in some]), threshold) for some in batches]
-        for pairs in engine.run(tasks, sum(map(len, groups))):
+        tasks = [CompareMeaning(some, self._rows([part.positions for part in some]), threshold) for some in batches]
+        for pairs in self.engine.run(tasks, sum(map(len, groups))):
             yield from pairs
 
-    def _rows(self, places: Sequence[np.ndarray]) -> "Callable[[Sequence[np.ndarray]], list[Rows]]":
-        """A function that says where the traces at the positions of some groups are."""
-        begins = np.cumsum([0, *map(len, places)])
+    @cached_property
+    def _begins(self) -> np.ndarray:
+        """The first position of each file."""
+        return np.cumsum([0, *map(len, self.left)])
 
-        def rows(groups: Sequence[np.ndarray]) -> list[Rows]:
-            positions = np.unique(np.concatenate(groups))
-            files = np.searchsorted(begins, positions, side="right") - 1
-            of_file = [(number, positions[files == number]) for number in np.unique(files).tolist()]
-            return [(self._paths[number], places[number][own - begins[number]], own) for number, own in of_file]
+    def _rows(self, groups: Sequence[np.ndarray]) -> list[Rows]:
+        """Where the traces at the positions of some groups are."""
+        begins, positions = self._begins, np.unique(np.concatenate(groups))
+        files = np.searchsorted(begins, positions, side="right") - 1
+        of_file = [(number, positions[files == number]) for number in np.unique(files).tolist()]
+        return [(self.paths[number], self.left[number][own - begins[number]], own) for number, own in of_file]
 
-        return rows
+    def _bands_of_large(self, groups: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+        """The MinHash of the problems of each group that is more than one task, by its number.
+
+        It is most of the work of such a group, and the tasks share it, so that no process has all of it.
+        """
+        parts = [
+            (number, group[start : start + COMPARED_PER_TASK])
+            for number, group in enumerate(groups)
+            if len(group) > COMPARED_PER_TASK
+            for start in range(0, len(group), COMPARED_PER_TASK)
+        ]
+        tasks = [ComputeBands(part, self._rows([part]), self.config.near_duplicate) for _, part in parts]
+        computed: defaultdict[int, list[np.ndarray]] = defaultdict(list)
+        for (number, _), bands in zip(parts, self.engine.run(tasks, sum(len(part) for _, part in parts)), strict=True):
+            computed[number].append(bands)
+        return {number: np.concatenate(bands) for number, bands in computed.items()}
 
 
 def _batched(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
@@ -94,29 +111,6 @@ def _batched(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
             some, count = [], 0
     if some:
         yield some
-
-
-def _bands_of_large(
-    groups: Sequence[np.ndarray],
-    rows: "Callable[[Sequence[np.ndarray]], list[Rows]]",
-    threshold: float,
-    engine: Engine,
-) -> dict[int, np.ndarray]:
-    """The MinHash of the problems of each group that is more than one task, by its number.
-
-    It is most of the work of such a group, and the tasks share it, so that no process has all of it.
-    """
-    large = [number for number, group in enumerate(groups) if len(group) > COMPARED_PER_TASK]
-    parts = [
-        (number, groups[number][start : start + COMPARED_PER_TASK])
-        for number in large
-        for start in range(0, len(groups[number]), COMPARED_PER_TASK)
-    ]
-    tasks = [ComputeBands(part, rows([part]), threshold) for _, part in parts]
-    computed: dict[int, list[np.ndarray]] = {number: [] for number in large}
-    for (number, _), bands in zip(parts, engine.run(tasks, sum(len(part) for _, part in parts)), strict=True):
-        computed[number].append(bands)
-    return {number: np.concatenate(bands) for number, bands in computed.items()}
 
 
 @dataclass(frozen=True)
