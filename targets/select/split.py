@@ -11,6 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from core.errors import InputError
 from core.parquet import count_rows, shard_path, shards
 from core.schemas import REJECTED
@@ -32,12 +34,10 @@ from targets.target_tables import (
 from targets.trace import Rejection, rejected_target_row
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
 
-    Ranks = tuple[np.ndarray, np.ndarray]
-    Mask = tuple[np.ndarray | None, np.ndarray | None]
-
+Ranks = tuple[np.ndarray, np.ndarray]  # see `RankRows`
+Masks = tuple[np.ndarray, np.ndarray]  # whether each row is trained on, and whether it is held out
 TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
 REMEDY = "run python -m targets"
 
@@ -86,48 +86,45 @@ def select_train(
         return earlier
     files = shards(prepared.prepared)
     with build_engine("local", NoInputs, prepared.config.workers if len(files) > 1 else 1) as engine:
-        count = prepared.counts["kept"]
-        order = _order(files, prepared, seed, engine) if heldout_share or max_rows else [None] * len(files)
-        masks = _masks(order, heldout_share, max_rows)
-        if heldout_share and all(held.all() for _, held in masks if held is not None):
+        masks = _masks(files, prepared, heldout_share, max_rows, seed, engine)
+        if heldout_share and all(held.all() for _, held in masks):
+            count = prepared.counts["kept"]
             raise InputError(f"{prepared.prepared}: all {count} rows would be held out; lower heldout_share")
         with staging(out_dir, (LEFT_OUT, HELDOUT, TRAIN)) as staging_dir:
             _write(files, masks, staging_dir, metadata, max_rows, engine)
     return read_split(out_dir)
 
 
-def _order(files: Sequence[Path], prepared: Prepared, seed: int, engine: Engine) -> "list[Ranks]":
-    suffixes = {str(source.name): source.suffix for source in prepared.config.sources}
-    return list(engine.run([RankRows(file, suffixes, seed) for file in files], prepared.counts["kept"]))
-
-
-def _masks(order: "Sequence[Ranks | None]", heldout_share: float, max_rows: int | None) -> "list[Mask]":
-    """For each file whether each row is trained on, and whether it is held out; None where all are trained on."""
-    import numpy as np
-
-    ranks = [ranks for ranks in order if ranks is not None]
-    if not ranks:
-        return [(None, None) for _ in order]
-    held = np.concatenate([shares for shares, _ in ranks]) < heldout_share
-    train = _smallest(np.concatenate([rows for _, rows in ranks]), ~held, max_rows)
-    ends = np.cumsum([len(shares) for shares, _ in ranks])[:-1]
+def _masks(
+    files: Sequence[Path], prepared: Prepared, heldout_share: float, max_rows: int | None, seed: int, engine: Engine
+) -> list[Masks]:
+    """Draw the rows of each file."""
+    sizes = list(map(count_rows, files))
+    if heldout_share or max_rows:
+        suffixes = {str(source.name): source.suffix for source in prepared.config.sources}
+        ranks = list(engine.run([RankRows(file, suffixes, seed) for file in files], sum(sizes)))
+        held = np.concatenate([shares for shares, _ in ranks]) < heldout_share
+        train = _smallest(np.concatenate([rows for _, rows in ranks]), ~held, max_rows)
+    else:
+        train, held = np.ones(sum(sizes), bool), np.zeros(sum(sizes), bool)
+    ends = np.cumsum(sizes)[:-1]
     return list(zip(np.split(train, ends), np.split(held, ends), strict=True))
 
 
 def _write(
     files: Sequence[Path],
-    masks: "Sequence[Mask]",
+    masks: Sequence[Masks],
     folder: Path,
     metadata: Mapping[str, str],
     max_rows: int | None,
     engine: Engine,
 ) -> None:
     tasks, train_rows, heldout_rows = [], 0, 0
-    for number, (file, mask) in enumerate(zip(files, masks, strict=True)):
+    for number, (file, (trained, held)) in enumerate(zip(files, masks, strict=True)):
         paths = tuple(shard_path(folder / name, number, len(files)) for name in (TRAIN, HELDOUT, LEFT_OUT))
-        tasks.append(SplitRows(file, mask, (train_rows, heldout_rows), paths, metadata, max_rows))
-        train_rows += count_rows(file) if mask[0] is None else int(mask[0].sum())
-        heldout_rows += 0 if mask[1] is None else int(mask[1].sum())
+        tasks.append(SplitRows(file, (trained, held), (train_rows, heldout_rows), paths, metadata, max_rows))
+        train_rows += int(trained.sum())
+        heldout_rows += int(held.sum())
     others = list(engine.run(tasks[1:], train_rows + heldout_rows))
     tasks[0].write(lambda digest: {"rows_digest": combined_digest([digest, *others])})
 
@@ -143,10 +140,8 @@ class RankRows:
     suffixes: Mapping[str, str]
     seed: int
 
-    def __call__(self, tools: Tools) -> "Ranks":
+    def __call__(self, tools: Tools) -> Ranks:
         """For each row, where its problem lies between 0 and 1, and where the row lies among all; 16 bytes per row."""
-        import numpy as np
-
         shares, order = [], []
         for row in chain.from_iterable(iter_batches(self.file, ["data_source", "prompt", "extra_info"])):
             problem = problem_digest(row["prompt"][-1]["content"].removesuffix(self.suffixes[row["data_source"]]))
@@ -163,7 +158,7 @@ class SplitRows:
     """The task to write the rows of a file of targets into those of `TRAIN`, `HELDOUT` and `LEFT_OUT`."""
 
     file: Path
-    mask: "Mask"
+    masks: Masks
     first: tuple[int, int]  # `extra_info.index` of the first row that is trained on, and of the first held out
     paths: tuple[Path, ...]
     metadata: Mapping[str, str]
@@ -174,10 +169,10 @@ class SplitRows:
 
     def write(self, describe: Callable[[str], Mapping[str, str]]) -> str:
         """Write the files; returns the digest of the rows to train on, of which ``describe`` tells the metadata."""
-        import numpy as np
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
-        digest, schema = RowDigest(self.metadata["verifiers"]), _schema(self.file)
+        digest, schema = RowDigest(self.metadata["verifiers"]), pq.read_schema(self.file).remove_metadata()
         left_out = Rejection("over_max_rows", f"not among the {self.max_rows} rows drawn")
         with (
             TableWriter(self.paths[0], schema, self.metadata) as train,
@@ -187,8 +182,7 @@ class SplitRows:
             begin = 0
             for table in read_columns(self.file, schema.names):
                 rows = slice(begin, begin + len(table))
-                chosen = np.ones(len(table), bool) if self.mask[0] is None else self.mask[0][rows]
-                held = np.zeros(len(table), bool) if self.mask[1] is None else self.mask[1][rows]
+                chosen, held = (mask[rows] for mask in self.masks)
                 begin = rows.stop
                 trained = _numbered(table.filter(pa.array(chosen)), "train", self.first[0] + train.rows)
                 train.add_table(trained)
@@ -207,7 +201,6 @@ class SplitRows:
 
 def _numbered(table: "pa.Table", split: str, first: int) -> "pa.Table":
     """``table`` with its split and the numbers of its rows in `extra_info`."""
-    import numpy as np
     import pyarrow as pa
 
     place = table.schema.get_field_index("extra_info")
@@ -216,12 +209,6 @@ def _numbered(table: "pa.Table", split: str, first: int) -> "pa.Table":
     values |= {"split": pa.repeat(split, len(table)), "index": pa.array(np.arange(first, first + len(table)))}
     column = pa.StructArray.from_arrays(list(values.values()), fields=list(info.type))
     return table.set_column(place, table.schema.field(place), column)
-
-
-def _schema(prepared: Path) -> "pa.Schema":
-    import pyarrow.parquet as pq
-
-    return pq.read_schema(shards(prepared)[0]).remove_metadata()
 
 
 def read_split(folder: Path) -> Split:
@@ -253,10 +240,8 @@ def _all_have_reasons(paths: Sequence[Path]) -> bool:
     return all(row["reason"] and row["reasons"] for batch in batches for row in batch)
 
 
-def _smallest(order: "np.ndarray", allowed: "np.ndarray", limit: int | None) -> "np.ndarray":
+def _smallest(order: np.ndarray, allowed: np.ndarray, limit: int | None) -> np.ndarray:
     """The ``limit`` allowed rows of smallest order, as a mask."""
-    import numpy as np
-
     chosen = np.zeros(len(order), bool)
     candidates = np.flatnonzero(allowed)
     chosen[candidates[np.argsort(order[candidates], kind="stable")][:limit]] = True
