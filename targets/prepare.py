@@ -23,10 +23,10 @@ from core.schemas import ENTRIES_KEY
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
-from targets.engines.build import build_engine
+from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine
 from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_digest
-from targets.filter.context import FilterInputs
+from targets.filter.context import FilterInputs, verdict_file
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
 from targets.filter.meaning import Meaning, open_meaning
@@ -103,10 +103,11 @@ def prepare(
         folder = cache or staging_dir / "decisions"
         decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
         meanings: list[Meaning] = []  # none as long as no problem needs a vector
+        verdicts = verdict_file(stack) if config.engine == "local" and config.workers > 1 else None
 
         def filter_inputs() -> FilterInputs:
             index = None if benchmarks is None else BenchmarkIndex(benchmarks)
-            return FilterInputs(config, tokenizer_json, index, meaning=next(iter(meanings), None))
+            return FilterInputs(config, tokenizer_json, index, verdicts, next(iter(meanings), None))
 
         def open_embedding() -> None:
             if config.embedding and not meanings:

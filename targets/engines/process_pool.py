@@ -1,27 +1,31 @@
-"""Run tasks in a pool of processes of this machine."""
+"""Run tasks in a pool of processes of this machine, and choose between this engine and the others."""
 
-import logging
 import multiprocessing
 import multiprocessing.util
 import os
 import signal
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from core.files import scratch_folder
-from targets.engines.tasks import Inputs, SingleEngine, Task, Tools
+from targets.engines.tasks import Engine, Inputs, SingleEngine, Task, Tools
 
 FEW_ROWS = 1024  # take less time than two processes need to start
 IN_FLIGHT = 3  # tasks per process: one that runs, the others waiting
 ATTEMPTS = 3  # at a task whose process died
+
+
+def build_engine(name: str, inputs: Callable[[], Inputs], workers: int) -> Engine:
+    """The engine called ``name`` ("local", "ray"); ``inputs`` is called when there is something to filter."""
+    if name == "ray":
+        from targets.engines.ray_data import RayEngine
+
+        return RayEngine(inputs, workers)
+    return SingleEngine(inputs) if workers == 1 else PoolEngine(inputs, workers)
 
 
 class PoolEngine:
@@ -35,8 +39,6 @@ class PoolEngine:
         self._workers = workers
         self._here = SingleEngine(self._inputs)
         self._pool: ProcessPoolExecutor | None = None
-        self._open = ExitStack()
-        self._shared = _verdict_folder(self._open)
 
     def run(self, tasks: Sequence[Task], rows: int) -> Iterator[Any]:
         if rows <= FEW_ROWS or len(tasks) < 2:
@@ -70,9 +72,7 @@ class PoolEngine:
     def _submit(self, task: Task) -> Future[Any]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
-            verdicts = self._shared / "verdicts.sqlite" if self._shared else None
-            inputs = self._inputs().sharing(verdicts)
-            self._pool = ProcessPoolExecutor(self._workers, context, _start, (inputs,))
+            self._pool = ProcessPoolExecutor(self._workers, context, _start, (self._inputs(),))
         try:
             return self._pool.submit(_run, task)
         except BrokenProcessPool as error:  # noticed when handing over: `_oldest` starts the next pool
@@ -91,23 +91,6 @@ class PoolEngine:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._here.__exit__()
-        self._open.close()
-
-
-def _verdict_folder(stack: ExitStack) -> Path | None:
-    """The folder in which the processes share verdicts; None, with a warning, where there is no room for one.
-
-    What a killed preparation left there is removed.
-    """
-    try:
-        return stack.enter_context(scratch_folder(Path(tempfile.gettempdir())))
-    except OSError as error:
-        logging.getLogger(__name__).warning(
-            "no folder for verdicts on answers (%s): they are not cached, so that equal answers are compared again; "
-            "make room or set TMPDIR to another folder",
-            error,
-        )
-        return None
 
 
 _TOOLS: list[Tools] = []  # of this pool process

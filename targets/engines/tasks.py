@@ -7,7 +7,6 @@ a few tasks are in flight at once and no more. The tasks are the same everywhere
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -22,10 +21,6 @@ class Inputs(Protocol):
 
     def open(self) -> Context: ...
 
-    def sharing(self, verdicts: Path | None) -> "Inputs":
-        """The inputs of processes of one machine that share a file of verdicts on answers."""
-        ...
-
 
 @dataclass(frozen=True)
 class NoInputs:
@@ -33,9 +28,6 @@ class NoInputs:
 
     def open(self) -> Context:
         raise AssertionError("these tasks have no context")
-
-    def sharing(self, verdicts: Path | None) -> "NoInputs":
-        return self
 
 
 class Tools:

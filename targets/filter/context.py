@@ -1,11 +1,15 @@
 """The tools of the filters in one process: settings, verifiers, token lengths, and the benchmarks."""
 
+import logging
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.files import scratch_folder
 from core.model.token_counts import load_lengths
 from grading.contamination import BenchmarkIndex, Match
 from grading.spec_values import MATHEMATICS
@@ -43,8 +47,21 @@ class FilterInputs:
     def open(self) -> "FilterContext":
         return FilterContext(self)
 
-    def sharing(self, verdicts: Path | None) -> "FilterInputs":
-        return replace(self, verdicts=verdicts)
+
+def verdict_file(stack: ExitStack) -> Path | None:
+    """A file for the verdicts on answers until ``stack`` closes; None, with a warning, where there is no room for one.
+
+    What a killed preparation left there is removed.
+    """
+    try:
+        return stack.enter_context(scratch_folder(Path(tempfile.gettempdir()))) / "verdicts.sqlite"
+    except OSError as error:
+        logging.getLogger(__name__).warning(
+            "no folder for verdicts on answers (%s): they are not cached, so that equal answers are compared again; "
+            "make room or set TMPDIR to another folder",
+            error,
+        )
+        return None
 
 
 class FilterContext:

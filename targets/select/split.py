@@ -16,7 +16,7 @@ import numpy as np
 from core.errors import InputError
 from core.parquet import count_rows, shard_path, shards
 from core.schemas import REJECTED
-from targets.engines.build import build_engine
+from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine, NoInputs, Tools
 from targets.prepared import Prepared
 from targets.select.dedupe import problem_digest
