@@ -16,9 +16,8 @@ from rapidfuzz import fuzz
 from core.errors import InputError
 from core.model.token_counts import load_lengths
 from targets.config import build_config
-from targets.filter.filter_rules import DOUBLE_ESCAPED
 from targets.filter.filter_stages import VERDICTS
-from targets.filter.filters import FILTERS
+from targets.filter.filters import DOUBLE_ESCAPED, FILTERS
 from targets.filter.text_properties import compression_ratio
 from targets.prepare import prepare
 from targets.prepared import Prepared
