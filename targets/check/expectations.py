@@ -18,11 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import InputError, validated
 from core.files import read_yaml
-from core.parquet import read_shards
 from core.text.patterns import compile_full_match
 from targets.check.explanations import explain_construction, explain_failure
-from targets.check.source_drift import Change, measure
-from targets.target_tables import read_metadata, readable
+from targets.check.source_drift import Change, measure, read_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +30,6 @@ PARAMETER = compile_full_match(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
 MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown value counts as false
 METADATA = "$metadata"  # in a list of columns: those that the sources declare, metadata.NAME
 MOST_VALUES = 5  # offending values in a result
-REMEDY = "prepare targets first"
 
 
 class Check(BaseModel):
@@ -110,10 +107,11 @@ def validate(
         InputError: the file is no profile, or the suite has an unknown parameter or expectation.
     """
     checks = load_checks(suite)
-    frame, settings = _read(Path(profile))
-    changes = measure(Path(profile), previous)
+    now = read_version(Path(profile))
+    frame = _completed(now.rows, profile)
+    changes = measure(now, None if previous is None else read_version(previous))
     frame = frame.assign(**{name: change.value for name, change in changes.items()})
-    numbers = {**settings, **(parameters or {})}
+    numbers = {**now.settings, **(parameters or {})}
     metadata = [name for name in frame.columns if name.startswith("metadata.")]
     expected = [_resolve(check, numbers, metadata, suite) for check in checks]
     outcomes = _run(frame, checks, expected, suite, docs)
@@ -138,22 +136,16 @@ def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, An
     return ", ".join(f"{count} of {name}" for name, count in sources.head(MOST_VALUES).items())
 
 
-def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
-    """The profile with the column ``traces_of_problem``, and the settings it was made with."""
-    import pyarrow.compute as pc
-
-    with readable(profile, REMEDY):
-        table = read_shards(profile)
-    if missing := {"problem_digest", *MUST_HOLD} - set(table.column_names):
+def _completed(frame: "pd.DataFrame", profile: Path) -> "pd.DataFrame":
+    """The rows of a profile without unknown values in `MUST_HOLD`, and with the column ``traces_of_problem``."""
+    if missing := {"problem_digest", *MUST_HOLD} - set(frame.columns):
+        present = dict.fromkeys(name.partition(".")[0] for name in frame.columns)
         raise InputError(
-            f"profile {profile}: no column {', '.join(sorted(missing))}; it has {', '.join(table.column_names)}: "
+            f"profile {profile}: no column {', '.join(sorted(missing))}; it has {', '.join(present)}: "
             "give the profile.parquet that prepare wrote"
         )
-    for name in MUST_HOLD:
-        table = table.set_column(table.column_names.index(name), name, pc.fill_null(table[name], False))
-    frame = table.flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
-    frame["traces_of_problem"] = frame.groupby("problem_digest")["problem_digest"].transform("size")
-    return frame, json.loads(read_metadata(profile, REMEDY).get("config", "{}"))
+    traces = frame.groupby("problem_digest")["problem_digest"].transform("size")
+    return frame.assign(**{name: frame[name].eq(True) for name in MUST_HOLD}, traces_of_problem=traces)
 
 
 def _resolve(check: Check, settings: Mapping[str, Any], metadata: Sequence[str], suite: Path) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Version:
     sources: Mapping[str, Mapping[str, int]]  # by file: "read", "kept"
     blocks: Mapping[str, Mapping[str, int]]  # by source block: "read", "kept", first reasons
     tokenizer: str
+    settings: Mapping[str, Any]  # of the preparation
 
     def by_source(self, column: str) -> "dict[str, np.ndarray]":
         """The numbers of a column by file; empty if an older version has no such column."""
@@ -59,20 +60,17 @@ class Version:
 
 def read_version(profile: Path) -> Version:
     """Read a profile file; InputError if it is none."""
-
     with readable(profile, REMEDY):
         table = read_shards(profile)
     frame = table.flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
     recorded = read_metadata(profile, REMEDY)
-    sources, blocks = (json.loads(recorded.get(name, "{}")) for name in ("sources", "by_source"))
-    return Version(frame, sources, blocks, recorded.get("tokenizer_digest", ""))
+    sources, blocks, settings = (json.loads(recorded.get(name, "{}")) for name in ("sources", "by_source", "config"))
+    return Version(frame, sources, blocks, recorded.get("tokenizer_digest", ""), settings)
 
 
-def measure(profile: Path, previous: Path | None) -> dict[str, Change]:
+def measure(now: Version, before: Version | None) -> dict[str, Change]:
     """The number of each column of `DERIVED`; 0 where there is no version before, or one of the two has no rows."""
-    now = read_version(profile)
     measured = {name: of_version(now) if len(now.rows) else Change() for name, of_version in OF_ONE.items()}
-    before = None if previous is None else read_version(previous)
     if before is None or not (len(before.rows) and len(now.rows)):
         return {**measured, **dict.fromkeys(OF_TWO, Change())}
     return {**measured, **{name: of_versions(before, now) for name, of_versions in OF_TWO.items()}}
