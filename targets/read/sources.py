@@ -23,7 +23,6 @@ from grading.gym_tasks import ENTRY, read_entries
 from targets.config import PrepareConfig
 from targets.read.arrow_rows import batch_rows, open_file
 from targets.read.data_files import SUFFIXES, DataFile, find_files, with_unique_names
-from targets.read.gym_traces import solution_of
 from targets.read.json_rows import Row
 from targets.read.mappings import (
     check_columns,
@@ -34,6 +33,7 @@ from targets.read.mappings import (
     to_traces,
 )
 from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows
+from targets.read.worked_solutions import solution_of
 from targets.source_settings import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
 

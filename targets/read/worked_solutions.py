@@ -1,9 +1,14 @@
-"""Turn worked solutions of word problems, which have no thoughts and no box, into targets."""
+"""Turn solutions that no model wrote into responses: those of word problems, and those of Reasoning Gym's tasks.
 
-from collections.abc import Sequence
+The first have neither thoughts nor a box. The second are entries with an answer, to which a program writes the steps.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from core.text.patterns import compile_quick_pattern
 from grading.answers.gold import split_solution
+from targets.trace import CLOSE_THINK, OPEN_THINK
 
 ANNOTATION = compile_quick_pattern(r"<<[^<>\n]*>>")  # what GSM8K's calculator computes: "48/2 = <<48/2=24>>24"
 
@@ -26,4 +31,60 @@ def render_steps(solution: Sequence[str] | str) -> str:
     lines = [step.strip() for step in solution if step.strip()]
     if result is None:
         result = lines[-1].rpartition("=")[2].strip()
-    return "<think>\n" + "\n".join(lines) + f"\n</think>\n\n\\boxed{{{result}}}"
+    return OPEN_THINK + "\n".join(lines) + f"{CLOSE_THINK}\\boxed{{{result}}}"
+
+
+def solution_of(entry: Mapping[str, Any]) -> str:
+    """The response to an entry of a task: steps where `STEPS` knows the task, then the answer in its tag."""
+    facts, answer = entry["metadata"], entry["answer"]
+    steps = STEPS.get(facts["source_dataset"], _answer_alone)({**facts, "answer": answer})
+    return f"{OPEN_THINK}{steps}{CLOSE_THINK}<answer>{answer}</answer>"
+
+
+def _answer_alone(facts: Mapping[str, Any]) -> str:
+    return f"The answer is {facts['answer']}."
+
+
+def _sums(facts: Mapping[str, Any]) -> str:
+    """One operation per line: ``4 - 1 = 3``, ``3 - 7 = -4``."""
+    first, *rest = facts["expression"].split()
+    total, lines = int(first), []
+    for sign, number in zip(rest[::2], rest[1::2], strict=True):
+        result = total + int(number) if sign == "+" else total - int(number)
+        lines.append(f"{total} {sign} {number} = {result}")
+        total = result
+    return "\n".join(lines) or first
+
+
+def _conclusion(facts: Mapping[str, Any]) -> str:
+    verdict = "It follows" if facts["is_valid"] else "It does not follow"
+    return f"{facts['premise1']}. {facts['premise2']}. Is it that {facts['conclusion']}? {verdict}."
+
+
+def _letters(facts: Mapping[str, Any]) -> str:
+    return f"{' '.join(facts['word'])}\n{' '.join(reversed(facts['word']))}"
+
+
+def _relation(facts: Mapping[str, Any]) -> str:
+    return f"{facts['person1']} is the {facts['relationship']} of {facts['person2']}."
+
+
+def _empty_cells(facts: Mapping[str, Any]) -> str:
+    """The number in each empty cell: ``row 1, column 3: 4``."""
+    cells = [(row, column) for row, line in enumerate(facts["puzzle"]) for column, n in enumerate(line) if n == 0]
+    return "\n".join(f"row {r + 1}, column {c + 1}: {facts['solution'][r][c]}" for r, c in cells)
+
+
+def _printed(facts: Mapping[str, Any]) -> str:
+    """Each value that the program prints, and its character: ``119 w``."""
+    return "\n".join(f"{ord(character)} {character}" for character in facts["answer"])
+
+
+STEPS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "chain_sum": _sums,
+    "syllogism": _conclusion,
+    "spell_backward": _letters,
+    "family_relationships": _relation,
+    "mini_sudoku": _empty_cells,
+    "bf": _printed,
+}

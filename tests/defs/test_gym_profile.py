@@ -18,7 +18,7 @@ from grading.gym_tasks import read_entries
 from targets.config import build_config
 from targets.prepare import prepare
 from targets.problems import read_problems
-from targets.read.gym_traces import STEPS
+from targets.read.worked_solutions import STEPS
 from tests.defs.project import settings_of
 
 pytest.importorskip("reasoning_gym", reason="make gym installs it")
