@@ -62,9 +62,7 @@ class ColumnMapping(BaseModel):
     target_log_probs: str | None = None  # a list per response
     target_token_ids: str | None = None  # a list per response: the tokens that the log-probabilities are of
     finish_reason: str | None = None  # "length": the response was cut at a token limit
-    steps: bool = (
-        False  # the response is one solution, as a list of its lines or as a text (`read.worked_solutions`)
-    )
+    steps: bool = False  # the response is one solution, as a list of its lines or as a text (`read.worked_solutions`)
     answer_form: AnswerForm = "text"  # of the column of answers (see `grading.answers.gold`)
 
     def columns(self) -> list[str]:

@@ -11,6 +11,7 @@ from core.errors import InputError
 from grading.answers.gold import explain_unreadable, gold_answer
 from targets.config import PrepareConfig
 from targets.read.chats import Unusable, read_chat, with_thoughts
+from targets.read.json_rows import Row
 from targets.read.response_format import find_format
 from targets.read.worked_solutions import render_steps
 from targets.source_settings import (
@@ -81,48 +82,24 @@ def check_columns(source: Source, columns: list[str], where: str) -> None:
             )
 
 
-def read_metadata_of(row: Mapping[str, Any], source: Source) -> dict[str, str]:
-    """The metadata of the traces of a row, as short texts; what a row does not have is left out."""
-    values = dict(source.constants)
-    for name, path in source.metadata.items():
-        try:
-            value = _value(row, path)
-        except Unusable:
-            continue  # it is not of the shape that the path expects, so it is not there
-        if value is not None:
-            text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-            values[name] = printable(text, LONGEST_METADATA) or ""
-    return values
-
-
-def read_fields_of(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    """The fields of a row that the verifier reads, as JSON values; what a row does not have is left out."""
-    fields: dict[str, Any] = {}
-    for name, path in source.field_paths.items():
-        with suppress(Unusable):  # not of the shape that the path expects, so it is not there
-            if (value := _value(row, path)) is not None:
-                fields[name] = json.loads(json.dumps(value, default=str))
-    return fields
-
-
-def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source: str, number: int) -> Iterator[Trace]:
-    """The traces of row ``number`` of ``source``: at least one, rejected where the row is not usable."""
-    name = f"{source}:{number}"
+def to_traces(row: Row, mapping: ColumnMapping, source: Source, part: str, number: int) -> Iterator[Trace]:
+    """The traces of row ``number`` of ``part``: at least one, rejected where the row is not usable."""
+    name = f"{part}:{number}"
     if isinstance(row, Rejection):
-        yield _rejected(Trace(name, source, number), row)
+        yield _rejected(Trace(name, part, number, metadata=source.constants), row)
         return
-    common: dict[str, Any] = {}
+    common: dict[str, Any] = {"metadata": _metadata(row, source), "fields": _fields(row, source)}
     try:
         common["problem"] = _problem(row, mapping)
         common["gold"] = _gold(_value(row, str(mapping.answer)), mapping)
         common["system"] = _system(row, mapping)
         generations = _generations(row, mapping)
     except Unusable as unusable:
-        yield _rejected(Trace(name, source, number, **common), unusable.rejection)
+        yield _rejected(Trace(name, part, number, **common), unusable.rejection)
         return
     common["of"] = len(generations)
     for k, (response, reasoning, correct, log_probs, token_ids, finish) in enumerate(generations):
-        trace = Trace(name if len(generations) == 1 else f"{name}.{k}", source, number, **common)
+        trace = Trace(name if len(generations) == 1 else f"{name}.{k}", part, number, **common)
         try:
             text = _response(response, reasoning, mapping)
             trace.upstream_correct = _flag(correct)
@@ -139,6 +116,30 @@ def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source
 def _rejected(trace: Trace, rejection: Rejection) -> Trace:
     trace.reject(rejection)
     return trace
+
+
+def _metadata(row: Mapping[str, Any], source: Source) -> dict[str, str]:
+    """The metadata of the traces of a row, as short texts; what a row does not have is left out."""
+    values = dict(source.constants)
+    for name, path in source.metadata.items():
+        try:
+            value = _value(row, path)
+        except Unusable:
+            continue  # it is not of the shape that the path expects, so it is not there
+        if value is not None:
+            text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+            values[name] = printable(text, LONGEST_METADATA) or ""
+    return values
+
+
+def _fields(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """The fields of a row that the verifier reads, as JSON values; what a row does not have is left out."""
+    fields: dict[str, Any] = {}
+    for name, path in source.field_paths.items():
+        with suppress(Unusable):  # not of the shape that the path expects, so it is not there
+            if (value := _value(row, path)) is not None:
+                fields[name] = json.loads(json.dumps(value, default=str))
+    return fields
 
 
 def _problem(row: Mapping[str, Any], mapping: ColumnMapping) -> str:

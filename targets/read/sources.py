@@ -27,15 +27,13 @@ from targets.read.json_rows import Row
 from targets.read.mappings import (
     check_columns,
     choose_mapping,
-    read_fields_of,
-    read_metadata_of,
     reject_unreadable,
     to_traces,
 )
 from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows
 from targets.read.worked_solutions import solution_of
 from targets.source_settings import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
-from targets.trace import Rejection, Trace
+from targets.trace import Trace
 
 TRACES_PER_BATCH = 256
 CHARACTERS_PER_BATCH = 4_000_000  # a batch of long texts ends earlier
@@ -172,11 +170,7 @@ class Part:
                 )
         else:
             for number, row in self._rows(start, stop, begin):
-                values = {} if isinstance(row, Rejection) else row
-                metadata, fields = read_metadata_of(values, self.source), read_fields_of(values, self.source)
-                for trace in to_traces(row, self.mapping, self.name, number):
-                    trace.metadata, trace.fields = metadata, fields
-                    yield trace
+                yield from to_traces(row, self.mapping, self.source, self.name, number)
 
     def _rows(self, start: int, stop: int | None, begin: int | None) -> Iterator[tuple[int, Row]]:
         more = top_level([*self.source.metadata.values(), *self.source.field_paths.values()])
