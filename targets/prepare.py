@@ -32,10 +32,9 @@ from targets.filter.language import check_languages
 from targets.filter.meaning import Meaning, open_meaning
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
-from targets.select.dedupe import ANSWER_KEY, compares_meaning
 from targets.select.near_search import Places, read_accepted
 from targets.select.output import CheckFiles, WriteFiles, Written
-from targets.select.selection import KEY_COLUMNS, Outcome, Selection
+from targets.select.selection import Outcome, Selection
 from targets.select.trace_choices import Choices
 from targets.staging import clear_staging, staging
 from targets.target_tables import IdDigest, combined_digest, iter_batches, readable
@@ -50,10 +49,14 @@ Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in a
 class _Run:
     """The inputs of a preparation; ``inputs`` is recorded in its files."""
 
-    config: PrepareConfig
     parts: Sequence[Part]
+    choices: Choices
     inputs: Mapping[str, str]
     report: Progress
+
+    @property
+    def config(self) -> PrepareConfig:
+        return self.choices.config
 
 
 def prepare(
@@ -93,12 +96,12 @@ def prepare(
     check_languages(config.languages)
     parts = find_parts(config, generated)
     choices = Choices.read(config)
-    inputs = _inputs(config, parts, choices, lengths.digest, benchmarks_digest)
+    inputs = _inputs(parts, choices, lengths.digest, benchmarks_digest)
     if earlier := find_unchanged(out_dir, inputs):
         clear_staging(out_dir)
         return earlier
 
-    run = _Run(config, parts, inputs, progress or _silent)
+    run = _Run(parts, choices, inputs, progress or _silent)
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
         decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
@@ -116,8 +119,8 @@ def prepare(
 
         engine = stack.enter_context(build_engine(config.engine, filter_inputs, config.workers))
         decided = _filter(run, decisions, engine, open_embedding)
-        outcomes = _select(run, decided, choices, engine, staging_dir)
-        _write(run, decided, outcomes, choices, engine, staging_dir)
+        outcomes = _select(run, decided, engine, staging_dir)
+        _write(run, decided, outcomes, engine, staging_dir)
     return read_prepared(out_dir)
 
 
@@ -129,10 +132,9 @@ def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
     return digest_bytes(digest_table(benchmarks).encode() + entries)
 
 
-def _inputs(
-    config: PrepareConfig, parts: Sequence[Part], choices: Choices, tokenizer_digest: str, benchmarks_digest: str
-) -> dict[str, str]:
+def _inputs(parts: Sequence[Part], choices: Choices, tokenizer_digest: str, benchmarks_digest: str) -> dict[str, str]:
     """What decides what comes out, as the files record it."""
+    config = choices.config
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
     inputs = {
         "format": "luffy-targets",
@@ -173,7 +175,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Cal
     left, decided = run.config.limit, []
     for piece in pieces:
         decisions = cache.read(piece)
-        if left is not None and decisions.rows > left:  # a row has several traces
+        if left is not None and decisions.traces > left:  # a row has several traces
             cut = replace(piece, most=left)
             if left and not cache.path(cut).exists():
                 open_embedding()
@@ -182,31 +184,27 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Cal
         if decisions is None:
             break
         decided.append(decisions)
-        left = None if left is None else left - decisions.rows
+        left = None if left is None else left - decisions.traces
     return decided
 
 
-def _select(run: _Run, decided: Sequence[Decisions], choices: Choices, engine: Engine, folder: Path) -> list[Outcome]:
+def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Path) -> list[Outcome]:
     """The outcome of the accepted traces of each piece."""
-    selection = Selection(choices, folder)
-    columns = [*KEY_COLUMNS, *(["minhash"] if run.config.keep == "diverse" else [])]
-    columns += [ANSWER_KEY] if compares_meaning(run.config) else []
-    unread = {*choices.review.refused, *choices.review.kept}
+    selection = Selection(run.choices, folder)
+    unread = {*run.choices.review.refused, *run.choices.review.kept}
     read = 0
     for decisions in decided:
         with readable(decisions.path, REMEDY):
-            keys = read_accepted(decisions.path, columns, unread)
+            keys = read_accepted(decisions.path, selection.columns, unread)
         selection.add(keys, decisions.piece.part.number)
-        read += decisions.rows
+        read += decisions.traces
         run.report("deduplicate", read, None)
-    choices.review.check_ids(read, unread)
+    run.choices.review.check_ids(read, unread)
     places = Places(run.config, [of.path for of in decided], selection.left(), engine)
     return selection.decide(places.search, places.search_meaning)
 
 
-def _write(
-    run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], choices: Choices, engine: Engine, folder: Path
-) -> None:
+def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], engine: Engine, folder: Path) -> None:
     """The files in ``folder`` from the decisions, proven complete."""
     counts = Counts(
         [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))], golds=partial(_golds, decided)
@@ -222,7 +220,7 @@ def _write(
         names = (PREPARED, PROFILE_FILE, REJECTED_FILE)
         prepared, profile, rejected = (shard_path(folder / name, number, len(groups)) for name in names)
         pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
-        tasks.append(WriteFiles(pieces, kept, log_probs, choices, (prepared, profile, rejected), run.inputs))
+        tasks.append(WriteFiles(pieces, kept, log_probs, run.choices, (prepared, profile, rejected), run.inputs))
         kept += sum(outcome.kept for _, outcome in group)
     others = []
     for written in engine.run(tasks[1:], counts.all.ids.count):
@@ -254,7 +252,7 @@ def _grouped(
             groups.append([])
             kept = read = 0
         groups[-1].append((decisions, outcome))
-        kept, read = kept + outcome.kept, read + decisions.rows
+        kept, read = kept + outcome.kept, read + decisions.traces
     return groups
 
 

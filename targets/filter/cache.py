@@ -62,12 +62,15 @@ def preparation_digest(config: PrepareConfig) -> str:
 
 @dataclass(frozen=True)
 class Decisions:
-    """The file of the decisions on a piece, and how many traces it has."""
+    """The file of the decisions on a piece, and the counts of its traces."""
 
     path: Path
     piece: Piece
-    rows: int
     tally: Tally
+
+    @property
+    def traces(self) -> int:
+        return self.tally.ids.count
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,7 @@ class DecisionCache:
     def read(self, piece: Piece) -> Decisions:
         """What is recorded about ``piece``; InputError if its file is damaged."""
         path = self.path(piece)
-        tally = Tally.from_json(read_metadata(path, REMEDY)["tally"])
-        return Decisions(path, piece, tally.ids.count, tally)
+        return Decisions(path, piece, Tally.from_json(read_metadata(path, REMEDY)["tally"]))
 
     def benchmark_memory(self) -> Memory:
         """What is remembered of the problems of the benchmarks."""

@@ -35,7 +35,6 @@ SHINGLE_WORDS = 5
 DIVERSE_AMONG = 64  # verified traces of a problem among which the least alike are chosen
 KEYS = ("spelling_key", "text_key", "gold_key", "near_key", "target_key")
 ANSWER_KEY = "answer_key"  # read where an embedding model compares problems
-COLUMNS = ("id", *KEYS, "target_bytes")  # of accepted traces
 
 
 def problem_text(problem: str) -> str:
@@ -61,11 +60,6 @@ def minhash(target: str) -> bytes:
     """MinHash of a target's runs of five words: 128 values of 32 bits."""
     words = target.split()
     return _minhash_of([" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))])
-
-
-def compares_meaning(config: PrepareConfig) -> bool:
-    """Whether an embedding model looks for semantic duplicates."""
-    return config.embedding is not None and config.embedding.semantic_duplicate is not None
 
 
 def key_of(digest: str) -> int:
@@ -111,17 +105,20 @@ class Duplicates:
     """Collects the keys of accepted traces (`add`), then decides which of them survive (`decide`).
 
     Positions are those of the accepted traces in order, from 0. ``folder`` takes what does not fit into memory.
+    ``columns``: what is needed of the traces (DECISION).
     """
 
     def __init__(self, config: PrepareConfig, folder: Path) -> None:
         self._config = config
-        meaning = [ANSWER_KEY] if compares_meaning(config) else []
-        self._columns: dict[str, list[np.ndarray]] = {name: [] for name in (*KEYS, *meaning, "target_bytes")}
+        meaning = config.embedding is not None and config.embedding.semantic_duplicate is not None
+        keys = [*KEYS, *[ANSWER_KEY] * meaning, "target_bytes"]
+        self.columns = ["id", *keys, *["minhash"] * (config.keep == "diverse")]
+        self._columns: dict[str, list[np.ndarray]] = {name: [] for name in keys}
         self._ids: list[pa.Array] = []
         self._likeness = folder / "minhash"
 
     def add(self, table: "pa.Table") -> None:
-        """Collect accepted traces: `COLUMNS` of them, and ``minhash`` where `PrepareConfig.keep` is "diverse"."""
+        """Collect accepted traces."""
         for name, arrays in self._columns.items():
             arrays.append(table[name].to_numpy())
         self._ids += table["id"].cast("large_string").chunks

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from targets.config import PrepareConfig
-from targets.select.dedupe import COLUMNS, Duplicates, SearchPairs
+from targets.select.dedupe import Duplicates, SearchPairs
 from targets.select.trace_choices import Choices
 from targets.source_settings import Source
 from targets.trace import Rejection
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Limit = tuple[np.ndarray, Callable[[int], Rejection]]
-KEY_COLUMNS = (*COLUMNS, "prompt_tokens", "target_tokens", "has_log_probs")
 KEPT, CHOSEN_AGAINST, REPEATED = 0, 1, 2  # outcomes of accepted traces; REPEATED: see `Outcome.reasons`
 
 
@@ -42,15 +41,19 @@ class Outcome:
 
 
 class Selection:
-    """Collects the keys of pieces (`add`), decides among their traces (`decide`), and says what was decided."""
+    """Collects the keys of pieces (`add`), decides among their traces (`decide`), and says what was decided.
+
+    ``columns``: what is needed of the accepted traces (DECISION).
+    """
 
     def __init__(self, choices: Choices, folder: Path) -> None:
         self._choices = choices
         self._duplicates, self._caps = Duplicates(choices.config, folder), SourceCaps(choices.config)
         self._states: list[np.ndarray] = []
+        self.columns = [*self._duplicates.columns, "prompt_tokens", "target_tokens", "has_log_probs"]
 
     def add(self, keys: "pa.Table", source: int) -> None:
-        """Collect the accepted traces of a piece of the source with this number, with their `KEY_COLUMNS`."""
+        """Collect the accepted traces of a piece of the source with this number, with their `columns`."""
         import pyarrow as pa
 
         against = self._choices.rejects(keys)
