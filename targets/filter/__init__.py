@@ -1,1 +1,1 @@
-"""Per-trace filters, and the engines that run them."""
+"""Per-trace filters, and the cache of their decisions."""
