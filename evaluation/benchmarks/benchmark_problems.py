@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
 from evaluation.benchmarks.benchmark_files import find_rows, read_fields, read_path
-from evaluation.benchmarks.choice_options import LETTERS, labels_in, read_options, shuffled, with_options
+from evaluation.benchmarks.choice_options import labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.golds import choice_labels, option_indices, read_golds
 from evaluation.benchmarks.suite import Benchmark, Source
-from grading.answers.extraction import SEPARATOR
+from grading.answers.extraction import LETTERS, SEPARATOR
 from grading.gym_tasks import ENTRY, read_entries
 from grading.row_fields import OPTIONS, row_fields
 from grading.spec_values import require_fitting_golds, spec_text

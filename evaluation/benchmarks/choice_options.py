@@ -11,10 +11,9 @@ from typing import Any
 
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
+from grading.answers.extraction import LETTERS, POSITIONS
 
-LETTERS = "ABCDEFGHIJ"  # labels of options
-POSITIONS = tuple(str(position) for position in range(1, len(LETTERS) + 1))
-ALPHABETS = (tuple(LETTERS), tuple(LETTERS.lower()), POSITIONS)
+ALPHABETS = (tuple(LETTERS), tuple(LETTERS.lower()), tuple(POSITIONS))
 # "A)", "(A)", "[A]", "A.", "A:", bold or not; "1.5" is a number, not the option 1 with the text 5.
 LABEL = compile_quick_pattern(r"(?<![^\s{$*])[(\[（]?([A-Ja-j]|10|[1-9])(?:[)\]）:：．、]|\.(?!\d))[}*]*\s*")
 FORMS = "a list of texts, a mapping from label to text, or one text with a label such as A) before each option"

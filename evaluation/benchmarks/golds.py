@@ -10,8 +10,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
-from evaluation.benchmarks.choice_options import LETTERS, POSITIONS
-from grading.answers.extraction import extract_boxed
+from grading.answers.extraction import LETTERS, POSITIONS, extract_boxed
 from grading.answers.gold import AnswerForm, explain_unreadable, gold_answer
 
 _BETWEEN = compile_quick_pattern(r"(?i)[,;/&+、，\s]|\band\b")  # the labels of one text
@@ -44,7 +43,7 @@ def option_indices(
     elif labels is not None:
         names = list(labels)
     else:
-        names = list((POSITIONS if golds[0][:1].isdigit() else LETTERS)[:options])
+        names = list(POSITIONS if golds[0][:1].isdigit() else LETTERS)[:options]
     named = _labels(golds, names, f"any of its {options} options ({', '.join(names)})", where)
     return [names.index(label) for label in named]
 

@@ -1,9 +1,9 @@
-"""Multiple-choice answers: find the option that a response chose, and compare two labels."""
+"""Multiple-choice answers: find the option, or the options, that a response chose, and compare their labels."""
 
 from collections import deque
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.answers.extraction import extract_boxed
+from grading.answers.extraction import POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize
 
 _LETTER = compile_full_match(r"\(?([A-J1-9]|10)\)?[.:)]?")  # without blanks
@@ -17,11 +17,18 @@ _JOINED = compile_quick_pattern(
     r"\A\W{0,4}(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\W{0,4}(?i:option )?\(?[A-J](?![a-zA-Z'])"
 )
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
-_POSITIONS = {str(position): letter for position, letter in enumerate("ABCDEFGHIJ", start=1)}
 _STATED = compile_quick_pattern(
     r"(?:(?i:answer|choice|option)\**+\s*+(?i:is|:|=)++|(?i:answer)\s)[*$\s]*+(?i:option\s++)?\(?\s*+(?:\\text\{\s*+\(?)?"
     r"([A-J])(?![a-zA-Z'])(?:[)}*$.\s]{0,4})"
 )
+_NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks
+_BOXED_SET = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
+_STATED_SET = compile_quick_pattern(
+    r"(?i:answers?|choices?|options?)\**+ ?(?i:is|are|:|=) ?[*$]*+(?i:options? )?"
+    rf"(\(?[A-J]\)?(?:{_NEXT}\(?[A-J]\)?){{1,9}}+)(?![a-zA-Z']| ?,? ?(?i:or)\b)"
+)
+_SET_LABEL = compile_quick_pattern(r"[A-J1-9]")
+_SET_WORD = compile_quick_pattern(r"(?i)and|options?")
 
 
 def extract_choice(text: str) -> str | None:
@@ -79,4 +86,32 @@ def same_choice(answer: str, gold: str) -> bool:
     (True, False)
     """
     gold = gold.strip().strip("()").upper()
-    return answer == gold or (gold in _POSITIONS and answer == _POSITIONS[gold])
+    return answer == gold or (gold in POSITIONS and answer == POSITIONS[gold])
+
+
+def extract_choices(text: str) -> str | None:
+    r"""Return the options that a response chose, in the order of the alphabet: of the last box, or else as last stated.
+
+    >>> [extract_choices(text) for text in (r"\boxed{C, A}", r"\boxed{AC}", "The answers are A and C.", r"\boxed{C}")]
+    ['A, C', 'A, C', 'A, C', 'C']
+    """
+    boxed = extract_boxed(text)
+    if boxed is not None:
+        content = " ".join(TEXT.sub(r" \1 ", normalize(boxed)).split())
+        return _joined(content) if _BOXED_SET(content) else extract_choice(text)
+    stated = _STATED_SET.findall(" ".join(text.split()))
+    return _joined(stated[-1]) if stated else extract_choice(text)
+
+
+def same_choices(answer: str, gold: str) -> bool:
+    """Return whether two sets of labels are the same; golds from 1 to 10 also accept the letters in these positions.
+
+    >>> same_choices("A, C", "A, C"), same_choices("A, C", "1, 3"), same_choices("A", "A, C")
+    (True, True, False)
+    """
+    labels = gold.split(SEPARATOR)
+    return set(answer.split(SEPARATOR)) in (set(labels), {POSITIONS.get(label, label) for label in labels})
+
+
+def _joined(listed: str) -> str:
+    return SEPARATOR.join(sorted(set(_SET_LABEL.findall(_SET_WORD.sub(" ", listed)))))

@@ -8,6 +8,8 @@ import json
 from core.text.patterns import compile_full_match, compile_quick_pattern
 
 THINK_END = "</think>"
+LETTERS = "ABCDEFGHIJ"  # labels of options
+POSITIONS = {str(position): letter for position, letter in enumerate(LETTERS, start=1)}  # "1" stands for A
 SEPARATOR = ", "  # between the labels of a gold answer that names several options
 BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
 _BARE_BOX = compile_quick_pattern(r"[^\s$]*")

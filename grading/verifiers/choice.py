@@ -6,16 +6,13 @@ from typing import Any
 from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.answers.choice_sets import extract_choices, same_choices
-from grading.answers.choices import choice_in, extract_choice, same_choice
-from grading.answers.extraction import BOXED, SEPARATOR
+from grading.answers.choices import choice_in, extract_choice, extract_choices, same_choice, same_choices
+from grading.answers.extraction import BOXED, LETTERS, POSITIONS, SEPARATOR
 from grading.answers.spelling import same_string
 from grading.row_fields import OPTIONS, PROBLEM
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
-LABELS = "ABCDEFGHIJ"
-_POSITIONS = {str(number): label for number, label in enumerate(LABELS, start=1)}
 _LABELS = compile_full_match(r"\(?(?:[A-J]|[1-9]|10)\)?(?:, (?:[A-J]|[1-9]|10))*")
 _LINE = compile_quick_pattern(r"(?m)^[ \t]*\(?([A-J])[.):][ \t]+(\S.*)$")
 
@@ -23,7 +20,7 @@ _LINE = compile_quick_pattern(r"(?m)^[ \t]*\(?([A-J])[.):][ \t]+(\S.*)$")
 class ChoiceOptions(VerifierOptions):
     """``options``: how many options a question has at most, labelled from A."""
 
-    options: int = Field(len(LABELS), ge=2, le=len(LABELS))
+    options: int = Field(len(LETTERS), ge=2, le=len(LETTERS))
 
 
 class ChoiceVerifier(Verifier):
@@ -53,7 +50,7 @@ class ChoiceVerifier(Verifier):
         chosen = answer if self.options.answer == BOXED else extract_choice(answer) or choice_in(answer)
         by_text = (
             None
-            if len(chosen) == 1 and chosen in LABELS
+            if len(chosen) == 1 and chosen in LETTERS
             else _label_with_text(chosen, texts) or _label_with_text(answer, texts)
         )
         correct = same_choice(by_text or chosen, label)
@@ -65,13 +62,13 @@ class ChoiceVerifier(Verifier):
         return self._problem(_label_of(gold, texts), gold, texts)
 
     def _problem(self, label: str, gold: str, texts: Mapping[str, str]) -> str | None:
-        last = LABELS[self.options.options - 1]
+        last = LETTERS[self.options.options - 1]
         if not _LABELS(label):
             known = "the text of an option" if texts else "the text of an option where the row has its options"
             return f"{gold!r:.80} is no label of an option: expected A to {last}, or {known}"
-        if gold.strip().isdigit() and label.isalpha() and label != LABELS[int(gold) - 1 : int(gold)]:
+        if gold.strip().isdigit() and label.isalpha() and label != LETTERS[int(gold) - 1 : int(gold)]:
             return f"{gold!r} is the position of one option and the text of another: give the letter"
-        positions = [int(one) if one.isdigit() else LABELS.index(one) + 1 for one in label.split(SEPARATOR)]
+        positions = [int(one) if one.isdigit() else LETTERS.index(one) + 1 for one in label.split(SEPARATOR)]
         if max(positions) > self.options.options:
             return f"{gold!r:.80} is beyond the last option: expected A to {last}; set options to the number of them"
         return None
@@ -86,11 +83,11 @@ def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:
     given = fields.get(OPTIONS)
     if isinstance(given, Mapping):
         pairs = zip(given.get("label") or (), given.get("text") or (), strict=False)
-        return {_POSITIONS.get(str(label), str(label)): str(text) for label, text in pairs}
+        return {POSITIONS.get(str(label), str(label)): str(text) for label, text in pairs}
     if isinstance(given, Sequence) and not isinstance(given, str):
-        return dict(zip(LABELS, map(str, given), strict=False))
+        return dict(zip(LETTERS, map(str, given), strict=False))
     lines = {line.group(1): line.group(2) for line in _LINE.finditer(str(fields.get(PROBLEM) or ""))}
-    return lines if list(lines) == list(LABELS[: len(lines)]) else {}
+    return lines if list(lines) == list(LETTERS[: len(lines)]) else {}
 
 
 def _label_of(gold: str, texts: Mapping[str, str]) -> str:

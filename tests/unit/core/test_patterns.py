@@ -18,7 +18,7 @@ from core.code_digest import PROJECT
 from core.schemas import BENCHMARK
 from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from grading import contamination
-from grading.answers import choice_sets, choices, extraction, pairs, spelling
+from grading.answers import choices, extraction, pairs, spelling
 from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
 from targets.filter.filters import FILTERS
@@ -111,8 +111,8 @@ FUNCTIONS: dict[str, Scan] = {
     "normalize a matrix": lambda text: spelling.normalize("\\begin{matrix}" + text),
     "same_choice": lambda text: choices.same_choice("A", text),
     "without_label": lambda text: pairs.without_label(text, text),
-    "extract_choices": choice_sets.extract_choices,
-    "same_choices": lambda text: choice_sets.same_choices(text, "A, C"),
+    "extract_choices": choices.extract_choices,
+    "same_choices": lambda text: choices.same_choices(text, "A, C"),
     "compare_numbers": lambda text: pairs.compare_numbers(text, text),
     "parse_response": lambda text: parse_response(text, split_plain=True),
     "thoughts that are split": lambda text: parse_response(f"<|im_start|>think{text}\\boxed{{1}}{text}"),

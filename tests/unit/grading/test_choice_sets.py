@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading.answers.choice_sets import extract_choices, same_choices
+from grading.answers.choices import extract_choices, same_choices
 
 
 @pytest.mark.parametrize(
