@@ -8,6 +8,11 @@ nested roots agree although nothing simplifies them.
 from collections.abc import Iterator
 from typing import Any
 
+import sympy
+from sympy.functions.elementary.hyperbolic import HyperbolicFunction
+
+UNEVALUATED = (sympy.Derivative, sympy.Integral, sympy.Limit, sympy.Product, sympy.Sum)
+UNDEFINED = (sympy.nan, sympy.zoo)
 MOST_DIGITS = 1500
 POINTS = (  # exact values of the first symbol, and what each next symbol adds: two positive points, one negative
     ((8137, 9973), (3171, 9967)),
@@ -21,11 +26,9 @@ PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the 
 
 def equal(one: Any, other: Any) -> bool:
     """Return whether two expressions or matrices have the same value for all values of their symbols."""
-    from sympy import MatrixBase, MatrixExpr
-
-    one, other = (side.doit() if isinstance(side, MatrixExpr) else side for side in (one, other))
-    if isinstance(one, MatrixBase) or isinstance(other, MatrixBase):
-        if not (isinstance(one, MatrixBase) and isinstance(other, MatrixBase)) or one.shape != other.shape:
+    one, other = (side.doit() if isinstance(side, sympy.MatrixExpr) else side for side in (one, other))
+    if isinstance(one, sympy.MatrixBase) or isinstance(other, sympy.MatrixBase):
+        if not (isinstance(one, sympy.MatrixBase) and isinstance(other, sympy.MatrixBase)) or one.shape != other.shape:
             return False
         return all(equal(first, second) for first, second in zip(one.flat(), other.flat(), strict=True))
     if one == other:
@@ -45,14 +48,15 @@ def equal(one: Any, other: Any) -> bool:
 
 def approximates(decimal: Any, digits: int, value: Any) -> bool:
     """Return whether a decimal number with ``digits`` decimals is ``value``, rounded or cut there."""
-    from sympy import Rational, floor
-
     if digits < PLAIN_DIGITS or value.free_symbols or not value.is_real:
         return False
-    if abs(value - decimal) > abs(decimal) * Rational(1, 1000):
+    if abs(value - decimal) > abs(decimal) * sympy.Rational(1, 1000):
         return False
     scaled = _evaluated(value) * 10**digits
-    return decimal * 10**digits in (floor(scaled + Rational(1, 2)), floor(abs(scaled)) * (1 if scaled > 0 else -1))
+    return decimal * 10**digits in (
+        sympy.floor(scaled + sympy.Rational(1, 2)),
+        sympy.floor(abs(scaled)) * (1 if scaled > 0 else -1),
+    )
 
 
 def ratio(one: Any, other: Any) -> Any:
@@ -69,9 +73,7 @@ def ratio(one: Any, other: Any) -> Any:
 
 
 def _is_zero(number: Any) -> bool:
-    from sympy import nan, zoo
-
-    return number in (nan, zoo) or number.is_infinite or bool(number.is_zero) or abs(complex(number.evalf(15))) < 1e-12
+    return number in UNDEFINED or number.is_infinite or bool(number.is_zero) or abs(complex(number.evalf(15))) < 1e-12
 
 
 def clearly_different(one: Any, other: Any) -> bool:
@@ -91,38 +93,25 @@ def clearly_different(one: Any, other: Any) -> bool:
 
 
 def _slow(side: Any) -> bool:
-    from sympy import Derivative, Integral, Limit, MatrixExpr, Product, Sum
-
-    return side.has(Derivative, Integral, Limit, MatrixExpr, Product, Sum)
+    return side.has(*UNEVALUATED, sympy.MatrixExpr)
 
 
 def _evaluated(side: Any) -> Any:
     """Replace integrals, sums, limits and factorials by their values, if sympy finds these."""
-    from sympy import Symbol
-    from sympy.functions.elementary.hyperbolic import HyperbolicFunction
-
     value = side.doit()
     if _slow(value):
-        from sympy import Derivative, Integral, Limit, Product, Sum
-
-        value = value.xreplace(
-            {part: Symbol(str(part)) for part in value.atoms(Derivative, Integral, Limit, Product, Sum)}
-        )
-    from sympy import exp
-
-    return value.rewrite(exp) if value.has(HyperbolicFunction) else value
+        value = value.xreplace({part: sympy.Symbol(str(part)) for part in value.atoms(*UNEVALUATED)})
+    return value.rewrite(sympy.exp) if value.has(HyperbolicFunction) else value
 
 
 def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:
-    from sympy import I, Rational
-
     symbols = {symbol: symbol.name for symbol in one.free_symbols | other.free_symbols}
     names = sorted(set(symbols.values()))
     for first, step in POINTS if symbols else POINTS[:1]:
         yield {
-            symbol: Rational(*first)
-            + names.index(name) * Rational(*step)
-            + (I * Rational(3, 7) if name in COMPLEX else 0)
+            symbol: sympy.Rational(*first)
+            + names.index(name) * sympy.Rational(*step)
+            + (sympy.I * sympy.Rational(3, 7) if name in COMPLEX else 0)
             for symbol, name in symbols.items()
         }
 
@@ -156,8 +145,6 @@ def _imaginary(side: Any, point: dict[Any, Any]) -> bool:
 
 def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
     """Return whether a number is zero; None if no precision shows a first digit, or it is no number."""
-    from sympy import Float, nan, zoo
-
     if difference == 0:
         return True
     try:
@@ -165,12 +152,10 @@ def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
         parts = value.as_real_imag()
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
         return None
-    if value in (nan, zoo) or not all(part.is_Number for part in parts):
+    if value in UNDEFINED or not all(part.is_Number for part in parts):
         return None
-    return all(part == 0 or (isinstance(part, Float) and part._prec == 1) for part in parts)
+    return all(part == 0 or (isinstance(part, sympy.Float) and part._prec == 1) for part in parts)
 
 
 def _simplifies(difference: Any) -> bool:
-    from sympy import simplify
-
-    return simplify(difference) == 0
+    return sympy.simplify(difference) == 0

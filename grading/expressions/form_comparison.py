@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sympy import FiniteSet, Interval, MatrixBase, MatrixExpr, Mul, Symbol, Union, numer, together
+
 from grading.expressions.algebra import approximates, equal, ratio
-from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
+from grading.expressions.forms import FLIPPED, Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
 from grading.expressions.regions import numbers_of, variable_of
 from grading.expressions.units import PERCENT
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
+MATRICES = (MatrixBase, MatrixExpr)
 UNORDERED = ("list", "set", "product", "lor", "land")
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def same(one: Form, other: Form) -> bool:
@@ -20,8 +22,8 @@ def same(one: Form, other: Form) -> bool:
         return _same_value(one, other)
     if isinstance(one, Based) or isinstance(other, Based):
         return _same_number(one, other)
-    if isinstance(one, Group) and isinstance(other, Group) and (same := _same_group(one, other)) is not None:
-        return same
+    if isinstance(one, Group) and isinstance(other, Group) and (agree := _same_group(one, other)) is not None:
+        return agree
     if isinstance(one, Relation) and isinstance(other, Relation) and _same_relation(one, other):
         return True
     if isinstance(one, Builder) and isinstance(other, Builder) and _same_builder(one, other):
@@ -37,17 +39,13 @@ def same(one: Form, other: Form) -> bool:
             and len(many.items) == 1
             and not isinstance(single, Group | Region)
         ):
-            return same_or_tuple(single, many.items[0])
+            return same(single, many.items[0])
         if isinstance(many, Group) and many.kind == "ratio" and isinstance(single, Value) and len(many.items) == 2:
             first, second = (item.expression for item in many.items if isinstance(item, Value))
             if single.expression.is_Integer:
                 return False  # one term of the ratio: 3 is no 3:1
             return equal(first / second, single.expression) and single.unit is None
     return _same_region(one, other)
-
-
-def same_or_tuple(single: Form, item: Form) -> bool:
-    return same(single, item)
 
 
 def _without_name(form: Form, other: Form) -> Form:
@@ -97,8 +95,6 @@ def _same_value(one: Value, other: Value) -> bool:
 
 def _letters(unit: str) -> Any:
     """Return a unit as the product of the letters that spell it, for ``5\\text{ m}`` beside ``5m``."""
-    from sympy import Mul, Symbol
-
     return Mul(*(Symbol(letter) for letter in unit if letter.isalpha()))
 
 
@@ -110,17 +106,11 @@ def _same_numbers(one: Value, other: Value, divisor: int = 1) -> bool:
         return True
     if one.digits is not None and other.digits is not None:
         return False
-    if one.digits is not None and divisor == 1 and not second.has(*_matrices()):
+    if one.digits is not None and divisor == 1 and not second.has(*MATRICES):
         return approximates(first, one.digits, second)
-    if other.digits is not None and not first.has(*_matrices()):
+    if other.digits is not None and not first.has(*MATRICES):
         return approximates(second, other.digits, first)
     return False
-
-
-def _matrices() -> tuple[Any, ...]:
-    from sympy import MatrixBase, MatrixExpr
-
-    return MatrixBase, MatrixExpr
 
 
 def _same_number(one: Form, other: Form) -> bool:
@@ -218,14 +208,9 @@ def _proportional(one: Group, other: Group) -> bool:
 def _same_congruence(one: Congruence, other: Congruence) -> bool:
     if not equal(one.modulus, other.modulus):
         return False
-    left = [congruence.left for congruence in (one, other)]
-    if None in left:
-        residues = one.right - other.right
-    elif not equal(*left):
+    if one.left is not None and other.left is not None and not equal(one.left, other.left):
         return False
-    else:
-        residues = one.right - other.right
-    multiple = (residues / one.modulus).doit()
+    multiple = ((one.right - other.right) / one.modulus).doit()
     return bool(multiple.is_Integer)
 
 
@@ -250,8 +235,6 @@ def _same_relation(one: Relation, other: Relation) -> bool:
     factor = ratio(first, second)
     sign, other_sign = one.signs[0], other.signs[0]
     if factor is None and sign == other_sign == "=":
-        from sympy import numer, together
-
         factor = ratio(numer(together(first)), numer(together(second)))
     if factor is None:
         return False
@@ -270,7 +253,7 @@ def _reversed(relation: Relation) -> Relation | None:
 
 def _difference(relation: Relation) -> Any:
     sides = [side.expression for side in relation.sides if isinstance(side, Value) and side.unit is None]
-    if len(sides) != 2 or any(side.has(*_matrices()) for side in sides):
+    if len(sides) != 2 or any(side.has(*MATRICES) for side in sides):
         return None
     return sides[0] - sides[1]
 
@@ -287,8 +270,6 @@ def _same_region(one: Form, other: Form) -> bool:
 
 
 def _same_numbers_of(one: Any, other: Any) -> bool:
-    from sympy import FiniteSet, Interval, Union
-
     if one == other:
         return True
     pieces = [set_.args if isinstance(set_, Union) else (set_,) for set_ in (one, other)]

@@ -3,6 +3,8 @@ r"""The forms that an answer can have: a value, words, a list, a set, a tuple or
 from dataclasses import dataclass
 from typing import Any
 
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}  # signs of a relation read backwards
+
 
 @dataclass(frozen=True)
 class Value:

@@ -6,6 +6,8 @@ read by `grading.expressions.terms`. What has a part that nothing reads is not r
 
 from functools import lru_cache
 
+from sympy import S
+
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.expressions.answer_tokens import Unread, closing, divide, enclosed, strip, tokens
 from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
@@ -138,9 +140,7 @@ def _read_item(parts: list[str]) -> Form:
         return _read_region(operands, operations)
     literal = "".join(parts).strip()
     if literal in NUMBER_SETS:
-        import sympy
-
-        return Region(getattr(sympy.S, NUMBER_SETS[literal]))
+        return Region(getattr(S, NUMBER_SETS[literal]))
     if literal == "\\emptyset":
         return Group("set", ())
     if enclosed(parts) and (form := _read_bracket(parts)):

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from grading.expressions.forms import Builder, Form, Group, Region, Relation, Value
+from sympy import Complement, FiniteSet, Ge, Gt, Interval, Le, Lt, Reals, S, Symbol, Union, oo, solveset
+
+from grading.expressions.forms import FLIPPED, Builder, Form, Group, Region, Relation, Value
 
 
 def numbers_of(form: Form | None) -> Any:
@@ -22,8 +24,6 @@ def numbers_of(form: Form | None) -> Any:
 
 
 def _numbers_of_group(form: Group) -> Any:
-    from sympy import FiniteSet, Interval, Union
-
     values = [item.expression for item in form.items if isinstance(item, Value) and item.unit is None]
     if form.kind == "set" and len(values) == len(form.items):
         return FiniteSet(*values)
@@ -54,8 +54,6 @@ def variable_of(form: Form) -> Any:
 
 
 def _solutions(form: Relation) -> Any:
-    from sympy import Complement, FiniteSet, Reals
-
     if form.signs in (("in",), ("notin",)) and form.name:
         region = numbers_of(form.sides[1])
         return region if region is None or form.signs == ("in",) else Complement(Reals, region)
@@ -66,22 +64,18 @@ def _solutions(form: Relation) -> Any:
         return Complement(Reals, FiniteSet(sides[1]))
     if not set(form.signs) <= {"<", "<=", ">", ">="}:
         return None
-    middle = [side for side in sides if side.is_Symbol]
     region = Reals
     for sign, first, second in zip(form.signs, sides[:-1], sides[1:], strict=True):
-        part = _half_line(sign, first, second, middle)
+        part = _half_line(sign, first, second)
         if part is None:
             return None
         region = region.intersect(part)
     return region
 
 
-def _half_line(sign: str, first: Any, second: Any, variables: list[Any]) -> Any:
-    from sympy import Interval, S, Symbol, oo, solveset
-
-    flipped = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-    if second.is_Symbol and not (first.is_Symbol and not second.is_Symbol):
-        first, second, sign = (second, first, flipped[sign]) if not first.is_Symbol else (first, second, sign)
+def _half_line(sign: str, first: Any, second: Any) -> Any:
+    if second.is_Symbol and not first.is_Symbol:
+        first, second, sign = second, first, FLIPPED[sign]
     if first.is_Symbol and first not in second.free_symbols:
         if sign in ("<", "<="):
             return Interval(-oo, second, True, sign == "<")
@@ -91,8 +85,6 @@ def _half_line(sign: str, first: Any, second: Any, variables: list[Any]) -> Any:
         return None
     (symbol,) = symbols
     real = Symbol("t", real=True)
-    from sympy import Ge, Gt, Le, Lt
-
     relation = {"<": Lt, "<=": Le, ">": Gt, ">=": Ge}[sign](
         first.xreplace({symbol: real}), second.xreplace({symbol: real})
     )
@@ -106,8 +98,6 @@ def _half_line(sign: str, first: Any, second: Any, variables: list[Any]) -> Any:
 
 def _built(form: Builder) -> Any:
     r"""Return ``\{x \mid x > 2\}`` and ``\{x \in \mathbb{R} \mid x > 2\}``."""
-    from sympy import S
-
     element, conditions = form.element, form.conditions
     domain = S.Reals
     if isinstance(element, Relation) and element.signs == ("in",):
