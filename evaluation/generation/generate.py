@@ -71,8 +71,7 @@ def generate(
         **model.prompt_record(suite).metadata(),
     }
     output = _Output(out, requests, metadata, report)
-    group = decisive | {name: value for name, value in asdict(sampling).items() if name != "samples"}
-    with SampleCache(cache, group) as samples:
+    with SampleCache(cache, decisive | sampling.decisive()) as samples:
         for request, completion in complete(model, requests, sampling, samples, output.progress):
             output.add(request, completion)
     assert set(output.paths) == set(names), f"not generated: {sorted(set(names) - set(output.paths))}"

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.errors import InputError
@@ -39,6 +39,10 @@ class Sampling:
         if wrong := [name for name, good in bounds.items() if not good]:
             values = ", ".join(f"{name} = {getattr(self, name)}" for name in wrong)
             raise InputError(f"sampling: {values}; expected samples, max_tokens >= 1, temperature >= 0, 0 < top_p <= 1")
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what decides a sample: everything but how many of them there are."""
+        return {name: value for name, value in asdict(self).items() if name != "samples"}
 
 
 class SampleRequest(NamedTuple):
@@ -80,6 +84,12 @@ def sample_seed(seed: int, prompt_digest: str, sample: int) -> int:
     return int.from_bytes(digest[:4]) >> 1
 
 
+def requests_of(benchmark: str, problem: str, prompt: str, seed: int, samples: int) -> list[SampleRequest]:
+    """Return one request for each of the ``samples`` of a problem, which is named by its id."""
+    digest = prompt_digest(prompt)
+    return [SampleRequest(benchmark, problem, k, prompt, digest, sample_seed(seed, digest, k)) for k in range(samples)]
+
+
 def sample_requests(
     suite: "pa.Table",
     names: "Sequence[str]",
@@ -97,26 +107,18 @@ def sample_requests(
     """
     if counts is not None:
         _check_counts(suite, names, counts)
-    samples = {benchmark.name: sampling.samples or benchmark.samples for benchmark in suite_entries(suite)}
+    default = {benchmark.name: sampling.samples or benchmark.samples for benchmark in suite_entries(suite)}
     requests = []
     for row in suite.select(["benchmark", "id", "prompt"]).to_pylist():
-        if row["benchmark"] in names:
-            prompt = render(row["prompt"])
-            digest = prompt_digest(prompt)
-            requests += [
-                SampleRequest(row["benchmark"], row["id"], k, prompt, digest, sample_seed(sampling.seed, digest, k))
-                for k in range(_samples_of(row, samples, counts))
-            ]
+        name, problem = row["benchmark"], row["id"]
+        if name in names:
+            samples = default[name] if counts is None else counts[name].get(problem, 0)
+            requests += requests_of(name, problem, render(row["prompt"]), sampling.seed, samples)
     return requests
 
 
-def _samples_of(row: dict[str, Any], samples: Mapping[str, Any], counts: Counts | None) -> int:
-    return samples[row["benchmark"]] if counts is None else counts[row["benchmark"]].get(row["id"], 0)
-
-
 def _check_counts(suite: "pa.Table", names: "Sequence[str]", counts: Counts) -> None:
-    asked = dict(zip(("benchmark", "id"), (suite[name].to_pylist() for name in ("benchmark", "id")), strict=True))
-    problems = set(zip(asked["benchmark"], asked["id"], strict=True))
+    problems = set(zip(suite["benchmark"].to_pylist(), suite["id"].to_pylist(), strict=True))
     for name in names:
         if not counts.get(name):
             raise InputError(f"counts: no problem of {name}; expected {{benchmark: {{problem id: samples}}}}")

@@ -7,7 +7,7 @@ waits for what is under way, and loses nothing.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from evaluation.generation import sample_cache
 from evaluation.generation.complete import complete
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.model_source import LocalModel
-from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, prompt_digest, sample_seed
+from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, requests_of
 from evaluation.generation.token_budget import Budget
 
 FLUSH_S = 1.0  # between writes to the cache: an answer may have cost money
@@ -124,8 +124,11 @@ def draw_traces(
     """
     if options.budget is not None and isinstance(model, LocalModel):
         raise InputError("a budget is for endpoints: a teacher on this machine is not paid by the token; leave it out")
-    requests = _requests(model, problems, options)
-    group = model.decisive() | {name: v for name, v in asdict(options.sampling).items() if name != "samples"}
+    sampling, requests = options.sampling, []
+    for problem in problems:
+        prompt = model.render(messages(problem.text, options.system_prompt))
+        requests += requests_of(NAME, problem.id, prompt, sampling.seed, sampling.samples or 1)
+    group = model.decisive() | sampling.decisive()
     lineage = {**group, "prompt": requests[0].prompt.replace(problems[0].text, PROBLEM)}
     generation = digest_bytes(json.dumps(lineage, sort_keys=True).encode())[:SHORT_DIGEST]
     completions, cached = _completions(model, requests, options, cache, group, report)
@@ -141,19 +144,6 @@ def draw_traces(
     schema = pa.schema([*TRACE, *fields, *(LOG_PROBS if options.log_probs else ())])
     write_table(pa.Table.from_pylist(rows, schema=schema), out, metadata)
     return Drawn(len(rows), len(requests), cached)
-
-
-def _requests(model: LocalModel | Endpoint, problems: Sequence[Problem], options: TraceOptions) -> list[SampleRequest]:
-    """Make one request per trace; those of a problem stand together."""
-    requests = []
-    for problem in problems:
-        prompt = model.render(messages(problem.text, options.system_prompt))
-        digest = prompt_digest(prompt)
-        requests += [
-            SampleRequest(NAME, problem.id, k, prompt, digest, sample_seed(options.sampling.seed, digest, k))
-            for k in range(options.sampling.samples or 1)
-        ]
-    return requests
 
 
 def _completions(

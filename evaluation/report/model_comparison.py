@@ -15,7 +15,7 @@ from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.model_source import LocalModel, open_model
 from evaluation.report.table import Table, change, p_value, percent, score
-from evaluation.statistics.benchmark_scores import pass_at_k, solved_samples, summarize
+from evaluation.statistics.benchmark_scores import SHARES, pass_at_k, solved_samples, summarize
 from evaluation.statistics.paired import paired_difference
 
 if TYPE_CHECKING:
@@ -101,9 +101,8 @@ def comparison_table(results: "dict[str, Results]", *, pass_at: int | None = Non
     for name, tables in others:
         if not baseline.keys() & tables.keys():
             raise InputError(f"{name}: shares no benchmark with {first}; grade the same suite for both")
-    shares = {"truncated": "truncated", "no answer": "unanswered", "not settled": "unsettled"}
     extra = [] if pass_at is None else [f"pass@{pass_at}"]
-    columns = ["", "samples right", *extra, *shares, "difference", "p", "80% power from", "test"]
+    columns = ["", "samples right", *extra, *SHARES, "difference", "p", "80% power from", "test"]
     table = Table(columns, left=(0, len(columns) - 1))
     for benchmark, graded in baseline.items():
         summary = summarize(graded)
@@ -115,7 +114,7 @@ def comparison_table(results: "dict[str, Results]", *, pass_at: int | None = Non
             summary = summarize(tables[benchmark])
             cells = [name, score(summary.low, summary.mean, summary.high)]
             cells += [] if pass_at is None else [percent(pass_at_k(solved_samples(tables[benchmark]), pass_at))]
-            cells += [percent(getattr(summary, share)) for share in shares.values()]
+            cells += [percent(getattr(summary, share)) for share in SHARES.values()]
             if name != first:
                 d = paired_difference(graded, tables[benchmark])
                 cells += [change(d.mean, d.low, d.high), p_value(d.p_value), f"{100 * d.detectable:.1f}", d.test]

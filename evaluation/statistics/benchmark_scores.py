@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNANSWERED = (Verdict.NO_ANSWER, Verdict.NO_THINK_END)
+SHARES = {
+    "truncated": "truncated",
+    "no answer": "unanswered",
+    "not settled": "unsettled",
+}  # field of a `Summary`
 UNSETTLED = (Verdict.GOLD_UNPARSED, Verdict.TIMEOUT, Verdict.ERROR)
 
 
@@ -42,7 +47,7 @@ class Summary:
     def to_text(self) -> str:
         """Return one line for a terminal."""
         line = f"{self.mean:.1%} [{self.low:.1%}, {self.high:.1%}] avg@{self.k} on {self.problems} problems"
-        notes = [("truncated", self.truncated), ("no answer", self.unanswered), ("not settled", self.unsettled)]
+        notes = [(name, getattr(self, field)) for name, field in SHARES.items()]
         return ", ".join([line, *(f"{share:.1%} {name}" for name, share in notes if share)])
 
 
@@ -76,7 +81,7 @@ def summarize(graded: "pa.Table") -> Summary:
     low, high = wilson(mean, effective_size(mean, error, len(means)))
     verdicts = Counter(graded["verdict"].to_pylist())
     reasons = zip(graded["verdict"].to_pylist(), graded["reason"].to_pylist(), strict=True)
-    total = graded.num_rows
+    total, solved = graded.num_rows, solved_samples(graded)
     k = min(map(len, scores.values()))
     return Summary(
         benchmark=names[0],
@@ -92,7 +97,7 @@ def summarize(graded: "pa.Table") -> Summary:
         unanswered=sum(verdicts[v] for v in UNANSWERED) / total,
         unsettled=sum(verdicts[v] for v in UNSETTLED) / total,
         mean_tokens=sum(graded["tokens"].to_pylist()) / total,
-        pass_at={n: pass_at_k(solved_samples(graded), n) for n in (2**i for i in range(k.bit_length())) if n <= k},
+        pass_at={n: pass_at_k(solved, n) for n in (2**i for i in range(k.bit_length())) if n <= k},
         verdicts=dict(sorted(verdicts.items())),
         unsettled_reason=next((reason for verdict, reason in reasons if verdict in UNSETTLED and reason), ""),
     )

@@ -8,6 +8,7 @@ from core.text.markdown import escape_markdown
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report.scorecard.scorecard import Row, Scorecard
 from evaluation.report.table import Cell, Table, change, p_value, percent, score
+from evaluation.statistics.benchmark_scores import SHARES
 
 
 def render_text(card: Scorecard, width: int = 100) -> str:
@@ -87,8 +88,7 @@ def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
 def samples_table(card: Scorecard) -> Table:
     """Return the outcomes of the policy's samples, with the base's number as the detail of each cell."""
     several = any(row.policy.k > 1 for row in card.rows)
-    shares = {"truncated": "truncated", "no answer": "unanswered", "not settled": "unsettled"}
-    table = Table(["policy, below it the base", *(["pass@k", "maj@k"] if several else []), "tokens", *shares])
+    table = Table(["policy, below it the base", *(["pass@k", "maj@k"] if several else []), "tokens", *SHARES])
     for row in card.rows:
         base, policy = row.base, row.policy
         cells = [Cell(row.title)]
@@ -98,7 +98,7 @@ def samples_table(card: Scorecard) -> Table:
             cells.append(Cell(percent(policy.pass_at[k]), f"k = {k}; {before}"))
             cells.append(Cell(percent(policy.majority), percent(base.majority)))
         cells.append(Cell(f"{policy.mean_tokens:.0f}", f"{base.mean_tokens:.0f}"))
-        values = ((getattr(policy, name), getattr(base, name)) for name in shares.values())
+        values = ((getattr(policy, name), getattr(base, name)) for name in SHARES.values())
         table.add(*cells, *(Cell(percent(after), percent(before)) for after, before in values))
     return table
 
