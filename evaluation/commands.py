@@ -7,21 +7,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from evaluation.command_requests import (
-        CompareRequest,
-        DifficultyRequest,
-        GenerateRequest,
-        GradeRequest,
-        ReportRequest,
-        SuiteRequest,
-        TracesRequest,
-    )
+from evaluation.command_requests import (
+    CompareRequest,
+    DifficultyRequest,
+    GenerateRequest,
+    GradeRequest,
+    ReportRequest,
+    SuiteRequest,
+    TracesRequest,
+)
 
 
-def suite(request: "SuiteRequest") -> None:
+def suite(request: SuiteRequest) -> None:
     """Write the problems of benchmarks into one suite file."""
     from core.files import write_table
     from evaluation.benchmarks.benchmark_problems import read_suite
@@ -35,7 +33,7 @@ def suite(request: "SuiteRequest") -> None:
     print(f"{request.out}: {table.num_rows} problems of {', '.join(benchmark.name for benchmark in benchmarks)}")
 
 
-def generate(request: "GenerateRequest") -> None:
+def generate(request: GenerateRequest) -> None:
     """Draw samples with vLLM (in the training interpreter)."""
     from core.jsonl_tail import send_event
     from evaluation.generation.generate import generate as draw_samples
@@ -65,7 +63,7 @@ def generate(request: "GenerateRequest") -> None:
         print(path)
 
 
-def traces(request: "TracesRequest") -> None:
+def traces(request: TracesRequest) -> None:
     """Draw reasoning traces of a teacher, for targets (in the training interpreter)."""
     from dataclasses import asdict, replace
 
@@ -114,7 +112,7 @@ def traces(request: "TracesRequest") -> None:
         print(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
 
 
-def difficulty(request: "DifficultyRequest") -> None:
+def difficulty(request: DifficultyRequest) -> None:
     """Measure how often a model solves each problem."""
     from core.files import write_table
     from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
@@ -127,7 +125,7 @@ def difficulty(request: "DifficultyRequest") -> None:
     print(f"{request.out}: {table.num_rows:,} problems")
 
 
-def grade(request: "GradeRequest") -> None:
+def grade(request: GradeRequest) -> None:
     """Grade samples."""
     from core.files import write_table
     from evaluation.sample_tables import read_folder, read_suite_file
@@ -143,7 +141,7 @@ def grade(request: "GradeRequest") -> None:
             print(f"{name}: {summarize(graded).to_text()}")
 
 
-def compare(request: "CompareRequest") -> None:
+def compare(request: CompareRequest) -> None:
     """Compare models: checkpoints, hub ids or graded results."""
     from evaluation.report.model_comparison import comparison_table, evaluate
 
@@ -151,7 +149,7 @@ def compare(request: "CompareRequest") -> None:
         print(comparison_table(evaluate(request), pass_at=request.pass_at).to_text())
 
 
-def report(request: "ReportRequest") -> None:
+def report(request: ReportRequest) -> None:
     """Write the scorecard of a base model and a policy."""
     from core.files import write_text
     from evaluation.benchmarks.suite import suite_entries
@@ -185,7 +183,7 @@ def report(request: "ReportRequest") -> None:
     print(f"\n{request.out}")
 
 
-def _submit(command: str, request: "GenerateRequest | TracesRequest", out: "Path") -> None:
+def _submit(command: str, request: GenerateRequest | TracesRequest, out: Path) -> None:
     """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
     from core.jsonl_tail import send_event
     from evaluation.cluster_job import run_elsewhere

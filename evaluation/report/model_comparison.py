@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.model.model_folder import HUB_ID
+from evaluation.command_requests import CompareRequest
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.model_source import LocalModel, open_model
@@ -21,12 +22,10 @@ from evaluation.statistics.paired import paired_difference
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evaluation.command_requests import CompareRequest
-
 Results = dict[str, "pa.Table"]  # benchmark -> GRADED
 
 
-def evaluate(request: "CompareRequest") -> dict[str, Results]:
+def evaluate(request: CompareRequest) -> dict[str, Results]:
     """Return {model: {benchmark: GRADED}} for folders of results, checkpoints and hub ids.
 
     The folder ``out`` of the request keeps the graded results of checkpoints and hub ids, one folder per model, named
@@ -55,7 +54,7 @@ def evaluate(request: "CompareRequest") -> dict[str, Results]:
     return {name: results[name] for name in names}
 
 
-def _suite(request: "CompareRequest") -> "pa.Table":
+def _suite(request: CompareRequest) -> "pa.Table":
     from evaluation.benchmarks.benchmark_problems import read_suite
     from evaluation.benchmarks.suite import select_benchmarks
     from evaluation.sample_tables import read_suite_file
@@ -66,7 +65,7 @@ def _suite(request: "CompareRequest") -> "pa.Table":
     return read_suite(chosen, request.roots, limit=request.limit, seed=request.seed)
 
 
-def _evaluate(model: LocalModel | Endpoint, suite: "pa.Table", request: "CompareRequest", folder: Path) -> Results:
+def _evaluate(model: LocalModel | Endpoint, suite: "pa.Table", request: CompareRequest, folder: Path) -> Results:
     from core.files import digest_bytes, write_table
     from evaluation.sample_tables import read_folder
     from grading.graded_table import Verifiers, grade_table
