@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
@@ -19,7 +19,17 @@ def _spec(value: Any, info: ValidationInfo) -> Any:
     return parse_spec(value, "one of them", folder=(info.context or {}).get("folder")).to_json()
 
 
-class AllOfOptions(VerifierOptions):
+class CombinedOptions(VerifierOptions):
+    """A combination has no answer of its own."""
+
+    @model_validator(mode="after")
+    def _has_no_place(self) -> Self:
+        if "answer" in self.model_fields_set:
+            raise ValueError("answer: give it to each of the verifiers")
+        return self
+
+
+class AllOfOptions(CombinedOptions):
     """``verifiers``: specs, each of which says where its answer is."""
 
     verifiers: tuple[JsonValue, ...] = Field(min_length=1)
@@ -28,12 +38,6 @@ class AllOfOptions(VerifierOptions):
     @classmethod
     def _parse(cls, value: Any, info: ValidationInfo) -> Any:
         return tuple(_spec(one, info) for one in value) if isinstance(value, list | tuple) else value
-
-    @model_validator(mode="after")
-    def _has_no_place(self) -> "AllOfOptions":
-        if "answer" in self.model_fields_set:
-            raise ValueError("answer: give it to each of the verifiers")
-        return self
 
 
 class Part(BaseModel):
@@ -49,16 +53,10 @@ class Part(BaseModel):
         return _spec(value, info)
 
 
-class WeightedOptions(ScoredOptions):
+class WeightedOptions(CombinedOptions, ScoredOptions):
     """``verifiers``: mappings with a ``verifier`` and its ``weight``; weights are divided by their sum."""
 
     verifiers: tuple[Part, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _has_no_place(self) -> "WeightedOptions":
-        if "answer" in self.model_fields_set:
-            raise ValueError("answer: give it to each of the verifiers")
-        return self
 
 
 class CombinedVerifier(Verifier):
