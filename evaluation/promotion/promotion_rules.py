@@ -98,7 +98,7 @@ def compare_at_error_rate(
     registry: Registry,
     suite: Sequence[Benchmark],
     rule: PromotionRule,
-    contamination: Mapping[str, int] | None,
+    contamination: dict[str, int] | None,
 ) -> Decision:
     """Decide so that the chance of any false promotion, over all decisions of ``registry``, stays at the error rate.
 
@@ -139,7 +139,7 @@ def compare_at_error_rate(
         above_base=above,
         surely_above_base={name: gain - Z90 * error for name, (gain, error) in gains.items()},
         truncated=truncated,
-        contamination=None if contamination is None else dict(contamination),
+        contamination=contamination,
         test=test,
         level=level,
         left=budget.left if promoted else budget.left - spent,
@@ -258,7 +258,7 @@ def compare(
     *,
     suite: Sequence[Benchmark],
     limits: PromotionLimits,
-    contamination: Mapping[str, int] | None,
+    contamination: dict[str, int] | None,
 ) -> Decision:
     """Compare GRADED tables of the policy with its opponent's on the same problems.
 
@@ -302,5 +302,5 @@ def compare(
         p_values={row.name: row.difference.p_value for row in card.rows},
         ood=ood,
         truncated=truncated,
-        contamination=None if contamination is None else dict(contamination),
+        contamination=contamination,
     )

@@ -24,7 +24,7 @@ from core.metric_table import (
 )
 from evaluation.report.figures import metric_curves, points
 from evaluation.report.recipe_comparison import COLOURS, Recipe
-from evaluation.report.table import Cell, Table, change, score
+from evaluation.report.table import Table, change, score
 from evaluation.statistics.intervals import wilson
 from evaluation.statistics.outcomes import LEARNED
 from evaluation.statistics.seed_statistics import Estimate, difference, estimate
@@ -176,7 +176,7 @@ class DriftReport:
             table.add(
                 f"{variant.name}, chosen" if several and chosen[variant.type] is variant else variant.name,
                 str(len(variant.recipe.runs)),
-                _score(variant.final),
+                score(variant.final.low, variant.final.mean, variant.final.high),
                 _share(variant.learned),
                 _share(variant.collapsed),
                 _each(variant.gradients),
@@ -261,10 +261,6 @@ def _verdict(gain: Estimate) -> str:
     if len(gain.by_seed) == 1:
         return "one seed tells nothing about others"
     return "better" if gain.low > 0 else "worse" if gain.high < 0 else "no significant difference"
-
-
-def _score(final: Estimate) -> Cell:
-    return score(final.low, final.mean, final.high)
 
 
 def _share(seeds: Sequence[bool]) -> str:
