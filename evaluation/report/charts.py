@@ -193,11 +193,9 @@ def funnel(title: str, stages: Sequence[tuple[str, int]]) -> str:
         width = max(rows, first / 300)
         (bar,) = chart.axes.barh(y, width, 0.6, color=LIGHT["policy"])
         chart.note(bar, f"{name}: {rows:,} rows left, {100 * rows / first:.3g}% of {first:,}")
-        style = {"textcoords": "offset points", "va": "center_baseline", "fontsize": SMALL, "annotation_clip": False}
-        chart.axes.annotate(f"{rows:,}", (width, y), (8, 0), color=LIGHT["soft"], **style)
+        _beside_bar(chart, width, y, f"{rows:,}")
         if before is not None and before > rows:
-            lost = f"\u2212{before - rows:,}"
-            chart.axes.annotate(lost, (width, y), (16 + _text_width(f"{rows:,}"), 0), color=LIGHT["bad"], **style)
+            _beside_bar(chart, width, y, f"\u2212{before - rows:,}", "bad", 16 + _text_width(f"{rows:,}"))
         before = rows
     chart.axes.set_xlim(0, first)
     return chart.svg()
@@ -211,8 +209,7 @@ def counts(title: str, rows: Sequence[tuple[str, int]]) -> str:
     for y, (name, number) in enumerate(rows):
         (bar,) = chart.axes.barh(y, number, 0.6, color=LIGHT["policy"])
         chart.note(bar, f"{name}: {number:,} of {total:,} ({number / total:.1%})")
-        style = {"textcoords": "offset points", "va": "center_baseline", "fontsize": SMALL, "annotation_clip": False}
-        chart.axes.annotate(f"{number:,}", (number, y), (8, 0), color=LIGHT["soft"], **style)
+        _beside_bar(chart, number, y, f"{number:,}")
     chart.axes.set_xlim(0, most)
     return chart.svg()
 
@@ -293,6 +290,12 @@ def _bars(title: str, names: Sequence[str], right: float) -> _Chart:
     chart.axes.set(ylim=(len(names) - 0.5, -0.5), xticks=[])
     _label_rows(chart, range(len(names)), labels)
     return chart
+
+
+def _beside_bar(chart: _Chart, end: float, y: float, text: str, colour: str = "soft", offset: float = 8) -> None:
+    """Write ``text`` so many pixels right of the end of a bar."""
+    style = {"textcoords": "offset points", "va": "center_baseline", "fontsize": SMALL, "annotation_clip": False}
+    chart.axes.annotate(text, (end, y), (offset, 0), color=LIGHT[colour], **style)
 
 
 def _titled(title: str, width: int, height: int, below: int = 0) -> _Chart:

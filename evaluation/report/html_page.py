@@ -1,8 +1,8 @@
 """Shared parts of the HTML pages: no script, no external file, every text of a model or user escaped."""
 
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -26,6 +26,11 @@ def environment() -> Environment:
     return result
 
 
-def figures(svgs: Sequence[str]) -> list[Markup]:
-    """Figures as elements of a page; `charts` escapes what they say."""
-    return [Markup(charts.inline(svg)) for svg in svgs]
+def render(template: str, **values: Any) -> str:
+    """Return the text of the page that a template and its values make."""
+    return environment().get_template(template).render(**values)
+
+
+def figure(svg: str) -> Markup:
+    """Return a figure as an element of a page; `charts` escapes what it says."""
+    return Markup(charts.inline(svg))

@@ -228,18 +228,15 @@ class Comparison:
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
 
     def _render(self, svgs: Sequence[str]) -> str:
-        return (
-            html_page.environment()
-            .get_template("recipes.html.jinja")
-            .render(
-                comparison=self,
-                created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-                differences={GROUPS[group]: self.differences_table(group) for group in self.titles},
-                figures=html_page.figures(svgs),
-                rankings={GROUPS[group]: self.ranking_table(group) for group in self.titles if self.several_seeds},
-                seeds=SEEDS,
-                costs={GROUPS[group]: self.costs_table(group) for group in self.titles if self._untrained()},
-            )
+        return html_page.render(
+            "recipes.html.jinja",
+            comparison=self,
+            created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            differences={GROUPS[group]: self.differences_table(group) for group in self.titles},
+            figures=[html_page.figure(svg) for svg in svgs],
+            rankings={GROUPS[group]: self.ranking_table(group) for group in self.titles if self.several_seeds},
+            seeds=SEEDS,
+            costs={GROUPS[group]: self.costs_table(group) for group in self.titles if self._untrained()},
         )
 
     def _table(self, title: str) -> Table:

@@ -23,18 +23,15 @@ def explain_run(run: Path, page: Path | None) -> None:
 
 def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path) -> None:
     """Write the page, which opens without a network and shows the text of samples without interpreting it."""
-    from evaluation.report.html_page import environment
+    from evaluation.report.html_page import render
 
-    html = (
-        environment()
-        .get_template("explain.html.jinja")
-        .render(
-            name=name,
-            summary=findings_report.summary(record),
-            notes=list(findings_report.unknown(record)),
-            known=len(CAUSES),
-            findings=[_on_page(record, finding) for finding in findings],
-        )
+    html = render(
+        "explain.html.jinja",
+        name=name,
+        summary=findings_report.summary(record),
+        notes=list(findings_report.unknown(record)),
+        known=len(CAUSES),
+        findings=[_on_page(record, finding) for finding in findings],
     )
     page.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(page) as temporary:
@@ -43,7 +40,7 @@ def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path
 
 def _on_page(record: RunRecord, finding: Finding) -> dict[str, Any]:
     from evaluation.report.figures import training_curves
-    from evaluation.report.html_page import figures
+    from evaluation.report.html_page import figure
 
     cause, evidence = finding.cause, finding.evidence
     drawn = training_curves(record.records, findings_report.curve_titles(evidence.curve))
@@ -54,5 +51,5 @@ def _on_page(record: RunRecord, finding: Finding) -> dict[str, Any]:
         "link": cause.link,
         "text": evidence.text,
         "samples": evidence.samples,
-        "figure": figures(drawn)[0] if drawn else None,
+        "figure": figure(drawn[0]) if drawn else None,
     }

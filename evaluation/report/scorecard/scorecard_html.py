@@ -8,7 +8,7 @@ from core.metric_table import View, titles
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report import charts
 from evaluation.report.figures import training_curves
-from evaluation.report.html_page import environment, figures
+from evaluation.report.html_page import figure, render
 from evaluation.report.scorecard.scorecard import Row, Scorecard
 from evaluation.report.scorecard.scorecard_text import (
     composition_table,
@@ -45,34 +45,31 @@ def render_page(card: Scorecard) -> str:
     """Return the page's HTML text."""
     counts = [(f"{r.name} · {role}", s.verdicts) for r in card.rows for role, s in r.roles().items() if s != r.champion]
     shares = charts.shares("What became of the samples", counts, list(VERDICTS))
-    return (
-        environment()
-        .get_template("scorecard.html.jinja")
-        .render(
-            card=card,
-            key_figures=_key_figures(card),
-            scores=scores_table(card),
-            intervals=figures([charts.intervals("Scores with 95% intervals", [_scores(row) for row in card.rows])]),
-            roles=["base", "policy", *(["champion"] if card.champion else [])],
-            published=published_models(card),
-            sources=list(dict.fromkeys(row.published.source for row in card.rows if row.published)),
-            subjects=[(row.title, figures([_subject_chart(row)])) for row in card.rows if row.subjects],
-            lengths=figures([_length_chart(row) for row in card.rows]),
-            samples=samples_table(card),
-            shares=figures([shares]),
-            verdicts=[
-                (verdict if verdict in charts.PALETTE else "other", title)
-                for verdict, title in VERDICTS.items()
-                if any(verdict in verdicts for _, verdicts in counts)
-            ],
-            curves=figures(training_curves(card.training_metrics, titles(View.RECIPES))[:MOST_CURVES]),
-            funnel=figures([charts.funnel("Rows after each stage", card.filter_counts)] if card.filter_counts else []),
-            composition=composition_table(card),
-            learned=learned_table(card.lineage.learned()),
-            repeated=_repeated_problems(card),
-            chain=_chain(card),
-            kinds=KINDS,
-        )
+    return render(
+        "scorecard.html.jinja",
+        card=card,
+        key_figures=_key_figures(card),
+        scores=scores_table(card),
+        intervals=figure(charts.intervals("Scores with 95% intervals", [_scores(row) for row in card.rows])),
+        roles=["base", "policy", *(["champion"] if card.champion else [])],
+        published=published_models(card),
+        sources=list(dict.fromkeys(row.published.source for row in card.rows if row.published)),
+        subjects=[(row.title, figure(_subject_chart(row))) for row in card.rows if row.subjects],
+        lengths=[figure(_length_chart(row)) for row in card.rows],
+        samples=samples_table(card),
+        shares=figure(shares),
+        verdicts=[
+            (verdict if verdict in charts.PALETTE else "other", title)
+            for verdict, title in VERDICTS.items()
+            if any(verdict in verdicts for _, verdicts in counts)
+        ],
+        curves=[figure(svg) for svg in training_curves(card.training_metrics, titles(View.RECIPES))[:MOST_CURVES]],
+        funnel=figure(charts.funnel("Rows after each stage", card.filter_counts)) if card.filter_counts else None,
+        composition=composition_table(card),
+        learned=learned_table(card.lineage.learned()),
+        repeated=_repeated_problems(card),
+        chain=_chain(card),
+        kinds=KINDS,
     )
 
 
