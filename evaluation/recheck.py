@@ -13,7 +13,7 @@ from core.metric_table import measures_machine
 from core.schemas import SAMPLE
 from evaluation.recorded_run import RecordedRun
 from evaluation.report.table import Table, score
-from evaluation.sample_tables import problem_digests
+from evaluation.sample_tables import problem_digests, recorded
 from evaluation.statistics.benchmark_scores import summarize
 from grading.graded_table import Verifiers, grade_table
 
@@ -163,5 +163,5 @@ def _points(run: RecordedRun, names: set[str]) -> dict[tuple[Any, ...], str]:
 
 def _rules(table: "pa.Table") -> dict[str, Any]:
     """Return how the samples were graded, as the table says."""
-    recorded = json.loads((table.schema.metadata or {}).get(b"grading", b"{}"))
-    return {name: recorded[name] for name in ("thinking", "truncated") if name in recorded}
+    rules = json.loads(recorded(table, "grading") or "{}")
+    return {name: rules[name] for name in ("thinking", "truncated") if name in rules}

@@ -63,5 +63,10 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
     return tables
 
 
+def recorded(table: "pa.Table", key: str) -> str:
+    """Return what the metadata of a table says of ``key``, such as "checkpoint" or "sampling"; "" if nothing."""
+    return (table.schema.metadata or {}).get(key.encode(), b"").decode()
+
+
 def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
     return read_table(path, schema, f"expected a file of {maker}", optional=OPTIONAL)

@@ -17,6 +17,7 @@ from core.files import write_text
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import Benchmark, suite_entries
 from evaluation.generation.requests import Sampling
+from evaluation.sample_tables import recorded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,11 +76,11 @@ class _Task:
 
     @classmethod
     def of_samples(cls, benchmark: Benchmark, samples: "pa.Table", thinking: bool | None) -> "_Task":
-        recorded = json.loads((samples.schema.metadata or {}).get(b"sampling", b"{}"))
+        sampling = json.loads(recorded(samples, "sampling") or "{}")
         count = max(samples["sample"].to_pylist()) + 1
         return cls(
             benchmark,
-            Sampling(**{**recorded, "samples": count}),
+            Sampling(**{**sampling, "samples": count}),
             PromptRecord.of(samples).thinking if thinking is None else thinking,
             dict(zip(samples["id"].to_pylist(), samples["prompt"].to_pylist(), strict=True)),
         )

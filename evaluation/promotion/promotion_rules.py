@@ -14,6 +14,7 @@ from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.decision_text import about, e_value
 from evaluation.promotion.opponent_comparison import Comparison, Evidence, compare_answers
 from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, PromotionRule
+from evaluation.sample_tables import read_scores, recorded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,8 +41,6 @@ def compare_with_champion(
         opponent: the champion with the answers with which it defends its place against ``policy``; see `evals`.
         search: Looks for the suite's problems among the targets of the policy; None where these are gone.
     """
-    from evaluation.sample_tables import read_scores
-
     against = champion.checkpoint if champion else base.digest
     if champion and (reason := reason_without_comparison(policy, champion)):
         return Decision(promoted=False, against=against, reasons=[reason])
@@ -178,7 +177,7 @@ def _truncated(answers: "Mapping[str, pa.Table]") -> dict[str, float]:
 
 def test_identity(policy: Checkpoint, against: str, answers: "Mapping[str, pa.Table]") -> str:
     """Return what is compared: two models on the same problems with the same sampling. It spends its level once."""
-    sampling = sorted({(table.schema.metadata or {}).get(b"sampling", b"").decode() for table in answers.values()})
+    sampling = sorted({recorded(table, "sampling") for table in answers.values()})
     return identity(policy.digest, against, {name: s.problems for name, s in policy.scores.items()}, sampling)
 
 

@@ -18,6 +18,7 @@ from core.files import digest_bytes, read_parquet
 from core.model.prompts import PromptRecord
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
+from evaluation.sample_tables import recorded
 from evaluation.statistics.benchmark_scores import summarize
 from evaluation.statistics.paired import average_difference, paired_difference
 
@@ -72,10 +73,10 @@ def rank_folder(folder: Path) -> list[Ranking]:
     graded: dict[tuple[str, str], dict[str, list[pa.Table]]] = {}  # (settings, checkpoint) -> benchmark -> tables
     for file in sorted(Path(folder).rglob("*.parquet")):
         table = _read_graded(file)
-        metadata = (table.schema.metadata or {}) if table else {}
-        if table is None or b"checkpoint" not in metadata or len(names := table["benchmark"].unique().to_pylist()) != 1:
+        checkpoint = recorded(table, "checkpoint") if table else ""
+        if table is None or not checkpoint or len(names := table["benchmark"].unique().to_pylist()) != 1:
             continue
-        key = _settings(table, metadata), metadata[b"checkpoint"].decode()
+        key = _settings(table), checkpoint
         graded.setdefault(key, {}).setdefault(names[0], []).append(table)
     if not graded:
         raise InputError(
@@ -118,7 +119,7 @@ def _rank(settings: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") ->
     for checkpoint in order:
         tables = checkpoints[checkpoint]
         difference = average_difference([paired_difference(first[name], tables[name]) for name in first])
-        model = (next(iter(tables.values())).schema.metadata or {}).get(b"model", b"").decode()
+        model = recorded(next(iter(tables.values())), "model")
         entries.append(Entry(checkpoint, model, scores[checkpoint], means[checkpoint], *difference))
     return Ranking(tuple(first), problems, settings, tuple(entries))
 
@@ -131,9 +132,9 @@ def _read_graded(file: Path) -> "pa.Table | None":
     return table if set(GRADED.names) <= set(table.schema.names) and table.num_rows else None
 
 
-def _settings(table: "pa.Table", metadata: Mapping[bytes, bytes]) -> str:
+def _settings(table: "pa.Table") -> str:
     """Return the sampling settings, the prompt's digest, and the rules for thoughts and for truncated answers."""
-    sampling, grading = (json.loads(metadata.get(key, b"{}")) for key in (b"sampling", b"grading"))
+    sampling, grading = (json.loads(recorded(table, key) or "{}") for key in ("sampling", "grading"))
     settings = ", ".join(f"{name} {value}" for name, value in sampling.items() if name != "samples")
     frame = PromptRecord.of(table).frame
     prompt = "not recorded" if frame is None else digest_bytes(frame.encode())[:8]

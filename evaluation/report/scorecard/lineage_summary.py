@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.metric_table import STEP_SECONDS
 from core.text.patterns import compile_full_match
+from evaluation.sample_tables import recorded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +118,7 @@ def costs(
     for role, tables in results.items():
         samples = sum(table.num_rows for table in tables.values())
         tokens = sum(sum(table["tokens"].to_pylist()) for table in tables.values())
-        devices = sorted({(t.schema.metadata or {}).get(b"device", b"").decode() for t in tables.values()} - {""})
+        devices = sorted({recorded(table, "device") for table in tables.values()} - {""})
         where = f" on {', '.join(devices)}" if devices else ""
         lines.append((f"samples of the {role}", f"{samples:,} with {tokens:,} tokens{where}"))
     return lines

@@ -16,6 +16,7 @@ from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import GROUPS, Benchmark, Published
 from evaluation.report.scorecard.lineage_summary import Lineage, costs
 from evaluation.report.scorecard.transcripts import Transcript, choose_transcripts
+from evaluation.sample_tables import recorded
 from evaluation.statistics.benchmark_scores import UNSETTLED, Summary, summarize
 from evaluation.statistics.by_category import LengthBin, Subject, by_length, by_subject
 from evaluation.statistics.paired import Difference, average_difference, paired_difference
@@ -143,7 +144,7 @@ def build_scorecard(
         for name in entries
         if name in base
     )
-    sampling = [_metadata(tables, b"sampling") for tables in (base, policy)]
+    sampling = [{recorded(table, "sampling") for table in tables.values()} for tables in (base, policy)]
     return Scorecard(
         base=checkpoints["base"],
         policy=checkpoints["policy"],
@@ -217,12 +218,8 @@ def _on_problems_of(policy: "pa.Table", base: "pa.Table") -> "pa.Table":
     return base.filter(pc.field("id").isin(policy["id"].unique()))
 
 
-def _metadata(tables: "Mapping[str, pa.Table]", key: bytes) -> set[str]:
-    return {(table.schema.metadata or {}).get(key, b"").decode() for table in tables.values()}
-
-
 def _checkpoint(role: str, tables: "Mapping[str, pa.Table]") -> str:
-    checkpoints = _metadata(tables, b"checkpoint")
+    checkpoints = {recorded(table, "checkpoint") for table in tables.values()}
     if len(checkpoints) > 1:
         names = ", ".join(sorted(digest[:16] or "not named" for digest in checkpoints))
         raise InputError(f"scorecard: the {role}'s scores are of different checkpoints ({names}); evaluate one of them")
@@ -254,10 +251,10 @@ def _published_average(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _sampling_text(settings: set[str], rows: Sequence[Row]) -> str:
-    recorded = settings - {""}
-    if len(recorded) != 1:
-        return "sampled in several ways" if recorded else "sampling not recorded"
-    values = json.loads(recorded.pop())
+    known = settings - {""}
+    if len(known) != 1:
+        return "sampled in several ways" if known else "sampling not recorded"
+    values = json.loads(known.pop())
     ks = sorted({row.policy.k for row in rows})
     return (
         f"{'/'.join(map(str, ks))} {'sample' if ks == [1] else 'samples'} per problem, temperature "
@@ -297,7 +294,7 @@ def _verifier_warnings(base: "Mapping[str, pa.Table]", policy: "Mapping[str, pa.
 
 
 def _verifiers(table: "pa.Table") -> Any:
-    return json.loads((table.schema.metadata or {}).get(b"grading", b"{}")).get("verifiers")
+    return json.loads(recorded(table, "grading") or "{}").get("verifiers")
 
 
 def _quoted(frame: str | None, longest: int = 160) -> str:
