@@ -60,11 +60,6 @@ class Ledger:
         self._execute("update calls set owner = null, reply = ?, tokens = ? where id = ?", reply, tokens, claimed)
         return reply
 
-    def spent(self, judge: str) -> int:
-        """Return the number of tokens that a judge has spent, or reserved for requests in progress."""
-        with self._transaction() as database:
-            return _spent(database, judge)
-
     def _claim(self, key: str, judge: str, most: int, budget: int | None) -> str | int | None:
         """Return the reply, or the id of the call that is ours to make; None while another process makes it."""
         with self._transaction() as database:
@@ -76,7 +71,8 @@ class Ledger:
                     return None
                 if owner is not None:  # it died while it asked, and may have paid
                     database.execute("update calls set owner = null where id = ?", (number,))
-            spent = _spent(database, judge)
+            tokens = "select coalesce(sum(tokens), 0) from calls where judge = ?"  # spent, or reserved for requests
+            (spent,) = database.execute(tokens, (judge,)).fetchone()
             if budget is not None and spent + most > budget:
                 raise OverBudget(f"{spent:,} of {budget:,} tokens are spent, and this request may take {most:,}")
             owner = f"{os.getpid()}:{start_ticks(os.getpid())}"
@@ -98,11 +94,6 @@ class Ledger:
             database.execute("commit")
         finally:
             database.close()  # rolls back what was not committed
-
-
-def _spent(database: sqlite3.Connection, judge: str) -> int:
-    (total,) = database.execute("select coalesce(sum(tokens), 0) from calls where judge = ?", (judge,)).fetchone()
-    return total
 
 
 def _is_alive(owner: str) -> bool:
