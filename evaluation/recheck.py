@@ -80,7 +80,7 @@ def compare_runs(run: RecordedRun, remade: RecordedRun) -> list[Check]:
     if first.request != second.request:
         names = [name for name, value in dict(first.request).items() if value != getattr(second.request, name)]
         raise InputError(f"{', '.join(names)}: the runs differ in what was asked for; make the run again as recorded")
-    if others := sorted(name for name in {*run.problems, *remade.problems} if _problems(run, remade, name)):
+    if others := sorted({name for name, _ in run.problems.items() ^ remade.problems.items()}):
         raise InputError(f"problems of {', '.join(others)}: the runs were scored on others; use the suite of the run")
     compared = _shared_curves(run, remade)
     return [
@@ -117,10 +117,6 @@ def _shared_curves(run: RecordedRun, remade: RecordedRun) -> set[str]:
     """Return the metrics that both recordings have, and that do not measure the machine."""
     first, second = ({name for record in one.metrics for name in record["data"]} for one in (run, remade))
     return {name for name in first & second if not measures_machine(name)}
-
-
-def _problems(run: RecordedRun, remade: RecordedRun, name: str) -> bool:
-    return run.problems.get(name) != remade.problems.get(name)
 
 
 def _compare(kind: str, recorded: Mapping[tuple[Any, ...], str], found: Mapping[tuple[Any, ...], str]) -> Check:

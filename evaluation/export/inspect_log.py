@@ -127,8 +127,8 @@ class _Log:
     def _header(self, summary: Summary) -> dict[str, Any]:
         sampling, grading = (json.loads(self.recorded.get(key, "{}")) for key in ("sampling", "grading"))
         moment, prompt = self.graded.isoformat(), PromptRecord.of(self.table)
-        names = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens", "seed": "seed"}
-        generation = {theirs: sampling[ours] for ours, theirs in names.items() if ours in sampling}
+        names = ("temperature", "top_p", "max_tokens", "seed")
+        generation = {name: sampling[name] for name in names if name in sampling}
         metadata = {
             "checkpoint": self.checkpoint,
             "problems_digest": self.problems_digest,
