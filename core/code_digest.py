@@ -24,6 +24,7 @@ VERDICT_CODE = (
     "grading/pool.py",
     "grading/verdict.py",
     "grading/whole_text.py",
+    "grading/worker_program.py",
     "grading/row_fields.py",
     "grading/gym_tasks.py",
     "grading/verifiers",

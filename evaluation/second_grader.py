@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from grading import whole_text
 from grading.answers.extraction import text_after_thoughts
-from grading.equivalence import Compare, serve
 from grading.pool import WorkerPool
+from grading.worker_program import Reply, serve
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ def prime(answer: str, gold: str) -> tuple[str, str]:
     return ("correct", "equal") if grade_answer(answer, gold) else ("wrong", "not equal")
 
 
-GRADERS: dict[str, Compare] = {"whole-text": whole_text.compare, "prime": prime}
+GRADERS: dict[str, Reply] = {"whole-text": whole_text.compare, "prime": prime}
 
 
 def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: float = 5.0) -> "pa.Table":

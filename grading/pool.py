@@ -45,7 +45,7 @@ class NotStarted(RuntimeError):
 
 
 class Worker:
-    """One running ``python -m grading.equivalence``, or another program with the same protocol, and its two pipes."""
+    """One running ``python -m grading.equivalence``, or another `grading.worker_program`, and its two pipes."""
 
     def __init__(self, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
         _require_address_space()

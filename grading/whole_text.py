@@ -1,12 +1,12 @@
 """The rule of LUFFY's published reward: math-verify on the text between the first and the second ``</think>``.
 
 Unlike the rule of `grading.grader` it accepts answers that were never boxed. ``python -m grading.whole_text
-LIMIT_SECONDS`` is the worker program that applies it (see `grading.equivalence`).
+LIMIT_SECONDS`` is the worker program that applies it (see `grading.worker_program`).
 """
 
 import sys
 
-from grading.equivalence import serve
+from grading.worker_program import serve
 
 
 def compare(text: str, gold: str) -> tuple[str, str]:

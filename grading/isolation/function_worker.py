@@ -4,8 +4,8 @@
 
 TARGET is a JSON object with the ``path`` of the function (``file.py:function`` or ``package.module:function``) and its
 further ``kwargs``, MEMORY the bytes that a call may take, and LIMIT the seconds.
-Its protocol is that of `grading.equivalence`: the function is imported once and called in a fork, which ends with all
-that it started when a call takes too long. What the function prints goes nowhere.
+It serves by `grading.worker_program`: the function is imported once and called in a fork, which ends with all that it
+started when a call takes too long. What the function prints goes nowhere.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Any
 
 from core.errors import InputError, first_line
 from core.plugins.user_code import ARGUMENTS, import_function
-from grading.equivalence import serve
+from grading.worker_program import serve
 
 EXPECTED = "expected a number from 0 to 1, or a mapping with one as its score"
 LONGEST = 1000  # characters of an answer that a function says it found

@@ -2,7 +2,7 @@
 
 import sys
 
-from grading.equivalence import RENEWED_BYTES, serve
+from grading.worker_program import RENEWED_BYTES, serve
 
 KEPT: list[bytearray] = []
 

@@ -51,7 +51,7 @@ def test_settings_that_cannot_work_are_refused(workers: int, limit_s: float) -> 
 
 HANGS = """
 import sys, time
-from grading.equivalence import serve
+from grading.worker_program import serve
 
 def compare(answer, gold):
     while answer == "swallows the alarm":
