@@ -33,6 +33,7 @@ class View(Flag):
     CHAMPION = auto()  # there, beside the run that trained the champion
     RECIPES = auto()  # on the pages that compare recipes, and in the scorecard
     TERMINAL = auto()  # as a sparkline while a run is under way
+    # Only POLICY draws the members of a family.
 
 
 NOWHERE = View(0)
@@ -50,8 +51,8 @@ class Metric:
         better: which way it should go; "" where that depends.
         live: recorded as an observation while the training runs; ``metrics.jsonl`` and the trackers have every metric.
         views: The views that draw it.
-        alert: key of ``run.alerts`` whose rule watches it.
-        short: its title on the terminal.
+        alert: key of ``run.alerts`` whose rule in `training.job.alerts` watches it. A row adds no rule.
+        short: its title on the terminal, of at most six characters, if `View.TERMINAL` is among its views.
     """
 
     name: str

@@ -54,7 +54,7 @@ def records(**values: float) -> list[dict]:
     return [{"step": step, "data": {name: value * step for name, value in values.items()}} for step in (1, 2, 3)]
 
 
-RECORDED = dict(zip(COMPARED, (0.1, 30.0, 0.4, 0.2), strict=True))
+RECORDED = {name: 0.1 * number for number, name in enumerate(COMPARED, 1)}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def compared(registry: Registry, run: list[dict], digest: str = "d" * 64) -> str
     return against_champion(registry, digest, run)["against the champion"].md_str
 
 
-def test_reward_length_entropy_and_target_probability_are_drawn_beside_the_champions(registry: Registry) -> None:
+def test_the_metrics_of_this_view_are_drawn_beside_the_champions(registry: Registry) -> None:
     text = compared(registry, records(**{name: 2 * value for name, value in RECORDED.items()}))
     svgs = [base64.b64decode(data).decode() for data in re.findall(r"base64,([\w+/=]+)", text)]
     assert len(svgs) == len(COMPARED)

@@ -16,13 +16,27 @@ def test_the_examples_in_the_docstrings_are_true() -> None:
 def test_a_metric_has_one_row_and_every_row_a_label() -> None:
     assert [name for name, count in Counter(metric.name for metric in METRICS).items() if count > 1] == []
     assert all(metric.label and ("{}" in metric.label) == metric.name.endswith("*") for metric in METRICS)
-    assert all(metric.short for metric in METRICS if View.TERMINAL in metric.views)
+    unnamed = [m.name for m in METRICS if View.TERMINAL in m.views and not 1 <= len(m.short) <= 6]
+    assert not unnamed, f"core/metric_table.py: the terminal draws {unnamed}; give them a `short` of 1 to 6 characters"
+
+
+def test_a_warning_watches_one_metric() -> None:
+    twice = [key for key, count in Counter(m.alert for m in METRICS if m.alert).items() if count > 1]
+    assert not twice, f"core/metric_table.py: two rows have alert={twice}; a rule of run.alerts watches one metric"
+
+
+def test_only_the_page_of_a_policy_draws_families() -> None:
+    families = [m.name for m in METRICS if m.name.endswith("*") and m.views & ~View.POLICY]
+    assert not families, (
+        f"core/metric_table.py: only View.POLICY draws the members of a family, not views of {families}"
+    )
 
 
 def test_no_row_is_hidden_behind_the_family_before_it() -> None:
     for metric in METRICS:
         member = metric.name.replace("*", "of_this_family")
-        assert metric_of(member) is metric, metric.name
+        family = metric_of(member)
+        assert family is metric, f"core/metric_table.py: move the row {metric.name!r} before {family and family.name!r}"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +71,4 @@ def test_a_view_draws_its_metrics_in_the_order_of_the_table_with_the_ages_that_a
     names = list(titles(View.POLICY, ["drift/age_10", "drift/age_2", "actor/lr", "weather/rain"]))
     assert names.index("drift/age_2") + 1 == names.index("drift/age_10")
     assert "actor/lr" not in names and "weather/rain" not in names
-    assert list(titles(View.CHAMPION)) == [
-        *("reward/on_policy", "response_length/mean", "actor/entropy", "actor/off_policy_prob"),
-    ]
+    assert list(titles(View.CHAMPION)) == [metric.name for metric in METRICS if View.CHAMPION in metric.views]

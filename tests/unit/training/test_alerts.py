@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InputError
-from core.metric_table import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
+from core.metric_table import CUT_SHARE, ENTROPY, METRICS, OFF_POLICY_PROB, REWARD
 from training.job.alerts import AlertOptions, Alerts, uncorrected_staleness
 from training.job.configuration import compose_run
 
@@ -71,4 +71,11 @@ def test_stale_samples_that_nothing_corrects_are_told_of_before_the_start(overri
 
 
 def test_the_table_of_metrics_names_the_threshold_of_every_rule_about_a_curve() -> None:
-    assert set(WATCHED) == set(AlertOptions.model_fields) - {"window", "uncorrected_staleness"}
+    named = {metric.alert: metric.name for metric in METRICS if metric.alert}
+    rules = set(AlertOptions.model_fields) - {"window", "uncorrected_staleness"}
+    unknown = {name: key for key, name in named.items() if key not in rules}
+    assert not unknown, f"core/metric_table.py: run.alerts has no rules {unknown}; it has {sorted(rules)}"
+    unwatched = rules - set(named)
+    assert not unwatched, (
+        f"core/metric_table.py: no row has alert={sorted(unwatched)}, a rule of training/job/alerts.py"
+    )
