@@ -36,7 +36,7 @@ OTHER_TARGETS = "none: the targets were prepared anew after this training; mater
 def ledger(
     context: dg.AssetExecutionContext, policy: PolicyReference, rejected: Reference, storage: Storage
 ) -> dg.MaterializeResult[Reference]:
-    from core.model.manifest import read_manifest
+    from core.model.lineage_file import read_manifest
 
     manifest = read_manifest(Path(policy.path))
     counts, run = manifest.ledger, Path(policy.metrics).parent

@@ -29,7 +29,7 @@ from assets.training import POLICY
 from core.code_digest import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.files import read_json_lines
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry

@@ -144,7 +144,7 @@ def _result(
     registry: Registry,
 ) -> dg.MaterializeResult[PolicyReference]:
     """Return the policy in the run folder ``out``, with the metadata that the UI shows of its training."""
-    from core.model.manifest import read_manifest
+    from core.model.lineage_file import read_manifest
     from training.job.run_folder import RunFolder
 
     folder = Path(observer.policy or out / "policy")

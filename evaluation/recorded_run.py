@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from core.cli import exit_status
 from core.errors import InputError
 from core.files import atomic_write, digest_file, read_json_lines, read_object
-from core.model.manifest import MANIFEST, Manifest, parse_manifest
+from core.model.lineage_file import MANIFEST, Manifest, parse_manifest
 from evaluation.sample_tables import read_folder
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from core.model.manifest import CodeRecord, InputRecord, Manifest, RequestRecord, TargetsRecord
+from core.model.lineage_file import CodeRecord, InputRecord, Manifest, RequestRecord, TargetsRecord
 
 CONFIG = {
     "objective": "rl",

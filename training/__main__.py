@@ -18,7 +18,7 @@ from core.cli import examples, exit_status, new_app, run_app
 from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.files import atomic_folder
-from core.model.manifest import InputRecord
+from core.model.lineage_file import InputRecord
 from core.parquet import is_there
 from core.plugins.config_files import HARDWARE, config_file
 from training.export import DTYPES

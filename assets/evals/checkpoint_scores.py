@@ -103,7 +103,7 @@ def _write_model(
     import shutil
 
     from core.files import read_json
-    from core.model.manifest import MANIFEST
+    from core.model.lineage_file import MANIFEST
 
     dtype = read_json(run / "policy" / "config.json")["dtype"]
     arguments = ["training", "export", "--run", str(run), "--step", str(step), "--dtype", dtype, "--out", str(out)]

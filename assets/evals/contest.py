@@ -18,7 +18,7 @@ from assets.shared.stage_options import EvaluationOptions, PromotionOptions
 from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round

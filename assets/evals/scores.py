@@ -112,7 +112,7 @@ def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
 
 def check_policy(policy: Reference) -> None:
     """Raise InputError unless the checkpoint is, byte for byte, the one that training/policy produced."""
-    from core.model.manifest import read_manifest
+    from core.model.lineage_file import read_manifest
 
     if (digest := read_manifest(Path(policy.path)).checkpoint_digest) != policy.digest:
         raise InputError(

@@ -23,7 +23,7 @@ from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError
-from core.model.manifest import Manifest, read_manifest
+from core.model.lineage_file import Manifest, read_manifest
 from core.plugins.config_files import recipe_name
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.recorded_run import RecordedRun, read_run

@@ -15,7 +15,7 @@ from assets.shared.stage_options import PromotionOptions
 from assets.shared.storage import Storage
 from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import decision_rows, outcome_text, rule_text
 from evaluation.promotion.promotion_rules import compare_with_champion

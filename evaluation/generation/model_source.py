@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.model.manifest import MANIFEST, parse_manifest
+from core.model.lineage_file import MANIFEST, parse_manifest
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest
 from core.model.prompts import Messages, PromptRecord, prompt_frame, render_prompt
 from evaluation.generation.endpoint import Endpoint, EndpointOptions

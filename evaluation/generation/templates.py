@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.model.manifest import MANIFEST, parse_manifest
+from core.model.lineage_file import MANIFEST, parse_manifest
 from core.model.prompts import CHAT, Template, templates
 from core.parquet import is_there, read_batches
 

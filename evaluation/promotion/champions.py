@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import write_text
-from core.model.manifest import MANIFEST, parse_manifest, read_manifest
+from core.model.lineage_file import MANIFEST, parse_manifest, read_manifest
 from evaluation.promotion.error_budget import ErrorBudget
 from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile
 

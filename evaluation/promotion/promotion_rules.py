@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.decision_text import about, e_value

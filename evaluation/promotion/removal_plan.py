@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from core.errors import InputError
 from core.files import is_leftover, measure, read_json, read_yaml, temporary_name
-from core.model.manifest import MANIFEST
+from core.model.lineage_file import MANIFEST
 from evaluation.promotion.champions import Registry
 
 STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report", "experiments", "rounds")

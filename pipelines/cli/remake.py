@@ -14,7 +14,7 @@ import dagster as dg
 from assets.shared.experiment_options import training_of
 from core.code_digest import PROJECT
 from core.errors import InputError
-from core.model.manifest import RequestRecord
+from core.model.lineage_file import RequestRecord
 from core.plugins.config_files import RECIPES, config_names, recipe_name
 from core.progress import Terminal
 from evaluation.recheck import RESPONSES, TOLERANCE, VERDICTS, compare_runs, score_table, steps_that_agree

@@ -12,7 +12,7 @@ import pytest
 
 from assets.experiments.runs import SCORES, partition
 from core.errors import InputError
-from core.model.manifest import InputRecord, write_manifest
+from core.model.lineage_file import InputRecord, write_manifest
 from tests.defs.project import message, settings_of
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD, Written, graded
 

@@ -11,7 +11,7 @@ from preparing import trace
 
 from assets.ledger import OTHER_TARGETS
 from core.ledger_verdicts import LEARNED_FILE, VERDICTS
-from core.model.manifest import write_manifest
+from core.model.lineage_file import write_manifest
 from core.schemas import LEARNED
 from evaluation.report.scorecard.lineage_summary import Lineage
 from targets.config import build_config

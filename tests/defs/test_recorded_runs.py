@@ -17,7 +17,7 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import digest_file
 from core.metric_table import metric_of
-from core.model.manifest import MANIFEST
+from core.model.lineage_file import MANIFEST
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import select_benchmarks
 from evaluation.recheck import compare_runs, steps_that_agree

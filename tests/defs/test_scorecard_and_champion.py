@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from assets.shared.references import Reference, ScorecardReference
 from assets.shared.storage import Storage
 from core.files import write_json
-from core.model.manifest import InputRecord, parse_manifest, write_manifest
+from core.model.lineage_file import InputRecord, parse_manifest, write_manifest
 from core.schemas import BENCHMARK, ENTRIES_KEY, GRADED
 from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.champions import Registry

@@ -8,7 +8,7 @@ import dagster as dg
 import manifests
 
 from core.files import write_json
-from core.model.manifest import write_manifest
+from core.model.lineage_file import write_manifest
 from tests.defs.project import Project, message
 from training.job.checkpoints import TrainerState, folder_of, mark_complete
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.trial_training import write_targets, write_untied_model
 from training.resources.attention import installed_kernels

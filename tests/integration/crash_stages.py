@@ -17,7 +17,7 @@ from manifests import manifest, targets  # noqa: E402
 
 from core.cli import exit_status  # noqa: E402
 from core.files import write_json  # noqa: E402
-from core.model.manifest import read_manifest, write_manifest  # noqa: E402
+from core.model.lineage_file import read_manifest, write_manifest  # noqa: E402
 from evaluation.promotion import champions  # noqa: E402
 from evaluation.promotion.champions import Registry  # noqa: E402
 from evaluation.promotion.promotion_rules import reason_without_comparison  # noqa: E402

@@ -18,7 +18,7 @@ from generation_runs import command, run
 from manifests import manifest, targets
 
 from core.files import write_table
-from core.model.manifest import write_manifest
+from core.model.lineage_file import write_manifest
 from core.schemas import SAMPLE
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite

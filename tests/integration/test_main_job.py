@@ -10,7 +10,7 @@ import pytest
 from processes import clean_environment
 from published_files import write_traces
 
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from core.schemas import GRADED
 
 ROOT = Path(__file__).parents[2]

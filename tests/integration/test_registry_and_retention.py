@@ -17,7 +17,7 @@ from manifests import manifest, targets
 
 from core.errors import InputError
 from core.files import write_json
-from core.model.manifest import read_manifest, write_manifest
+from core.model.lineage_file import read_manifest, write_manifest
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.promotion_rules import reason_without_comparison
 from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile

@@ -13,7 +13,7 @@ import pytest
 from training_runs import Training, check_ages, write_targets
 
 from core.backends.monitor import attempts
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from training.job.checkpoints import latest_step
 
 GONE_SECONDS = 30

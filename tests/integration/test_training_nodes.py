@@ -7,7 +7,7 @@ from ray_nodes import ray_cluster
 from training_runs import Training, command_line, family, write_targets
 
 from core.files import read_json
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from training.resources.fit_check import PLAN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -15,7 +15,7 @@ from training_runs import Training, alive, command_line, family, write_targets
 from core.backends.monitor import Attempt, attempts
 from core.backends.ray_job import RayJobBackend
 from core.backends.task import Task
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from training.job.attempts import follow
 from training.job.checkpoints import latest_step
 

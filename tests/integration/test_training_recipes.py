@@ -11,7 +11,7 @@ from loopback import OF_A_TRAINING, OF_RAY, check, watch
 from training_runs import Training, check_ages, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from core.plugins.config_files import RECIPES, config_names
 from training.embedded_model.resolve_model import SHIPPED
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from training_runs import Training, write_targets
 
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 
 
 def outcomes(samples: list[dict[str, Any]]) -> dict[str, list[tuple[bool, bool]]]:

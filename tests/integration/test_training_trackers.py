@@ -9,7 +9,7 @@ import manifests
 import pytest
 
 from core.files import write_json
-from core.model.manifest import write_manifest
+from core.model.lineage_file import write_manifest
 from training.job.trackers import open_runs
 
 pytest.importorskip("wandb")

@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from core.errors import InputError
 from core.files import write_json
-from core.model.manifest import write_manifest
+from core.model.lineage_file import write_manifest
 from training.job.trackers import FILE, open_runs, publish
 
 SCORES = {"base": {"benchmark": "sums", "mean": 0.25}, "policy": {"benchmark": "sums", "mean": 0.75}}

@@ -13,7 +13,7 @@ from core.errors import InputError
 from core.files import read_json_lines, read_object, read_yaml
 from core.ledger_verdicts import LEARNED_FILE
 from core.metric_table import REWARD
-from core.model.manifest import MANIFEST
+from core.model.lineage_file import MANIFEST
 from training.job.records import rollout_log
 from training.job.records.metrics_log import merge_attempts
 from training.job.records.rollout_log import Rollout

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.files import write_text
 from core.metric_table import REWARD
-from core.model.manifest import MANIFEST, Manifest
+from core.model.lineage_file import MANIFEST, Manifest
 from core.model.model_folder import HUB_ID
 
 if TYPE_CHECKING:

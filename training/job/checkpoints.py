@@ -22,7 +22,7 @@ from core.files import (
     write_json,
     write_text,
 )
-from core.model.manifest import Manifest, write_manifest
+from core.model.lineage_file import Manifest, write_manifest
 from core.text.patterns import compile_full_match
 from training.export import run_program
 from training.export.model_card import model_card

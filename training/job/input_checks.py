@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from core.errors import InputError
 from core.files import digest_bytes, read_object, write_table
-from core.model.manifest import InputRecord, TargetsRecord
+from core.model.lineage_file import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.token_counts import Lengths, load_lengths

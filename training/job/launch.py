@@ -18,7 +18,7 @@ from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes, read_json_lines, write_json, write_text
-from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
+from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from training.algorithms.schedules.prompt_order import SHUFFLE
 from training.config.run_checks import TRACKERS, check_functions, check_run, own_trackers

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from core.backends.monitor import attempts
 from core.code_digest import PROJECT
 from core.files import write_text
-from core.model.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
+from core.model.lineage_file import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.job.checkpoints import exported_step
 from training.job.records.metrics_log import merge_attempts
 from training.job.request import TrainingRequest

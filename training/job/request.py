@@ -11,7 +11,7 @@ from core.backends import Placement
 from core.code_digest import PROJECT, code_digest, identity, policy_code, policy_files
 from core.errors import InputError
 from core.files import read_object, read_yaml
-from core.model.manifest import InputRecord, RequestRecord
+from core.model.lineage_file import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
 from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
 from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name

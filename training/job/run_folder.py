@@ -17,7 +17,7 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.files import read_yaml, remove_folder, set_aside
-from core.model.manifest import MANIFEST, read_manifest
+from core.model.lineage_file import MANIFEST, read_manifest
 from training.job.checkpoints import latest_step
 from training.job.request import FIRST_STAGE, TrainingRequest
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from core.errors import InputError, first_line, validated
 from core.files import digest_bytes, read_object, write_json
-from core.model.manifest import MANIFEST, Manifest, parse_manifest
+from core.model.lineage_file import MANIFEST, Manifest, parse_manifest
 from core.text.secrets import redact
 
 FILE = "trackers.json"  # file in the folder of the run

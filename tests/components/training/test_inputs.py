@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
-from core.model.manifest import InputRecord, TargetsRecord
+from core.model.lineage_file import InputRecord, TargetsRecord
 from core.model.token_counts import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
 from training.embedded_model.resolve_model import SHIPPED

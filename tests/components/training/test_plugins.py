@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from core.model.manifest import InputRecord
+from core.model.lineage_file import InputRecord
 from core.plugins.config_files import RECIPES, _packages, config_file, is_shipped
 from core.plugins.user_code import UserFunctionError, check_function
 from training.algorithms.registry import CORRECTIONS, GATES, KEYS, LOSSES

@@ -11,7 +11,7 @@ from manifests import manifest
 from safetensors.torch import load_file
 
 from core.errors import InputError
-from core.model.manifest import read_manifest
+from core.model.lineage_file import read_manifest
 from core.model.model_folder import model_files
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.checkpoints import TrainerState, export_policy, folder_of, mark_complete

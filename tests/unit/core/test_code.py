@@ -10,7 +10,7 @@ import pytest
 from core import code_digest
 from core.code_digest import PROJECT
 from core.errors import InputError
-from core.model.manifest import InputRecord
+from core.model.lineage_file import InputRecord
 from training.job.request import TrainingRequest
 
 # Project modules that covered code imports and that cannot change what it computes.
@@ -24,7 +24,7 @@ WITHOUT_NUMBERS = {
     "core.files": "writes files and digests bytes",
     "core.model.hub": "downloads and uploads files, whose digests are part of the identity",
     "core.machine.loopback": "says where ports listen",
-    "core.model.manifest": "describes what was computed",
+    "core.model.lineage_file": "describes what was computed",
     "core.model.model_folder": "checks and copies the files of a model, whose digest is part of the identity",
     "core.machine.limits": "lowers the limits of a process",
     "core.machine.temporary_folder": "gives a folder of sockets a short name",

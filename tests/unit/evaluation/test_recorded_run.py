@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from core.errors import InputError
-from core.model.manifest import MANIFEST
+from core.model.lineage_file import MANIFEST
 from core.schemas import GRADED
 from evaluation.recorded_run import METRICS, PROBLEMS, read_run, record_run
 

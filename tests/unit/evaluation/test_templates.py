@@ -9,7 +9,7 @@ import pytest
 from manifests import manifest, targets
 
 from core.errors import InputError
-from core.model.manifest import write_manifest
+from core.model.lineage_file import write_manifest
 from core.schemas import TARGET
 from evaluation.generation.templates import choose_template, template_names, training_system
 

@@ -13,7 +13,7 @@ from pages import page_data
 
 from core.backends.monitor import hold
 from core.errors import InputError
-from core.model.manifest import InputRecord, read_manifest, write_manifest
+from core.model.lineage_file import InputRecord, read_manifest, write_manifest
 from training.commands import rollout_browser
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.model_card import Score, model_card, write_scores

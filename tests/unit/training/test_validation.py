@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from core.errors import InputError
-from core.model.manifest import InputRecord
+from core.model.lineage_file import InputRecord
 from core.parquet import count_rows, shard_path
 from core.schemas import TARGET
 from training.cost.usage import seconds_of
