@@ -29,7 +29,7 @@ def browser(
     context: dg.AssetExecutionContext, rejected: Reference, storage: Storage
 ) -> dg.MaterializeResult[Reference]:
     from core.files import digest_file
-    from targets.prepared import read_prepared
+    from targets.prepared_files import read_prepared
     from targets.trace_browser import browse
 
     source = Path(rejected.path).parent

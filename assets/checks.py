@@ -185,7 +185,7 @@ def targets_account(
     context: dg.AssetCheckExecutionContext, profile: dg.ResourceParam[Profile], train: TrainReference
 ) -> dg.AssetCheckResult:
     from assets.shared.targets_metadata import by_source
-    from targets.prepared import read_prepared
+    from targets.prepared_files import read_prepared
     from targets.select.split import read_split, reconcile
 
     prepared = read_prepared(Path(train.profile).parent)

@@ -58,7 +58,7 @@ def _page(prepared: Path, trained_on: str | None, run: Path, storage: Storage) -
         prepared: Folder of the newest preparation.
         trained_on: Digest of the preparation that the training read.
     """
-    from targets.prepared import read_prepared
+    from targets.prepared_files import read_prepared
     from targets.trace_browser import browse
 
     preparation = read_prepared(prepared)

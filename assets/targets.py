@@ -32,7 +32,7 @@ from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
 
 if TYPE_CHECKING:
-    from targets.prepared import Prepared
+    from targets.prepared_files import Prepared
 
 DIFFICULTY = dg.AssetKey(["targets", "difficulty"])  # assets.difficulty
 PREPARED = dg.AssetKey(["targets", "prepared"])
@@ -89,7 +89,7 @@ def prepared(
     interpreter: TrainingInterpreter,
     **inputs: Reference,
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    from targets.prepared import hint_texts, kept_text, read_prepared, require_targets
+    from targets.prepared_files import hint_texts, kept_text, read_prepared, require_targets
 
     rates, teacher = inputs.get("difficulty"), inputs.get("generated")
     options = with_upstream_files(context.instance, with_generated(config, inputs))
@@ -153,7 +153,7 @@ def prepare_traces(
 
     from targets.config import build_config
     from targets.prepare import prepare
-    from targets.prepared import PREPARED as PREPARED_FILE
+    from targets.prepared_files import PREPARED as PREPARED_FILE
 
     if config.engine != "ray" and not (config.embedding and config.embedding.url is None):
         prepare(
@@ -233,7 +233,7 @@ def train(
     prepared: PreparedReference,
     storage: Storage,
 ) -> dg.MaterializeResult[TrainReference]:
-    from targets.prepared import read_prepared
+    from targets.prepared_files import read_prepared
     from targets.select.split import select_train
 
     source = Path(prepared.path).parent

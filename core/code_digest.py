@@ -48,7 +48,7 @@ PREPARATION_CODE = (
     "targets/config.py",
     "targets/counts.py",
     "targets/prepare.py",
-    "targets/prepared.py",
+    "targets/prepared_files.py",
     "targets/source_settings.py",
     "targets/staging.py",
     "targets/target_tables.py",

@@ -57,7 +57,7 @@ def browse(
 
     Reviewers download their decisions from the page as review.csv, for `--set review=review.csv`.
     """
-    from targets.prepared import read_prepared
+    from targets.prepared_files import read_prepared
     from targets.trace_browser import browse
 
     typer.echo(f"{out}: {browse(read_prepared(folder), out, ledger):,} rows")

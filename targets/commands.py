@@ -18,7 +18,7 @@ from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
 from targets.config import build_config, read_config
 from targets.prepare import prepare
-from targets.prepared import PROFILE_FILE, Prepared, hint_texts, log_probs_text, require_targets
+from targets.prepared_files import PROFILE_FILE, Prepared, hint_texts, log_probs_text, require_targets
 from targets.select.split import Split, reconcile, select_train
 
 if TYPE_CHECKING:

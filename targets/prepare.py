@@ -30,7 +30,7 @@ from targets.filter.context import FilterInputs, verdict_file
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
 from targets.filter.meaning import Meaning, open_meaning
-from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
+from targets.prepared_files import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.near_search import Places, read_accepted
 from targets.select.output import CheckFiles, WriteFiles, Written
@@ -72,7 +72,7 @@ def prepare(
     """Write prepared, profile and rejected into ``out_dir`` and say what happened to the rows.
 
     Where ``out_dir`` already holds what would be written, nothing is done. Where every trace is rejected, the files say
-    so, and `targets.prepared.require_targets` raises.
+    so, and `targets.prepared_files.require_targets` raises.
 
     Args:
         benchmarks: BENCHMARK rows whose problems must not become targets. None: they are not looked for, and the

@@ -11,7 +11,7 @@ from core.browser.page import Page, Row, write_page
 from core.ledger_verdicts import VERDICTS
 from core.parquet import read_table
 from core.schemas import LEARNED
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 from targets.select.trace_choices import LEDGER_ADVICE, learned_file
 from targets.target_tables import iter_batches
 

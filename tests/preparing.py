@@ -11,7 +11,7 @@ import pytest
 from core.parquet import shards
 from targets.config import build_config
 from targets.prepare import prepare
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

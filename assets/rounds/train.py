@@ -16,7 +16,7 @@ from core.code_digest import identity
 from core.errors import InputError
 
 if TYPE_CHECKING:
-    from targets.prepared import Prepared
+    from targets.prepared_files import Prepared
 
 TRAIN = "train.parquet"
 
@@ -38,7 +38,7 @@ def train(
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[RoundTrainReference]:
-    from targets.prepared import read_prepared, require_targets
+    from targets.prepared_files import read_prepared, require_targets
     from targets.rounds import write_training_set
     from targets.select.split import select_train
 

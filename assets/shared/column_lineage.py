@@ -9,7 +9,7 @@ import dagster as dg
 from assets.shared.profile import Names
 
 if TYPE_CHECKING:
-    from targets.prepared import Prepared
+    from targets.prepared_files import Prepared
 
 Columns = Mapping[str, Iterable[tuple[dg.AssetKey, str]]]  # by column, the columns that it is made from
 # What the columns of targets/prepared and targets/rejected are made from, as keys of a mapping (targets.source).

@@ -12,7 +12,7 @@ from grading.spec_values import spec_text
 
 if TYPE_CHECKING:
     from targets.check.version_diff import Example
-    from targets.prepared import Prepared
+    from targets.prepared_files import Prepared
 
 PREVIEW_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
 EXAMPLES = 2  # number for each reason
@@ -28,7 +28,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     from evaluation.report.charts import funnel, histogram
-    from targets.prepared import hint_texts, log_probs_text
+    from targets.prepared_files import hint_texts, log_probs_text
 
     lengths = read_shards(prepared.profile, columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)

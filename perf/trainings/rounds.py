@@ -23,7 +23,7 @@ from core.files import write_json, write_table
 from core.schemas import BENCHMARK
 from perf.measurement import TRAINING, call, interval, overriding, parser_of
 from perf.trainings.ledger_selection import train, write_problems
-from targets.prepared import read_prepared
+from targets.prepared_files import read_prepared
 from targets.rounds import question, unsolved, write_training_set
 from targets.select.split import read_split
 from targets.source_settings import Source

@@ -19,7 +19,7 @@ PRELOADED = (
     "pyarrow.parquet",
     "evaluation.report.charts",  # matplotlib
     "evaluation.statistics.benchmark_scores",  # scipy
-    "targets.prepared",
+    "targets.prepared_files",
 )
 
 

@@ -18,7 +18,7 @@ from core.parquet import count_rows, shard_path, shards
 from core.schemas import REJECTED
 from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine, NoInputs, Tools
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 from targets.select.dedupe import problem_digest
 from targets.select.selection import rank
 from targets.staging import staging

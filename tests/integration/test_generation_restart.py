@@ -17,7 +17,7 @@ pytest.importorskip("dagster", reason="the graph runs in the orchestration inter
 
 from core.arithmetic import problems
 from core.model.token_counts import load_lengths
-from targets.prepared import read_prepared
+from targets.prepared_files import read_prepared
 from targets.select.split import read_split, reconcile
 
 ROOT = Path(__file__).resolve().parents[2]

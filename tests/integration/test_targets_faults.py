@@ -23,7 +23,7 @@ from targets.__main__ import main
 from targets.config import build_config
 from targets.engines import process_pool
 from targets.prepare import prepare
-from targets.prepared import read_prepared, require_targets
+from targets.prepared_files import read_prepared, require_targets
 from targets.read import sources, trace_files
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from core.parquet import shards
 from core.schemas import BENCHMARK
 from targets.config import build_config
 from targets.prepare import prepare
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 from targets.read import sources
 from targets.select.split import select_train
 

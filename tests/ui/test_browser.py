@@ -20,7 +20,7 @@ from targets import trace_browser
 from targets.__main__ import main
 from targets.config import build_config
 from targets.prepare import prepare
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 from targets.select.split import reconcile, select_train
 from training.explain.causes import explain
 from training.explain.record import RunRecord

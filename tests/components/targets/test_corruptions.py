@@ -12,7 +12,7 @@ from core.schemas import BENCHMARK
 from targets.check.expectations import validate
 from targets.config import build_config
 from targets.prepare import prepare
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 
 BENCHMARKS = pa.Table.from_pylist([{"benchmark": "b", "id": "0", "problem": "none of these"}], schema=BENCHMARK)
 Version = Callable[..., Prepared]

@@ -16,7 +16,7 @@ from targets.embedding.embedding_client import Embedder as Client
 from targets.embedding.embedding_client import Endpoint
 from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.embedding.similarity import numbers, same_numbers, similar_before
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 from tests.embedders import Embedder
 from tests.preparing import rows, run
 

@@ -20,7 +20,7 @@ from hub import Hub, serve_hub
 from preparing import rows, run, trace
 
 from targets.hub.push import write_dataset
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 from targets.select.split import Split, read_split, select_train
 from targets.target_tables import read_metadata
 

@@ -16,7 +16,7 @@ from core.schemas import BENCHMARK, ENTRIES_KEY, PROFILE, REJECTED, TARGET
 from targets import target_tables
 from targets.config import build_config, read_config
 from targets.filter import cache
-from targets.prepared import read_prepared
+from targets.prepared_files import read_prepared
 from targets.read import sources
 from targets.select import output
 from targets.select.split import reconcile, select_train

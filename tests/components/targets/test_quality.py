@@ -18,7 +18,7 @@ from targets.check.source_drift import OF_TWO
 from targets.check.version_diff import compare_versions
 from targets.config import build_config
 from targets.prepare import prepare
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 
 ROOT = Path(__file__).resolve().parents[3]
 

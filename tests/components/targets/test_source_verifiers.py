@@ -11,7 +11,7 @@ from preparing import rows
 from core.errors import InputError
 from targets.config import build_config
 from targets.prepare import prepare
-from targets.prepared import Prepared, hint_texts, kept_text, require_targets
+from targets.prepared_files import Prepared, hint_texts, kept_text, require_targets
 from targets.select.split import select_train
 
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima", "Kenya": "Nairobi"}

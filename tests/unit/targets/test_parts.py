@@ -20,7 +20,7 @@ from targets.filter.filter_stages import VERDICTS
 from targets.filter.filters import DOUBLE_ESCAPED, FILTERS
 from targets.filter.text_properties import compression_ratio
 from targets.prepare import prepare
-from targets.prepared import Prepared
+from targets.prepared_files import Prepared
 from targets.select.dedupe import describe, jaccard, minhash, problem_digest, problem_text
 from targets.select.split import select_train
 from targets.trace import Rejection, Trace
