@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.evals.contest import Answers, Contest, hold_contest
+from assets.evals.opponent_answers import Answers, Contest, hold_contest
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.interpreter import TrainingInterpreter
