@@ -9,7 +9,7 @@ from assets.benchmarks import KEY as SUITE
 from assets.experiments.comparison import scores
 from assets.experiments.runs import base_run
 from assets.models import KEY as BASE
-from assets.rounds.open_problems import GROUP, key, round_of
+from assets.rounds.round_problems import GROUP, key, round_of
 from assets.rounds.round_traces import traces
 from assets.rounds.train import train
 from assets.shared.generation import GenerationOptions, RoundOptions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.generated import generate_traces
-from assets.rounds.open_problems import GROUP, VERSION, Pool, read_pool, round_of
+from assets.rounds.round_problems import GROUP, VERSION, Pool, read_pool, round_of
 from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import preview

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.rounds.open_problems import GROUP, VERSION, Pool, read_pool
+from assets.rounds.round_problems import GROUP, VERSION, Pool, read_pool
 from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import Profile, profile_asset
