@@ -147,7 +147,7 @@ def test_a_recipe_makes_the_same_model_twice(tmp_path: Path) -> None:
         make(tmp_path / name, recipe)
     torch.set_num_threads(threads)
     assert model_digest(tmp_path / "a" / "model") == model_digest(tmp_path / "b" / "model")
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {"model", "making.json"}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"model", "training_record.json"}
 
 
 def test_a_gguf_file_becomes_the_model_it_was_written_from(shipped, tmp_path: Path) -> None:

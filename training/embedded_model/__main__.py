@@ -1,6 +1,7 @@
 """Train the embedded base model: ``python -m training.embedded_model --out DIR`` (about half an hour on one core).
 
-Writes ``DIR/model`` (a Hugging Face folder) and ``DIR/making.json``: recipe, digests, versions, time and scores.
+Writes ``DIR/model`` (a Hugging Face folder) and ``DIR/training_record.json``: recipe, digests, versions, time and
+scores.
 """
 
 import platform
@@ -137,7 +138,7 @@ def measure(
 
 
 def make(out: Path, recipe: dict[str, Any]) -> None:
-    """Train the model of ``recipe``, save it in ``out / "model"`` and write ``making.json``."""
+    """Train the model of ``recipe``, save it in ``out / "model"`` and write ``training_record.json``."""
     started = time.monotonic()
     torch.manual_seed(recipe["seed"])
     tokenizer = byte_tokenizer()
@@ -145,7 +146,7 @@ def make(out: Path, recipe: dict[str, Any]) -> None:
     teach(model, tokenizer, recipe)
     scores = measure(model, tokenizer, **recipe["measure"])
     save(model, tokenizer, out / "model")
-    making = {
+    record = {
         "recipe": recipe,
         "recipe_sha256": digest_file(RECIPE),
         "model_digest": model_digest(out / "model"),
@@ -159,7 +160,7 @@ def make(out: Path, recipe: dict[str, Any]) -> None:
             "transformers": transformers.__version__,
         },
     }
-    write_json(making, out / "making.json")
+    write_json(record, out / "training_record.json")
 
 
 def command(out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to create.")]) -> None:

@@ -23,8 +23,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_embedded_model_is_the_one_that_the_recipe_made(tmp_path: Path) -> None:
     base = resolve_base("embedded", tmp_path)
-    making = json.loads((SHIPPED.parent / "making.json").read_text())
-    assert base.digest == making["model_digest"] == model_digest(base.path)
+    record = json.loads((SHIPPED.parent / "training_record.json").read_text())
+    assert base.digest == record["model_digest"] == model_digest(base.path)
     assert (base.source, base.revision, base.path.parent) == ("embedded", None, tmp_path)
     assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 4e6
 
