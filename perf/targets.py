@@ -4,7 +4,7 @@
     .venv/bin/python -m perf.targets memory [--source FILE] [--rows 100000 1000000] [--workers N]  # memory and CPU
     .venv/bin/python -m perf.targets duplicates [--rows 1000 10000 100000]  # near duplicates of one gold answer
     .venv/bin/python -m perf.targets changes [--rows 100000]  # what is done again after a change
-    .venv-train/bin/python -m perf.targets peers [--source FILE] [--rows 2000] [--datatrove PYTHON]  # beside others
+    .venv-train/bin/python -m perf.targets other-tools [--source FILE] [--rows 2000] [--datatrove PYTHON]
     .venv/bin/python -m perf.targets embedding --embedding '{model: NAME, url: URL}'  # which thresholds fit a model
     .venv/bin/python -m perf.targets benchmark-search [--source FILE ... --benchmarks FILE]  # found, wrongly refused
 
@@ -46,7 +46,7 @@ from perf.changed_inputs import TOKENIZER, changed_inputs, write_generated
 from perf.labelled_problems import measure_benchmark_search, measure_embedding
 from perf.measurement import Timed, parser_of
 from perf.near_duplicates import duplicates
-from perf.peers import peers
+from perf.other_tools import other_tools
 from targets.config import PrepareConfig, build_config
 from targets.filter.context import FilterContext, FilterInputs
 from targets.filter.filters import Stage, rejections
@@ -261,7 +261,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("speed", "memory", "duplicates", "changes", "embedding", "benchmark-search", "peers"),
+        choices=("speed", "memory", "duplicates", "changes", "embedding", "benchmark-search", "other-tools"),
         default="speed",
     )
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="files of real traces")
@@ -271,7 +271,7 @@ def main() -> None:
     parser.add_argument("--embedding", help="embedding: model and url as YAML, such as '{model: NAME, url: URL}'")
     parser.add_argument("--benchmarks", type=Path, help="benchmark-search: file or folder of benchmark problems")
     parser.add_argument("--column", default="problem", help="benchmark-search: column of the problems")
-    parser.add_argument("--datatrove", type=Path, help="peers: a Python that has datatrove")
+    parser.add_argument("--datatrove", type=Path, help="other-tools: a Python that has datatrove")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
     first = next(iter(options.source), None)
@@ -290,8 +290,8 @@ def main() -> None:
             parser.error("embedding needs --embedding '{model: NAME, url: URL}'")
         case "benchmark-search":
             measure_benchmark_search(options.source, options.benchmarks, options.column)
-        case "peers":
-            peers(first, (options.rows or [2000])[0], options.datatrove)
+        case "other-tools":
+            other_tools(first, (options.rows or [2000])[0], options.datatrove)
         case "memory":
             more = ["--workers", str(options.workers), "--engine", options.engine]
             memory(first, options.rows or [100_000, 1_000_000], options.folder, more)

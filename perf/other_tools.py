@@ -1,4 +1,4 @@
-"""Compare grading and duplicates with what a user would take instead; ``python -m perf.targets peers``.
+"""Compare grading and duplicates with what a user would take instead; ``python -m perf.targets other-tools``.
 
 Every way gets the same rows and two processes. Ray Data and ``datasets`` call math-verify on each row, as a preparation
 script usually does. datatrove removes duplicates of the problems by MinHash with its defaults, in an interpreter that
@@ -53,7 +53,7 @@ print(time.perf_counter() - began)
 """
 
 
-def peers(source: Path | None, rows: int, datatrove: Path | None) -> None:
+def other_tools(source: Path | None, rows: int, datatrove: Path | None) -> None:
     """Print the seconds of each way, and how many times faster this project is.
 
     Args:
