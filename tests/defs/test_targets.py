@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pages import page_data
 
-from assets.checks import check_keys
+from assets.checks import ACCOUNT, check_keys
 from core.parquet import shards
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
@@ -56,8 +56,7 @@ def test_the_targets_are_prepared_checked_and_accounted_for(build):
     assert pq.read_table(train["file"]).num_rows == train["dagster/row_count"] > 200
 
     checks = result.get_asset_check_evaluations()
-    assert len(checks) == 34
-    assert {check.check_name for check in checks} >= {"every_trace_accounted_for", "source_mix_stable"}
+    assert {check.check_name for check in checks} == {*quality.check_names(), ACCOUNT}
     assert all(check.passed for check in checks if check.severity == dg.AssetCheckSeverity.ERROR)
     observed = project.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records
     assert observed[0].asset_observation.tags["dagster/data_version"]
