@@ -1,9 +1,8 @@
-"""What the published implementations compute, written out, on a batch of a bigram model: the other side of
-`test_published_recipes`.
+"""What the published implementations compute, written out, on a batch of a bigram model.
 
-A published rank cuts its rows into micro-batches. Each of them adds ``sum(L) / limit`` to the loss, or the mean where a
-method has one; entropies, divergences and supervised losses are means of each micro-batch. The gradients of the ranks
-are averaged.
+It is the other side of `test_published_recipes`. A published rank cuts its rows into micro-batches. Each of them adds
+``sum(L) / limit`` to the loss, or the mean where a method has one; entropies, divergences and supervised losses are
+means of each micro-batch. The gradients of the ranks are averaged.
 """
 
 from collections.abc import Callable

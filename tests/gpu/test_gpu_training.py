@@ -1,6 +1,8 @@
-"""Short trainings on one device, and on all where there are several: CUDA, NCCL, bfloat16, packed sequences, vLLM
-asleep while the actor trains. The embedded model with a head of its own, as models from 7B have, and a model of the
-shape of Qwen2.5-1.5B with random weights."""
+"""Short trainings on one device, and on all where there are several.
+
+They use CUDA, NCCL, bfloat16 and packed sequences, and vLLM sleeps while the actor trains. The models are the embedded
+one with a head of its own, as models from 7B have, and one of the shape of Qwen2.5-1.5B with random weights.
+"""
 
 import json
 import shutil

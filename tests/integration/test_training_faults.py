@@ -1,5 +1,7 @@
-"""What becomes of a training when one of its processes is stopped: nothing stays alive, the reason is told, a rerun
-resumes. Real verl, Ray and vLLM."""
+"""When a process of a training is stopped, nothing stays alive, the reason is told, and a rerun resumes.
+
+Real verl, Ray and vLLM.
+"""
 
 import json
 import os

@@ -1,5 +1,8 @@
-"""What a training keeps about prompts from step to step: which have off-policy samples, which are learned from
-supervised, and the samples that ExGRPO replays (`methods.exgrpo` has the rules)."""
+"""What a training keeps about prompts from step to step.
+
+That is which prompts have off-policy samples, which are learned from supervised, and the samples that ExGRPO replays
+(`methods.exgrpo` has the rules).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
