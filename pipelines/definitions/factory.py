@@ -17,7 +17,7 @@ from assets.models import base
 from assets.registry.champion import champion
 from assets.registry.retention import retention
 from assets.report import scorecard, scorecard_inputs
-from assets.rounds.round_scorecard import build_rounds
+from assets.rounds.round_definitions import build_rounds
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import IO_MANAGER, Names, Profile
 from assets.shared.ray_cluster import on_cluster
