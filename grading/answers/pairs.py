@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.spelling import TEXT
+from grading.expressions.vocabulary import PLAIN_DIGITS
 
 LONGEST_NUMBER = 1000
-PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the value that it rounds
 _DECIMAL = compile_full_match(r"[+-]?(?:\d+(?:\.(\d*))?|\.(\d+))")
 _FRACTION = compile_full_match(r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d+) ?/ ?(\d+))")
 _POWER_OF_TEN = compile_full_match(

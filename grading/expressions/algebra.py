@@ -11,6 +11,8 @@ from typing import Any
 import sympy
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
+from grading.expressions.vocabulary import PLAIN_DIGITS
+
 UNEVALUATED = (sympy.Derivative, sympy.Integral, sympy.Limit, sympy.Product, sympy.Sum)
 UNDEFINED = (sympy.nan, sympy.zoo)
 MOST_DIGITS = 1500
@@ -21,7 +23,6 @@ POINTS = (  # exact values of the first symbol, and what each next symbol adds: 
 )
 COMPLEX = frozenset("zw")  # names of complex numbers
 CLEARLY = 1e-3  # relative difference of clearly different values
-PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the value that it rounds
 
 
 def equal(one: Any, other: Any) -> bool:

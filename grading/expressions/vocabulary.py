@@ -1,4 +1,4 @@
-"""Names of functions, Greek letters and accents in formulas."""
+"""Names of functions, Greek letters and accents in formulas, and how many digits make a decimal number exact."""
 
 ELEMENTARY = {  # functions of one argument, and sympy's names of them
     "sin": "sin", "cos": "cos", "tan": "tan", "cot": "cot", "sec": "sec", "csc": "csc",
@@ -21,3 +21,4 @@ ACCENTS = frozenset((
     "overline", "bar", "hat", "vec", "mathbf", "mathcal", "boldsymbol", "overrightarrow", "tilde", "widetilde",
     "dot", "ddot",
 ))  # fmt: skip
+PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the value that it rounds
