@@ -105,20 +105,23 @@ def prepare(
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
         decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
-        meanings: list[Meaning] = []  # none as long as no problem needs a vector
+        indexes: list[BenchmarkIndex] = []  # none as long as nothing is filtered
+        meanings: list[Meaning] = []  # likewise
         verdicts = verdict_file(stack) if config.engine == "local" and config.workers > 1 else None
 
         def filter_inputs() -> FilterInputs:
-            index = None if benchmarks is None else BenchmarkIndex(benchmarks)
-            return FilterInputs(config, tokenizer_json, index, verdicts, next(iter(meanings), None))
+            index, meaning = next(iter(indexes), None), next(iter(meanings), None)
+            return FilterInputs(config, tokenizer_json, index, verdicts, meaning)
 
-        def open_embedding() -> None:
+        def open_benchmarks() -> None:
+            if benchmarks is not None and not indexes:
+                indexes.append(BenchmarkIndex(benchmarks))
             if config.embedding and not meanings:
                 memory = decisions.benchmark_memory()
                 meanings.append(stack.enter_context(open_meaning(config.embedding, benchmarks, memory)))
 
         engine = stack.enter_context(build_engine(config.engine, filter_inputs, config.workers))
-        decided = _filter(run, decisions, engine, open_embedding)
+        decided = _filter(run, decisions, engine, open_benchmarks)
         outcomes = _select(run, decided, engine, staging_dir)
         _write(run, decided, outcomes, engine, staging_dir)
     return read_prepared(out_dir)
@@ -155,10 +158,10 @@ def _inputs(parts: Sequence[Part], choices: Choices, tokenizer_digest: str, benc
     return inputs
 
 
-def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Callable[[], None]) -> list[Decisions]:
+def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Callable[[], None]) -> list[Decisions]:
     """The decisions on each piece, together on at most ``limit`` traces.
 
-    ``open_embedding`` is called before anything is filtered.
+    ``open_benchmarks`` is called before anything is filtered.
     """
     pieces, rows = [], 0
     for part in run.parts:
@@ -168,7 +171,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Cal
     lacking = sum(task.piece.stop - task.piece.start for task in missing)
     done = rows - lacking
     if missing:
-        open_embedding()
+        open_benchmarks()
     for task, _ in zip(missing, engine.run(missing, lacking), strict=True):
         done += task.piece.stop - task.piece.start
         run.report("filter", done, rows)
@@ -178,7 +181,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_embedding: Cal
         if left is not None and decisions.traces > left:  # a row has several traces
             cut = replace(piece, most=left)
             if left and not cache.path(cut).exists():
-                open_embedding()
+                open_benchmarks()
                 list(engine.run([cache.task(cut)], 1))
             decisions = cache.read(cut) if left else None
         if decisions is None:
