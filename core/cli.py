@@ -40,13 +40,12 @@ def exit_status(work: Callable[[], int | None]) -> int:
     except TaskFailed as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
-        sys.stderr.write(f"error: {error.filename2 or error.filename}: {error.strerror}; give another path\n")
-        return 2
     except OSError as error:
         what = f"{error.filename2 or error.filename}: " if error.filename else ""  # the second one is written
-        sys.stderr.write(f"error: {what}{error.strerror or error}\n")
-        return 1
+        wrong_path = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
+        advice = "; give another path" if wrong_path else ""
+        sys.stderr.write(f"error: {what}{error.strerror or error}{advice}\n")
+        return 2 if wrong_path else 1
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -13,6 +13,7 @@ import typer
 from core.cli import examples, exit_status, new_app, run_app
 from core.command_options import add_request_command
 from core.errors import InputError
+from core.outputs import writable_file
 from evaluation import commands
 from evaluation.command_requests import (
     CompareRequest,
@@ -86,6 +87,8 @@ def disagreements(
         raise InputError(f"--second: got {second!r}, expected one of {', '.join(SECOND_GRADERS)}")
     if not 0 < limit_s < float("inf"):
         raise InputError(f"--limit-s: got {limit_s}, expected a number above 0")
+    if out:
+        writable_file(out)
     from core.files import write_table
     from evaluation.sample_tables import read_folder
     from evaluation.second_grader import disagreements as find_disagreements

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, PositiveInt, TypeAdapter, ValidationError, 
 from core.backends import Placement
 from core.errors import InputError
 from core.files import read_object
+from core.outputs import OutputFile, OutputFolder
 from core.request_model import Request, from_yaml, option
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE
@@ -173,14 +174,14 @@ class SuiteRequest(ProblemArguments, SeedArgument):
     """Request of the command `suite`."""
 
     system_prompt: str | None = option(None, "System message before every problem.", PROBLEMS)
-    out: Path = option(..., "The suite file to write.", metavar="FILE.parquet")
+    out: OutputFile = option(..., "The suite file to write.", metavar="FILE.parquet")
 
 
 class GenerateRequest(Placement, SamplingArguments, SuiteFileArgument):
     """Request of the command `generate`."""
 
     model: str = option(..., f"{MODEL_HELP}.", metavar="MODEL")
-    out: Path = option(..., "Folder for <benchmark>.parquet.", metavar="DIR")
+    out: OutputFolder = option(..., "Folder for <benchmark>.parquet.", metavar="DIR")
     benchmarks: tuple[str, ...] | None = option(
         None, "Use only this benchmark of the suite. Repeatable.", metavar="NAME"
     )
@@ -218,7 +219,7 @@ class TracesRequest(Placement, SamplingArguments, VerifierArguments):
 
     teacher: str = option(..., f"{MODEL_HELP}, whose key is in OPENAI_API_KEY.", metavar="MODEL")
     problems: Path = option(..., "Problems and gold answers, as a Parquet, JSON or JSON lines file.", metavar="FILE")
-    out: Path = option(..., "File of the traces, which is a source of targets.", metavar="FILE.parquet")
+    out: OutputFile = option(..., "File of the traces, which is a source of targets.", metavar="FILE.parquet")
     problem_column: str = option("problem", "Column of the problems.", metavar="NAME")
     answer_column: str = option("answer", "Column of the gold answers.", metavar="NAME")
     fields: Annotated[Columns, from_yaml("--fields")] = option(
@@ -248,7 +249,7 @@ class DifficultyRequest(VerifierArguments):
     """Request of the command `difficulty`."""
 
     samples: Path = option(..., "File that `traces` wrote.", metavar="FILE.parquet")
-    out: Path = option(..., "The pass rate of each problem.", metavar="FILE.parquet")
+    out: OutputFile = option(..., "The pass rate of each problem.", metavar="FILE.parquet")
     thinking: bool = option(True, "Count an answer only after </think>.", GRADING)
 
 
@@ -256,7 +257,7 @@ class GradeRequest(GradingRuleArguments, SuiteFileArgument):
     """Request of the command `grade`."""
 
     samples: Path = option(..., "Folder that `generate` wrote.", metavar="DIR")
-    out: Path = option(..., "Folder for <benchmark>.parquet with verdicts.", metavar="DIR")
+    out: OutputFolder = option(..., "Folder for <benchmark>.parquet with verdicts.", metavar="DIR")
 
 
 class CompareRequest(GradingRuleArguments, SamplingArguments, ProblemArguments):
@@ -269,7 +270,7 @@ class CompareRequest(GradingRuleArguments, SamplingArguments, ProblemArguments):
         metavar="MODEL...",
     )
     pass_at: int | None = option(None, "Also report pass@K. Every problem needs K stored samples.", metavar="K", ge=1)
-    out: Path | None = option(None, "Keep the graded results of each model below this folder.", metavar="DIR")
+    out: OutputFolder | None = option(None, "Keep the graded results of each model below this folder.", metavar="DIR")
 
 
 class ReportRequest(SuiteFileArgument):
@@ -277,7 +278,7 @@ class ReportRequest(SuiteFileArgument):
 
     base: Path = option(..., "Results of the base, from `grade`.", metavar="DIR")
     policy: Path = option(..., "Results of the policy, from `grade`.", metavar="DIR")
-    out: Path = option(..., "The page to write.", metavar="FILE.html")
+    out: OutputFile = option(..., "The page to write.", metavar="FILE.html")
     champion: Path | None = option(None, "Results of the champion, to compare the policy with.", metavar="DIR")
     targets: Path | None = option(
         None,
@@ -289,4 +290,4 @@ class ReportRequest(SuiteFileArgument):
     filter_counts: Path | None = option(
         None, "How many rows each step of the preparation left, as a list of [step, rows].", metavar="JSON"
     )
-    markdown: Path | None = option(None, "Also write a summary to this file.", metavar="FILE.md")
+    markdown: OutputFile | None = option(None, "Also write a summary to this file.", metavar="FILE.md")

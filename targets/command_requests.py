@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from core.outputs import OutputFolder
 from core.request_model import Request, option
 from targets.config import PrepareConfig
 
@@ -18,7 +19,7 @@ def _described(setting: str) -> str:
 class PrepareRequest(Request):
     """A preparation of targets."""
 
-    out: Path = option(..., "Output folder.", metavar="DIR")
+    out: OutputFolder = option(..., "Output folder.", metavar="DIR")
     tokenizer: Path = option(..., "The policy's tokenizer.json, or its model folder.", metavar="PATH")
     source: tuple[str, ...] | None = option(None, f"{_described('source')} Repeatable.", TRACES, metavar="SOURCE")
     generated: Path | None = option(
@@ -47,10 +48,12 @@ class PrepareRequest(Request):
     previous: Path | None = option(
         None, "Folder of an earlier preparation to compare with. Drift is relative to it.", CHECKS, metavar="DIR"
     )
-    docs: Path | None = option(None, "Folder for the pages of the quality checks (Data Docs).", CHECKS, metavar="DIR")
+    docs: OutputFolder | None = option(
+        None, "Folder for the pages of the quality checks (Data Docs).", CHECKS, metavar="DIR"
+    )
     engine: str | None = option(None, _described("engine"), WORK, metavar="ENGINE")
     workers: int | None = option(None, _described("workers"), WORK, ge=1)
-    cache: Path | None = option(
+    cache: OutputFolder | None = option(
         None,
         "Folder for the decisions about each file, which you may delete. Default: OUT/.decisions.",
         WORK,

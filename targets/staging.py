@@ -54,8 +54,8 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
             f"{out_dir}: another process is preparing targets there: wait, or give another folder"
         ) from None
     except OSError as error:
-        message = f"cannot write targets into {out_dir}: {error.strerror or error}: make room or give another folder"
-        raise OSError(error.errno or 0, message) from error
+        message = f"cannot write targets there: {error.strerror or error}: make room or give another folder"
+        raise OSError(error.errno or 0, message, str(out_dir)) from error
     finally:
         if lock.is_locked:
             shutil.rmtree(staging_dir, ignore_errors=True)

@@ -3,13 +3,17 @@
 import contextlib
 import os
 import socket
+import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from core.machine import processes
+
+NOBODY = 65534  # a user without rights
 
 
 def alive(pid: int) -> bool:
@@ -50,3 +54,24 @@ def clean_environment() -> dict[str, str]:
 
 def wait_gone(pids: Collection[int], seconds: float) -> None:
     wait_until(lambda: not any(map(alive, pids)), seconds)
+
+
+@contextlib.contextmanager
+def without_rights(mode: int) -> Iterator[Path]:
+    """A folder of these rights, which hold for this process: root lays its own aside for as long."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "locked"
+        folder.mkdir()
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.chmod(parent, 0o755)
+            os.chown(folder, NOBODY, NOBODY)
+        folder.chmod(mode)
+        try:
+            if is_root:
+                os.setresuid(NOBODY, NOBODY, 0)
+            yield folder
+        finally:
+            if is_root:
+                os.setresuid(0, 0, 0)
+            folder.chmod(0o700)

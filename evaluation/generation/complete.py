@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+from core.outputs import writable_folder
 from core.progress import BatchProgress
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.model_source import LocalModel
@@ -23,6 +24,7 @@ def complete(
     """Yield each request with its completion: first those in ``samples``, then the others as ``model`` draws them.
 
     Requests of the same prompt and number are one sample. ``options`` are further ones of the model's ``draw``.
+    Raises InputError if samples must be drawn, and ``samples`` cannot keep them.
     """
     cached = samples.lookup(request.key for request in requests)
     progress.skip(Counter(request.benchmark for request in requests if request.key in cached))
@@ -34,6 +36,7 @@ def complete(
             missing[request.key].append(request)
     if not missing:
         return
+    writable_folder(samples.folder)
     unique = [same[0] for same in missing.values()]
     with closing(model.draw(unique, sampling, samples, **options)) as drawn:
         for number, completion in drawn:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from evaluation.generation.requests import Completion, prompt_digest
+from core.progress import BatchProgress
+from evaluation.generation.complete import complete
+from evaluation.generation.endpoint import Endpoint
+from evaluation.generation.requests import Completion, SampleRequest, Sampling, prompt_digest
 from evaluation.generation.sample_cache import SampleCache
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,3 +89,14 @@ def test_a_broken_file_is_named(tmp_path):
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(InputError, match=rf"{file}: not a readable parquet file .*delete it to draw it again"):
         SampleCache(tmp_path, GROUP).lookup(keys(1))
+
+
+def test_a_cache_that_keeps_nothing_is_refused_before_a_sample_is_drawn(tmp_path):
+    (tmp_path / "file").write_text("")
+    request = SampleRequest("b", "1", 0, "p", prompt_digest("p"), 1)
+    with (
+        SampleCache(tmp_path / "file", GROUP) as cache,
+        pytest.raises(InputError, match="file is a file; expected a folder"),
+    ):
+        progress = BatchProgress("generate", {"b": 1}, print)
+        list(complete(Endpoint.parse("m@http://127.0.0.1:9/v1"), [request], Sampling(), cache, progress))
