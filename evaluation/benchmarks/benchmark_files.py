@@ -16,6 +16,12 @@ Rows = Iterator[tuple[int, dict[str, Any]]]
 LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 24 times as much
 
 
+def check_roots(roots: Sequence[Path]) -> None:
+    """Raise InputError for a root folder that the user named and that is none."""
+    if missing := [str(root) for root in roots if not root.expanduser().is_dir()]:
+        raise InputError(f"--roots: {', '.join(missing)}: no such folder; give the folder of the benchmark files")
+
+
 def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str, Rows]:
     """Return the source that ``benchmark`` is read from, its name in messages, and its rows.
 
@@ -55,12 +61,13 @@ def _hub_rows(source: Source) -> tuple[str, Rows]:
 def _not_found(benchmark: Benchmark, folders: Sequence[Path], failed: str) -> str:
     files = " or ".join(source.file or f"of the hub's {source.hub}" for source in benchmark.sources)
     missing = [str(folder) for folder in folders if not folder.is_dir()]
-    searched = ", ".join(str(folder) for folder in folders) or "nothing: no root folder is set"
+    searched = ", ".join(str(folder) for folder in folders) or "a root folder (none is given)"
     note = f" ({', '.join(missing)}: no such folder)" if missing else ""
     where = f" ({benchmark.obtain})" if benchmark.obtain else ""
     return (
-        f"benchmark {benchmark.name}: no file {files}; searched {searched}{note}.{failed} Put the file{where} there, "
-        "add its folder to the benchmark roots setting, or leave this benchmark out of the suite"
+        f"benchmark {benchmark.name}: no file {files} beside the suite, nor in {searched}{note}.{failed} Put the "
+        f"file{where} there, name its folder (--roots, or benchmarks.roots in a profile), or leave this benchmark out "
+        "of the suite"
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from core.errors import InputError, validated
 from core.files import PROJECT, read_yaml
@@ -72,6 +72,16 @@ class Source(BaseModel):
     repeated: bool = False  # rows of the same problem are avg@k copies
     shuffle_options: bool = False  # put the options of each problem in an order drawn from the seed
     boilerplate: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _beside_the_suite(cls, values: Any, info: ValidationInfo) -> Any:
+        """Give a file that lies beside the suite its absolute path."""
+        folder = (info.context or {}).get("folder")
+        if folder and isinstance(values, dict) and isinstance(values.get("file"), str) and not values.get("hub"):
+            beside = folder / values["file"]
+            return {**values, "file": str(beside)} if beside.is_file() else values
+        return values
 
     @model_validator(mode="after")
     def _fits(self) -> "Source":
@@ -165,7 +175,7 @@ class _Suite(BaseModel):
 def load_suite(name_or_path: str | Path) -> list[Benchmark]:
     """Read the benchmarks of a shipped suite (a file of ``suites``) or of the user's YAML file; open no data file.
 
-    A relative path of a verifier in it is of the folder that the YAML file is in.
+    A relative path in it, of a verifier or of a data file that is there, is of the folder that the YAML file is in.
     """
     path = config_file(SUITES, str(name_or_path))
     content, context = read_yaml(path, "benchmark suite"), {"folder": path.resolve().parent}
@@ -190,5 +200,5 @@ def suite_entries(suite: "pa.Table") -> list[Benchmark]:
 
     recorded = (suite.schema.metadata or {}).get(ENTRIES_KEY)
     if recorded is None:
-        raise InputError("the suite's parquet file lacks its registry entries; make it with python -m evaluation suite")
+        raise InputError("the suite's parquet file lacks its registry entries; make it with luffy evaluate suite")
     return [Benchmark.model_validate(entry) for entry in json.loads(recorded)]

@@ -190,7 +190,7 @@ def comparison(settings: Settings, models: Sequence[str], results: Path, folder:
     return CompareRequest(
         models=tuple(models),
         suite=str(suite),
-        roots=tuple(map(Path, settings.benchmarks.roots)),
+        roots=tuple(root for root in map(Path, settings.benchmarks.roots) if root.is_dir()),
         limit=settings.benchmarks.limit,
         out=results,
         **sampling,
