@@ -1,6 +1,8 @@
 """Errors that a user can correct, and the description of a setting that does not fit."""
 
 import difflib
+import errno
+import os
 import signal
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -44,6 +46,14 @@ def stopped(status: int) -> str | None:
         return f"{STOPPED} {signal.Signals(-status if status < 0 else status - 128).name}"
     except ValueError:
         return None
+
+
+def reason(error: BaseException) -> str:
+    """Return why a file cannot be read: what the system says, else the beginning of the error's message."""
+    number = getattr(error, "errno", None)
+    if number is None and isinstance(error, FileNotFoundError):  # of Arrow, whose message is the path
+        number = errno.ENOENT
+    return os.strerror(number) if number else first_line(error)
 
 
 def first_line(error: BaseException) -> str:

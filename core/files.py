@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError
+from core.errors import InputError, reason
 from core.machine.processes import Process, start_ticks
 from core.text.parse import parse_json, parse_object, parse_yaml
 from core.text.patterns import compile_full_match
@@ -223,8 +223,8 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; InputError if it is missing or holds something else."""
-    return parse_object(_read_text(path), str(path))
+    """Return the object in a JSON file; InputError if it is missing, holds something else or has a key twice."""
+    return parse_object(_read_text(path), str(path), unique=True)
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -241,6 +241,8 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; expected a file") from None
+    except PermissionError as error:
+        raise InputError(f"{path}: {reason(error)}; give yourself the right to read it") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
 
@@ -259,7 +261,7 @@ def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; {advice}") from None
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable parquet file ({error}); {advice}") from error
+        raise InputError(f"{path}: not a readable parquet file ({reason(error)}); {advice}") from error
     return table
 
 

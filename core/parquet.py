@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError, first_line
+from core.errors import InputError, reason
 from core.files import digest_bytes, digest_file, read_parquet
 from core.machine.limits import memory_limit
 from core.text.patterns import compile_full_match
@@ -116,7 +116,7 @@ def open_parquet(stream: Any, where: str) -> Any:
         # Buffering ahead would keep what has been read until the file ends.
         return pq.ParquetFile(stream, pre_buffer=False, buffer_size=BUFFER_BYTES)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{where}: not a readable parquet file: {first_line(error)}") from error
+        raise InputError(f"{where}: not a readable parquet file: {reason(error)}") from error
 
 
 def within_memory(values: Iterator[Any], where: str) -> Iterator[Any]:
@@ -159,7 +159,7 @@ def read_limited(path: Path, advice: str, largest: int, columns: Collection[str]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; {advice}") from None
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: not a readable parquet file ({first_line(error)}); {advice}") from error
+        raise InputError(f"{path}: not a readable parquet file ({reason(error)}); {advice}") from error
     return table
 
 

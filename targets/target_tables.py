@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError
+from core.errors import InputError, reason
 from core.parquet import read_batches, shards
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except (OSError, KeyError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read: {error}; {remedy}") from error
+        raise InputError(f"{path}: cannot be read: {reason(error)}; {remedy}") from error
 
 
 def read_metadata(path: Path, remedy: str) -> dict[str, str]:

@@ -4,10 +4,12 @@ A folder may be a clone of a hub dataset, or what ``Dataset.save_to_disk`` write
 only the files of the split that the settings name are read.
 """
 
-from collections import Counter
+import os
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -62,6 +64,7 @@ def find_files(spec: str, split: str | None = None, subset: str | None = None) -
     ``split`` (None: all) and ``subset`` choose among the files of a folder, where these are named after splits.
     """
     import fsspec
+    from fsspec.implementations.local import LocalFileSystem
 
     if "\0" in spec:
         raise InputError(f"source {spec!r}: the path holds a NUL character")
@@ -79,12 +82,16 @@ def find_files(spec: str, split: str | None = None, subset: str | None = None) -
         else:
             remote = ", or the storage does not answer" if "://" in spec else ""
             raise InputError(f"source {spec}: no such file or folder{remote}")
+        if isinstance(filesystem, LocalFileSystem):  # which leaves out what may not be read
+            deque(islice(os.walk(root, onerror=_raise_if_forbidden), None if is_folder else 1), 0)
         card = _read_card(filesystem, f"{path}/{CARD}", spec) if is_folder and f"{path}/{CARD}" in entries else None
     except InputError:
         raise
     except Exception as error:
         if "://" not in spec and not isinstance(error, OSError | ValueError):
             raise
+        if isinstance(error, PermissionError) and error.filename:
+            raise InputError(f"source {spec}: no right to read {error.filename}; give yourself the right") from error
         # The driver of a storage raises errors of its own library.
         raise InputError(f"source {spec}: cannot be reached: {first_line(error)}") from error
     names = {entry[len(root) :].lstrip("/"): entry for entry in sorted(entries)}
@@ -94,6 +101,12 @@ def find_files(spec: str, split: str | None = None, subset: str | None = None) -
     if is_folder and split is not None:
         chosen = _of_split(chosen, split, subset, card, f"source {spec}")
     return [DataFile(filesystem, names[name], _printable(name)) for name in chosen]
+
+
+def _raise_if_forbidden(error: OSError) -> None:
+    """Let a search fail at a folder that may not be read; one that has gone meanwhile has no files."""
+    if isinstance(error, PermissionError):
+        raise error
 
 
 def _data_names(names: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from core.errors import InputError, first_line
+from core.errors import InputError, first_line, reason
 from targets.read.arrow_rows import arrow_rows, open_arrow, open_file, parquet_rows
 from targets.read.csv_rows import csv_columns, csv_rows
 from targets.read.data_files import COMPRESSIONS, TABLE_SUFFIXES, DataFile
@@ -257,9 +257,12 @@ def _readable(file: DataFile) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        if isinstance(file.filesystem, LocalFileSystem) and not isinstance(error, OSError | EOFError | zlib.error):
+        local = isinstance(file.filesystem, LocalFileSystem)
+        if local and not isinstance(error, OSError | EOFError | zlib.error):
             raise
-        raise InputError(f"source {file.address}: cannot be read: {first_line(error)}") from error
+        # The message of another storage names its server.
+        what = reason(error) if local else first_line(error)
+        raise InputError(f"source {file.address}: cannot be read: {what}") from error
 
 
 def _decompressed(file: DataFile) -> Any:

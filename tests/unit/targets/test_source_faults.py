@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import without_rights
 
 from core.errors import InputError
+from targets.read.data_files import find_files
 from tests.unit.targets.test_sources import read
 
 
@@ -78,6 +80,12 @@ def test_an_error_of_a_file_is_one_message(tmp_path: Path, jsonl: Any) -> None:
         read(broken)
     with pytest.raises(InputError, match="more than once"):
         read([str(jsonl({"problem": 1})), str(tmp_path / "traces.jsonl")])
+
+
+@pytest.mark.parametrize("spec", ["{0}", "{0}/*.jsonl", "{0.parent}"])
+def test_a_folder_that_may_not_be_read_is_named(spec: str) -> None:
+    with without_rights(0o000) as folder, pytest.raises(InputError, match=f"source .*: no right to read {folder}; "):
+        find_files(spec.format(folder))
 
 
 def test_a_parquet_damaged_in_the_middle_is_one_error(tmp_path: Path) -> None:
