@@ -1,5 +1,6 @@
 """Read the tables that the stages of an evaluation pass on: suites, samples, graded results."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ def read_suite_file(path: Path) -> "pa.Table":
     """Return a BENCHMARK table with its metadata."""
     from core.schemas import BENCHMARK
 
-    return _read(path, BENCHMARK, "python -m evaluation suite")
+    return _read(path, BENCHMARK, "luffy evaluate suite")
 
 
 def problem_digests(suite: "pa.Table") -> dict[str, str]:
@@ -46,7 +47,7 @@ def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":
     """Return the GRADED tables in ``files``, by benchmark."""
     from core.schemas import GRADED
 
-    return {name: _read(Path(file), GRADED, "python -m evaluation grade") for name, file in files.items()}
+    return {name: _read(Path(file), GRADED, "luffy evaluate grade") for name, file in files.items()}
 
 
 def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
@@ -54,12 +55,15 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
     from core.schemas import GRADED, SAMPLE
 
     schema, maker = {"samples": (SAMPLE, "generate"), "graded": (GRADED, "grade")}[kind]
-    files = sorted(Path(folder).glob("*.parquet"))
+    folder = Path(folder)
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise InputError(f"{folder}: no right to read the folder; give yourself the right")
+    files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise InputError(f"{folder}: no <benchmark>.parquet there; make them with python -m evaluation {maker}")
-    tables = {file.stem: _read(file, schema, f"python -m evaluation {maker}") for file in files}
+        raise InputError(f"{folder}: no <benchmark>.parquet there; make them with luffy evaluate {maker}")
+    tables = {file.stem: _read(file, schema, f"luffy evaluate {maker}") for file in files}
     if empty := [name for name, table in tables.items() if not table.num_rows]:
-        raise InputError(f"{folder}: {', '.join(empty)}: no rows; make them again with python -m evaluation {maker}")
+        raise InputError(f"{folder}: {', '.join(empty)}: no rows; make them again with luffy evaluate {maker}")
     return tables
 
 

@@ -23,7 +23,7 @@ COUNTED = (
     "hints",
     "log_probs",
 )
-REMEDY = "run python -m targets"
+REMEDY = "run luffy targets"
 EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
 
 
@@ -75,7 +75,7 @@ def read_prepared(folder: Path) -> Prepared:
     paths = [Path(folder) / name for name in (PREPARED, PROFILE_FILE, REJECTED_FILE)]
     prepared, *others = (read_metadata(path, REMEDY) for path in paths)
     if "rows_digest" not in prepared:
-        raise InputError(f"{paths[0]}: not written by python -m targets; run it")
+        raise InputError(f"{paths[0]}: not written by luffy targets; run it")
     run = ("rows_digest", "config_digest")
     if any(metadata.get(name) != prepared[name] for metadata in others for name in run):
         raise InputError(f"{folder}: prepared, profile and rejected are of different runs; prepare again")

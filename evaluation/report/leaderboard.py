@@ -79,9 +79,7 @@ def rank_folder(folder: Path) -> list[Ranking]:
         key = _settings(table), checkpoint
         graded.setdefault(key, {}).setdefault(names[0], []).append(table)
     if not graded:
-        raise InputError(
-            f"{folder}: no graded results below it; make some with python -m evaluation compare, or make demo"
-        )
+        raise InputError(f"{folder}: no graded results below it; make some with luffy evaluate compare, or make demo")
     groups: dict[tuple[str, str], dict[str, dict[str, pa.Table]]] = {}  # (settings, problems) -> checkpoint -> tables
     for (settings, checkpoint), benchmarks in graded.items():
         largest = {name: max(tables, key=lambda table: table.num_rows) for name, tables in sorted(benchmarks.items())}

@@ -41,7 +41,7 @@ def evaluate(request: CompareRequest) -> dict[str, Results]:
         known = Endpoint.parse(name) or HUB_ID(name) or (Path(name) / "config.json").is_file()
         if name not in stored and not known:
             raise InputError(
-                f"{name}: no <benchmark>.parquet of python -m evaluation grade there, no config.json of a model, and "
+                f"{name}: no <benchmark>.parquet of luffy evaluate grade there, no config.json of a model, and "
                 "neither a hub id (owner/name[@revision]) nor an endpoint (MODEL@URL)"
             )
     models = {name: open_model(name, **engines) for name in names if name not in stored}

@@ -19,7 +19,7 @@ from grading.verdict import Verdict
 from grading.verifiers.verifier import Item, Verifier
 
 BINS = 10
-ADVICE = "give a file that python -m evaluation traces wrote"
+ADVICE = "give a file that luffy evaluate traces wrote"
 
 DIFFICULTY = pa.schema(
     [

@@ -57,7 +57,7 @@ def dataset_card(
         f"---\n{data.to_yaml()}\n---\n\n# {escape_markdown(repository)}\n",
         "Verified reasoning traces in the schema of LUFFY's training set (arXiv 2504.14945), with a column `messages` "
         "for trainers that read conversations. The boxed answer of each agrees with its gold answer.\n",
-        f"`python -m targets pull {escape_markdown(repository)} OUT` writes the training file with the same digest.\n",
+        f"`luffy targets pull {escape_markdown(repository)} OUT` writes the training file with the same digest.\n",
         _table("Splits", ("split", "rows"), list(rows.items())),
         _table("Sources", ("source", "license", "teacher"), [_names(entry) for entry in sources]),
         _table("Rows of each source", ("part", "read", "kept"), [(n, c["read"], c["kept"]) for n, c in parts.items()]),

@@ -14,7 +14,7 @@ from targets.select.split import HELDOUT, TRAIN
 from targets.target_tables import RowDigest, TableWriter, combined_digest, read_metadata
 from targets.trace import Rejection
 
-ADVICE = "give a dataset that python -m targets push has written"
+ADVICE = "give a dataset that luffy targets push has written"
 
 
 def pull(repository: str, folder: Path, revision: str | None) -> str:

@@ -20,7 +20,7 @@ from targets.select.split import HELDOUT, TRAIN
 from targets.target_tables import RowDigest, TableWriter, combined_digest, iter_batches, read_metadata, readable
 
 DATA, MESSAGES, HELDOUT_DIGEST = "data", "messages", "heldout_digest"
-REMEDY = "give the folder of train.parquet, which python -m targets writes"
+REMEDY = "give the folder of train.parquet, which luffy targets writes"
 
 
 def push(folder: Path, repository: str, *, license: str | None, public: bool) -> str:
@@ -55,7 +55,7 @@ def write_dataset(folder: Path, out: Path, repository: str, license: str | None)
     """
     recorded = read_metadata(folder / TRAIN, REMEDY)
     if "rows_digest" not in recorded:
-        raise InputError(f"{folder / TRAIN}: not written by python -m targets; {REMEDY}")
+        raise InputError(f"{folder / TRAIN}: not written by luffy targets; {REMEDY}")
     metadata = portable(recorded)
     heldout = folder / HELDOUT
     rows = {}

@@ -227,7 +227,7 @@ def find_parts(config: PrepareConfig, generated: Path | None = None) -> list[Par
             if generated is None:
                 raise InputError(
                     f"source {GENERATED}: no traces of a teacher: configure the section generate of the profile, or "
-                    "give the file that python -m evaluation traces wrote (--generated)"
+                    "give the file that luffy evaluate traces wrote (--generated)"
                 )
             files += [(file, number) for file in find_files(str(generated))]
         elif source.path == EMBEDDED or source.task or (is_hub_id(source.path) and not os.path.exists(source.path)):

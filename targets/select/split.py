@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Ranks = tuple[np.ndarray, np.ndarray]  # see `RankRows`
 Masks = tuple[np.ndarray, np.ndarray]  # whether each row is trained on, and whether it is held out
 TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
-REMEDY = "run python -m targets"
+REMEDY = "run luffy targets"
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def read_split(folder: Path) -> Split:
     """What an earlier `select_train` wrote into ``folder``; InputError if there is none."""
     split = _find_split(Path(folder), {})
     if split is None:
-        raise InputError(f"{folder}: no training file there; run python -m targets")
+        raise InputError(f"{folder}: no training file there; run luffy targets")
     return split
 
 

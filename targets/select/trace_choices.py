@@ -32,7 +32,7 @@ from targets.trace import Rejection, Trace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RATES_ADVICE = "give the file that python -m evaluation difficulty wrote"
+RATES_ADVICE = "give the file that luffy evaluate difficulty wrote"
 LEDGER_ADVICE = f"give the folder of a training run that has {LEARNED_FILE}, or that file"
 COLUMNS = ("id", "decision", "reviewer", "note")
 KEEP, REFUSE = "keep", "refuse"

@@ -16,6 +16,9 @@ GRADE = "evaluation grade --suite suite.parquet --samples samples --out out"
 SUITE = "evaluation suite --out out.parquet"
 REPORT = "evaluation report --suite suite.parquet --base graded --policy graded --out out.html"
 
+OUT_IS_FILE = '{"model": "model", "suite": "suite.parquet", "out": "suite.parquet"}'
+MINE_SUITE = f"{SUITE} --suite mine.yaml"
+
 ROWS: list[Row] = [
     # command lines
     ("evaluation", {}, "Missing command; see python -m evaluation --help"),
@@ -175,7 +178,7 @@ ROWS: list[Row] = [
     (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML.replace("}]", ", index_base: 0}]")}, "`index_base` needs"),
     (f"{SUITE} --benchmarks nothing", {}, "benchmark nothing: not in suite embedded"),
     (f"{SUITE} --suite model", {}, "no suite 'model'"),
-    ("evaluation suite --out model", {}, "model: Is a directory; give another path"),
+    ("evaluation suite --out model", {}, "--out: model is a folder; expected the name of a file"),
     # suite files
     (f"{GRADE}", {"suite.parquet": GONE}, "suite.parquet: no such file"),
     (f"{GRADE}", {"suite.parquet": b"PAR1"}, "suite.parquet: not a readable parquet file"),
@@ -186,6 +189,40 @@ ROWS: list[Row] = [
     (f"{GRADE}", {"suite.parquet": retyped("gold", nulls)}, "gold"),
     (f"{GRADE}", {"suite.parquet": retyped("verifier", nulls)}, "verifier"),
     (f"{GENERATE} model", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
+    # benchmarks
+    (f"{SUITE} --roots nothere", {}, "--roots: nothere: no such folder"),
+    ("evaluation compare model --roots suite.parquet", {}, "--roots: suite.parquet: no such folder"),
+    (
+        MINE_SUITE,
+        {"mine.yaml": SUITE_YAML},
+        "no file mine.jsonl beside the suite, nor in a root folder (none is given)",
+    ),
+    (MINE_SUITE, {"mine.yaml": SUITE_YAML, "mine.jsonl": "{"}, "{here}/mine.jsonl, line 1: not JSON"),
+    # keys that are given twice
+    (MINE_SUITE, {"mine.yaml": f"title: a\n{SUITE_YAML}title: b\n"}, "mine.yaml, line 4: the key title is given twice"),
+    (
+        MINE_SUITE,
+        {"mine.yaml": SUITE_YAML.replace("group: evals", "group: evals, group: ood")},
+        "line 2: the key group is given twice; give it once",
+    ),
+    (f"{GRADE} --request r.json", {"r.json": "{}"}, "leave out"),
+    ("evaluation grade --request r.json", {"r.json": '{"suite": "a", "suite": "b"}'}, "r.json: the key suite is given"),
+    (f"{GENERATE} model --counts c.json", {"c.json": '{"a": {"x": 1, "x": 2}}'}, "c.json: the key x is given twice"),
+    (f"{GENERATE} model --endpoint '{{a: 1, a: 2}}'", {}, "--endpoint, line 1: the key a is given twice"),
+    # outputs
+    (
+        "evaluation suite --out suite.parquet/s",
+        {},
+        "--out: suite.parquet/s: suite.parquet is a file; expected a folder",
+    ),
+    (f"{GRADE}/x/y", {"out": "text"}, "--out: out/x/y: out is a file; expected a folder"),
+    (f"{GENERATE} model", {"out": "text"}, "--out: out is a file; expected a folder: give another path"),
+    ("evaluation generate --request r.json", {"r.json": OUT_IS_FILE}, "r.json: out: suite.parquet is a file"),
+    ("evaluation traces --teacher model --problems p.jsonl --out model", {}, "--out: model is a folder"),
+    ("evaluation difficulty --samples traces.parquet --out suite.parquet/d", {}, "suite.parquet is a file"),
+    ("evaluation compare model --out suite.parquet", {}, "--out: suite.parquet is a file"),
+    (f"{REPORT} --markdown model", {}, "--markdown: model is a folder"),
+    ("evaluation disagreements graded --out model", {}, "model is a folder"),
     # results
     ("evaluation grade --suite suite.parquet --samples nothing --out out", {}, "nothing: no <benchmark>.parquet there"),
     (f"{GRADE}", {"samples/arithmetic.parquet": b""}, "arithmetic.parquet: not a readable parquet file"),
@@ -255,7 +292,7 @@ ROWS: list[Row] = [
     (
         f"{GENERATE} model",
         {"suite.parquet": GONE},
-        "suite.parquet: no such file; expected a file of python -m evaluation suite",
+        "suite.parquet: no such file; expected a file of luffy evaluate suite",
     ),
 ]
 

@@ -11,7 +11,22 @@ REVIEW, HEADER = f"{PREPARE} --set review=review.csv", "id,decision,reviewer,not
 
 ROWS: list[Row] = [
     ("targets", {}, "missing --out, --tokenizer; see python -m targets --help"),
-    ("targets diff gone gone", {}, "gone/profile.parquet: cannot be read: "),
+    (
+        "targets diff gone gone",
+        {},
+        "gone/profile.parquet: cannot be read: No such file or directory; give the folder of a",
+    ),
+    ("targets --tokenizer model --out traces.jsonl", {}, "--out: traces.jsonl is a file; expected a folder"),
+    ("targets --tokenizer model --out traces.jsonl/a/b", {}, "--out: traces.jsonl/a/b: traces.jsonl is a file; expec"),
+    (f"{PREPARE} --cache traces.jsonl", {}, "--cache: traces.jsonl is a file; expected a folder"),
+    (f"{PREPARE} --docs traces.jsonl", {}, "--docs: traces.jsonl is a file; expected a folder"),
+    (f"{PREPARE} --benchmarks embedded --benchmark-root nothere", {}, "nothere: no such folder"),
+    (
+        f"{PREPARE} --config c.yaml",
+        {"c.yaml": "seed: 1\nlimit: 2\nseed: 2\n"},
+        "c.yaml, line 3: the key seed is given t",
+    ),
+    (f"{PREPARE} --set 'mapping={{problem: a, problem: b}}'", {}, "the key problem is given twice"),
     (f"{PREPARE} --heldout-share 2", {}, "--heldout-share: got '2'"),
     (f"{PREPARE} --heldout-share nan", {}, "--heldout-share: got 'nan'"),
     (f"{PREPARE} --max-rows 0", {}, "--max-rows: got '0'"),

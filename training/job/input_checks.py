@@ -76,7 +76,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     if missing:
         raise InputError(
             f"targets {path}: no column {', '.join(missing)}; expected {', '.join(TARGET.names)}: "
-            "prepare them with `python -m targets`"
+            "prepare them with `luffy targets`"
         )
     batch = config.data.train_batch_size
     if rows < (batch if least is None else least):
@@ -135,7 +135,7 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
     else:
         return
     name, schema = PASS_RATE.name, pq.read_schema(shards(path)[0])
-    remedy = f"(targets/difficulty, or python -m evaluation difficulty), or set {instead}"
+    remedy = f"(targets/difficulty, or luffy evaluate difficulty), or set {instead}"
     if name not in schema.names or not pa.types.is_floating(schema.field(name).type):
         raise InputError(
             f"targets {path}: no column {name} of numbers, which {reader} reads: prepare the targets with the pass "
@@ -278,7 +278,7 @@ def _check_lengths(where: str, tokens: tuple[int, int], limits: Mapping[str, int
             key = {"prompt": "data.max_prompt_length", "target": "data.max_response_length"}[name]
             raise InputError(
                 f"{where}: its {name} has {count} tokens as it is trained on, more than {key}={limit}: raise it, or "
-                "reject such rows with `python -m targets`"
+                "reject such rows with `luffy targets`"
             )
 
 

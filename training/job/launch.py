@@ -293,7 +293,7 @@ def _publish(folder: RunFolder, report: Report) -> None:
         for line in extension("publish")(folder.path):
             progress(report, line)
     except InputError as error:
-        progress(report, f"warning: {error}. Later: python -m training track --run {folder.path}")
+        progress(report, f"warning: {error}. Later: luffy train track --run {folder.path}")
 
 
 def _report_first_stage(report: Report, event: dict[str, Any]) -> None:

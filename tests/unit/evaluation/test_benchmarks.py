@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from benchmark_files import entry, write_lines
+from processes import without_rights
 
 from core.errors import InputError
 from core.schemas import BENCHMARK, SAMPLE
 from evaluation.__main__ import main
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
 from evaluation.benchmarks.suite import Benchmark, load_suite, suite_entries
-from evaluation.sample_tables import read_suite_file
+from evaluation.sample_tables import read_folder, read_suite_file
 from grading.graded_table import Verifiers, grade_table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -127,7 +128,9 @@ def test_whoever_has_none_of_the_papers_files_hears_where_they_are(tmp_path):
 
 
 def test_bad_files_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"mine: no file mine.jsonl; searched .*no such folder.*roots setting"):
+    with pytest.raises(
+        InputError, match=r"mine: no file mine.jsonl beside the suite, nor in .*no such folder.*--roots"
+    ):
         read_benchmark(entry(), [tmp_path, tmp_path / "absent"])
     (tmp_path / "mine.jsonl").write_bytes(b'{"q": "\xff"}')
     with pytest.raises(InputError, match="not UTF-8 at byte 7"):
@@ -279,3 +282,17 @@ def test_a_benchmark_can_be_a_sample_of_its_file(tmp_path):
     assert len(ids) == 20 and ids == read_benchmark(drawn, [tmp_path])["id"].to_pylist()
     assert set(read_benchmark(drawn, [tmp_path], limit=5)["id"].to_pylist()) < set(ids)
     assert read_benchmark(drawn, [tmp_path], limit=40)["id"].to_pylist() == ids
+
+
+def test_a_file_beside_a_suite_is_found(tmp_path: Path) -> None:
+    entry = "{name: mine, group: ood, title: Mine, sources: [{file: data/mine.jsonl, columns: {problem: q, gold: a}}]}"
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(f"benchmarks: [{entry}]")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.jsonl").write_text('{"q": "1+1=?", "a": "2"}')
+    assert read_suite(load_suite(suite), []).num_rows == 1
+
+
+def test_a_folder_of_samples_that_may_not_be_read_is_named() -> None:
+    with without_rights(0o300) as folder, pytest.raises(InputError, match=f"{folder}: no right to read the folder"):
+        read_folder(folder, "samples")
