@@ -7,7 +7,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from core.errors import InputError
+from core.errors import InputError, reason
 from core.files import publish
 from core.parquet import shard_files, shards
 
@@ -54,7 +54,7 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
             f"{out_dir}: another process is preparing targets there: wait, or give another folder"
         ) from None
     except OSError as error:
-        message = f"cannot write targets there: {error.strerror or error}: make room or give another folder"
+        message = f"cannot write targets there: {reason(error)}: make room or give another folder"
         raise OSError(error.errno or 0, message, str(out_dir)) from error
     finally:
         if lock.is_locked:
