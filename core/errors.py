@@ -4,6 +4,7 @@ import difflib
 import errno
 import os
 import signal
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     An unknown key comes first, because a misspelt key is also missing. It is answered with the nearest known one and
     the list of them.
     """
-    errors = error.errors()
-    first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
+    first = explained(error)
     path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
     if first["type"] != "extra_forbidden":
         message = first["msg"].removeprefix("Value error, ")
@@ -97,9 +97,24 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
         section = fields[part].annotation if part in fields else section  # else a position in a list
     section = _model_in(section)
     known = list(getattr(section, "model_fields", ()))
-    near = difflib.get_close_matches(path[-1], known, 1)
-    guess = f"; did you mean {near[0]}?" if near else ""
+    guess = did_you_mean(path[-1], known)
     return f"{'.'.join(path)} is not a setting{guess}" + (f"; expected one of {', '.join(known)}" if known else "")
+
+
+def explained(error: "ValidationError") -> Any:
+    """The one of its errors that `explain_validation` is about."""
+    errors = error.errors()
+    return next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown ``name``: the nearest of ``names``; "" if none is similar.
+
+    >>> did_you_mean("smal", ["paper", "small"])
+    '; did you mean small?'
+    """
+    near = difflib.get_close_matches(name, list(names), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _model_in(annotation: Any) -> Any:

@@ -105,7 +105,7 @@ class ExperimentOptions(Options):
         """Add the variants of the matrix, with their numbers of runs, before the variants that are named one by one."""
         if not isinstance(values, dict) or not (given := values.get("matrix")):
             return values
-        matrix = TypeAdapter(list[Matrix]).validate_python(given)
+        matrix = TypeAdapter(dict[str, list[Matrix]]).validate_python({"matrix": given})["matrix"]  # errors name it
         variants: dict[str, Any] = {}
         runs: dict[str, int] = {}
         for part in matrix:

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from assets.shared.failures import as_failure
-from core.errors import InputError, explain_validation
+from core.errors import InputError, did_you_mean, explain_validation
 from core.model.context_extension import ContextExtension
 from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from evaluation.generation.templates import template_names
@@ -93,7 +93,7 @@ def settable(overrides: list[str]) -> list[str]:
 def known(name: str, names: Sequence[str]) -> str:
     """Return ``name``; ValueError unless it is one of ``names``."""
     if name not in names:
-        raise ValueError(f"there is no {name!r}, expected one of {', '.join(names)}")
+        raise ValueError(f"there is no {name!r}{did_you_mean(name, names) or ','} expected one of {', '.join(names)}")
     return name
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from core.errors import InputError
+from core.errors import InputError, did_you_mean
 from core.files import PROJECT, read_yaml
 from core.plugins.user_code import module_file
 
@@ -94,8 +94,9 @@ def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
         if found:
             _refuse_name_of_shipped(found[0], folder)
             return found[0]
-    names = ", ".join(config_names(folder)) + (", or the path of a YAML file" if folder in GROUPS else "")
-    raise InputError(f"no {kind} {name!r}: expected one of {names}")
+    names = config_names(folder)
+    more = ", or the path of a YAML file" if folder in GROUPS else ""
+    raise InputError(f"no {kind} {name!r}{did_you_mean(name, names) or ':'} expected one of {', '.join(names)}{more}")
 
 
 def _refuse_name_of_shipped(file: Path, folder: str) -> None:
