@@ -86,7 +86,7 @@ def words(
     """Train a language model on word problems in English on the CPU, and compare recipes. It takes hours."""
     from pipelines.cli.experiments import word_problems
 
-    return experiments(recipes, "words", [*word_problems(data, model), *(overrides or [])], copy_to)
+    return experiments(recipes, "words", [*word_problems(data, model, overrides or []), *(overrides or [])], copy_to)
 
 
 def leaderboard(
@@ -112,7 +112,7 @@ COMMANDS: Mapping[Callable[..., Any], Sequence[str]] = {  # each with examples
         "luffy remake results/runs/comparison/sft-0.zip",
         "luffy remake theirs/mine-0.zip --recipe theirs/mine.yaml",
     ],
-    drift: [],
+    drift: ["luffy drift", "luffy drift stale_4_none stale_4_tis --copy-to drift"],
     words: ["luffy words --data problems --model SmolLM2-135M-Instruct.Q4_1.gguf"],
     leaderboard: ["luffy leaderboard", "luffy leaderboard Qwen/Qwen3-0.6B models/mine --set suite.name=mine.yaml"],
 }

@@ -25,9 +25,9 @@ from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core.cli import INTERRUPTED
 from core.code_digest import PROJECT
-from core.errors import InputError
+from core.errors import InputError, did_you_mean
 from core.files import atomic_write, write_json
-from core.plugins.config_files import is_path, recipe_name
+from core.plugins.config_files import RECIPES, config_file, is_path, recipe_name
 from core.progress import Terminal
 from evaluation.command_requests import CompareRequest
 from evaluation.recorded_run import RecordedRun
@@ -37,6 +37,7 @@ from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
 from pipelines.definitions.settings import Settings, load_settings
+from pipelines.definitions.variables import PREFIX, environment
 
 if TYPE_CHECKING:
     from assets.experiments.runs import Inputs
@@ -59,7 +60,7 @@ def run_experiments(
     copy_to = copy_to and copy_to.absolute()
     if copy_to and copy_to.exists() and not copy_to.is_dir():
         raise InputError(f"--copy-to {copy_to}: is a file; expected a folder")
-    configure(profile, [*overrides, *_variants(recipes)])
+    configure(profile, overrides, _variants(recipes), "RECIPE")
     recipes = [recipe_name(recipe) for recipe in recipes]
     os.chdir(PROJECT)
     prepare_home()
@@ -71,7 +72,8 @@ def run_experiments(
     names = settings.experiments.names()
     recipes = list(dict.fromkeys(recipes or settings.experiments.trained()))
     if unknown := sorted(set(recipes) - set(names)):
-        raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(names)}")
+        guess = did_you_mean(unknown[0], names) or ":"
+        raise InputError(f"unknown recipe {', '.join(unknown)}{guess} expected names among {', '.join(names)}")
     resource(defs, "interpreter").examined()
     base = [base_scores(benchmark, "base") for benchmark in settings.benchmark_suite()]
     terminal = Terminal(every_s=LINE_SECONDS)
@@ -94,13 +96,19 @@ def run_experiments(
 
 
 def _variants(recipes: Sequence[str]) -> list[str]:
-    """Return the setting that adds those of ``recipes`` that are files; InputError if two have one name."""
+    """Return the setting that adds those of ``recipes`` that are files.
+
+    Raises:
+        InputError: one does not exist, or two have the same name.
+    """
     files = dict.fromkeys(Path(recipe).absolute() for recipe in recipes if is_path(recipe))
     own = {file.stem: {"recipe": str(file)} for file in files}
     if twice := [file for file in files if own[file.stem]["recipe"] != str(file)]:
         raise InputError(
             f"two recipes are called {twice[0].stem}: {', '.join(map(str, files))}; rename one of the files"
         )
+    for file in files:
+        config_file(RECIPES, str(file))
     return [f"experiments.variants={json.dumps(own)}"] if own else []
 
 
@@ -146,14 +154,22 @@ def run_partition(instance: dg.DagsterInstance, terminal: Terminal, key: dg.Mult
     return execute(instance, EXPERIMENT, terminal, more_tags={"dagster/partition": str(key), **named})
 
 
-def word_problems(data: Path | None, model: str | None) -> list[str]:
+def word_problems(data: Path | None, model: str | None, overrides: Sequence[str] = ()) -> list[str]:
     """Return the settings of the profile ``words`` for the problems in a folder and for another base model.
 
     Raises:
-        InputError: a file of the problems is missing.
+        InputError: a file of the problems is missing, or no option says where they are.
     """
     settings: dict[str, Any] = {} if model is None else {"model.source": model}
-    if data is not None:
+    if data is None:
+        given = f"{PREFIX}TARGETS__SOURCE" in environment() or any(
+            text.startswith("targets.source=") for text in overrides
+        )
+        if not given and not any((folder / WORDS[0]).is_file() for folder in (Path(), PROJECT)):
+            raise InputError(
+                f"--data: expected the folder of {' and '.join(WORDS)}; docs/results/words.md says where to get them"
+            )
+    else:
         for name in WORDS:
             if not (data / name).is_file():
                 raise InputError(

@@ -47,7 +47,7 @@ def remake(file: Path, recipe: str | None, profile: str, overrides: Sequence[str
     """
     file, out = file.absolute(), out.absolute()
     recorded = read_run(file)
-    configure(profile, [*overrides, *request_settings(file, recorded.manifest.request, recipe, out)])
+    configure(profile, overrides, request_settings(file, recorded.manifest.request, recipe, out), str(file))
     os.chdir(PROJECT)
     settings = load_settings()
     os.environ["DAGSTER_HOME"] = str(out / "dagster")

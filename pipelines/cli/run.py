@@ -28,7 +28,8 @@ from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, COMMAND, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
-from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file, read_profile
+from pipelines.definitions.settings import load_settings, profile_file, read_profile
+from pipelines.definitions.variables import PREFIX, PROFILE, SET, environment, set_variable
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
 
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
@@ -78,25 +79,37 @@ def load_definitions() -> dg.Definitions:
     return defs
 
 
-def configure(profile: str | None, overrides: Sequence[str]) -> None:
+def configure(profile: str | None, overrides: Sequence[str], more: Sequence[str] = (), where: str = "") -> None:
     """Put the command line's settings into the environment, where this process and the run's steps find them.
 
     Relative paths in them and in variables start at the user's current folder. So do those in the user's own profile,
     unless they lead somewhere beside the profile.
+
+    Args:
+        profile: Name or file of a profile.
+        overrides: Those of ``--set``, each ``SECTION.KEY=VALUE``.
+        more: Further ones, which win.
+        where: What messages name if one of these is wrong.
     """
-    if chosen := profile or os.environ.get(PROFILE):
-        os.environ[PROFILE] = profile_from_user_folder(chosen)
-        if Path(os.environ[PROFILE]).is_file():  # the user's own
-            _locate_paths_of(Path(os.environ[PROFILE]))
-    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+    if profile:
+        set_variable(PROFILE, profile_from_user_folder(profile), "--profile")
+    elif given := os.environ.get(PROFILE):
+        os.environ[PROFILE] = profile_from_user_folder(given)
+    variables = environment()
+    for name in [name for name in os.environ if name.upper() in variables]:
+        del os.environ[name]
+    for variable, value in variables.items():
         setting = variable.removeprefix(PREFIX).lower().replace("__", ".", 1)
-        os.environ[variable] = from_user_folder(setting, os.environ[variable], f"variable {variable}")
-    for override in overrides:
+        os.environ[variable] = from_user_folder(setting, value, f"variable {variable}")
+    if (file := Path(os.environ.get(PROFILE, ""))).is_file():  # the user's own
+        _locate_paths_of(file)
+    for override in (*overrides, *more):
         name, equals, value = override.partition("=")
         section, dot, key = name.partition(".")
         if not (equals and dot):
             raise InputError(f"--set {override!r}: expected SECTION.KEY=VALUE, e.g. training.seed=1")
-        os.environ[f"{PREFIX}{section}__{key}".upper()] = from_user_folder(name, value, f"--set {name}")
+        origin = where if override in more else f"{SET}{name}"
+        set_variable(f"{PREFIX}{section}__{key}".upper(), from_user_folder(name, value, origin), origin)
 
 
 def _locate_paths_of(profile: Path) -> None:
@@ -105,8 +118,9 @@ def _locate_paths_of(profile: Path) -> None:
         for key, value in settings.items() if isinstance(settings, dict) else ():
             written = json.dumps(value, default=str)
             located = from_user_folder(f"{section}.{key}", written, f"profile {profile}")
-            if located != written:
-                os.environ.setdefault(f"{PREFIX}{section}__{key}".upper(), located)
+            variable = f"{PREFIX}{section}__{key}".upper()
+            if located != written and variable not in os.environ:
+                set_variable(variable, located, f"profile {profile}")
 
 
 def selection_keys(defs: dg.Definitions, text: str, job: str) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:

@@ -30,18 +30,16 @@ from assets.shared.stage_options import (
     TrainingOptions,
 )
 from core.code_digest import PROJECT
-from core.errors import InputError, explain_validation
+from core.errors import UNION_BRANCHES, InputError, explain_validation, explained
 from core.files import read_yaml
-from core.plugins.config_files import PROFILES, below_project, config_file, is_path
-from core.text.parse import parse_yaml
+from core.plugins.config_files import PROFILES, below_project, config_file
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
+from pipelines.definitions.variables import PROFILE, explain, origin, read_variables, setter
 from pipelines.user_paths import locate
 from targets.check.expectations import SUITE
 
-PROFILE = "LUFFY_PROFILE"
-PREFIX = "LUFFY__"
 BASE = "base"  # key of a profile: the profile that it extends
 APPENDED = ".training.overrides"  # the later of two values for the same key wins
 
@@ -51,9 +49,12 @@ class _Section(BaseModel):
 
 
 def folder(root: str) -> str:
-    """Return ``root``; ValueError if it is an address."""
+    """Return ``root``; ValueError if it is an address, or a file or a path below one."""
     if "://" in root:
         raise ValueError("expected a folder of this machine or a mounted one")
+    path = PROJECT / Path(root).expanduser()
+    if file := next((part for part in (path, *path.parents) if part.is_file()), None):
+        raise ValueError(f"{file} is a file; expected a folder")
     return root
 
 
@@ -134,7 +135,7 @@ def read_settings(profile: str, changes: Mapping[str, Any]) -> Settings:
 
     Raises InputError that names the profile, the key and what was expected.
     """
-    file = file_of_profile(profile, "name one of them, or give the path of a file")
+    file = config_file(PROFILES, below_project(profile))
     try:
         settings = Settings(**_merged(read_profile(file), dict(changes)))
     except ValidationError as error:
@@ -148,13 +149,20 @@ def load_settings() -> Settings:
     Raises InputError that names the profile or variable, the key and what was expected.
     """
     file = profile_file()
-    try:  # by hand, because pydantic-settings adds a tenth to the time in which the code location loads
-        settings = Settings(**_merged(read_profile(file), _variables(), appended=""))
+    # By hand, because pydantic-settings adds a tenth to the time in which the code location loads.
+    profile, variables = read_profile(file), read_variables(list(Settings.model_fields))
+    changes: dict[str, Any] = {}
+    for variable in variables:
+        value = variable.value
+        for key in reversed(variable.path):
+            value = {key: value}
+        changes = _merged(changes, value)
+    try:
+        settings = Settings(**_merged(profile, changes, appended=""))
     except ValidationError as error:
-        name = PREFIX + "__".join(str(part) for part in error.errors()[0]["loc"][:2]).upper()
-        variables = [key for key in os.environ if f"{key.upper()}__".startswith(f"{name}__")]
-        where = f"variable {variables[0]}" if variables else f"profile {file}"
-        raise InputError(f"{where}: {explain_validation(error, Settings)}") from error
+        location = [part for part in explained(error)["loc"] if part not in UNION_BRANCHES]
+        where = setter(location, profile, variables) or f"profile {file}"
+        raise InputError(explain(where, explain_validation(error, Settings))) from error
     return _consistent(settings)
 
 
@@ -168,36 +176,12 @@ def _consistent(settings: Settings) -> Settings:
     return settings
 
 
-def _variables() -> dict[str, Any]:
-    """Read the values of the variables ``LUFFY__SECTION__KEY``, by section and key.
-
-    Raises:
-        InputError: One of them names no section and key, or its value is not YAML.
-    """
-    values: dict[str, Any] = {}
-    for variable in sorted(name for name in os.environ if name.upper().startswith(PREFIX)):
-        section, *keys = variable.upper().removeprefix(PREFIX).lower().split("__")
-        if not keys or section not in Settings.model_fields:
-            sections = ", ".join(Settings.model_fields).upper()
-            raise InputError(f"variable {variable}: expected {PREFIX}SECTION__KEY, with a section of {sections}")
-        value = parse_yaml(os.environ[variable], f"variable {variable}")
-        for key in reversed(keys):
-            value = {key: value}
-        values = _merged(values, {section: value})
-    return values
-
-
 def profile_file() -> Path:
     """Return the file of the profile that ``LUFFY_PROFILE`` names; ``embedded`` by default."""
-    return file_of_profile(os.environ.get(PROFILE) or "embedded", f"set {PROFILE}")
-
-
-def file_of_profile(name: str, advice: str) -> Path:
-    """Return the file of the profile ``name``; InputError, which ends with the ``advice``, if there is none."""
     try:
-        return config_file(PROFILES, below_project(name))
+        return config_file(PROFILES, below_project(os.environ.get(PROFILE) or "embedded"))
     except InputError as error:
-        raise InputError(f"{error}; {advice}") from None
+        raise InputError(f"{origin(PROFILE)}: {error}") from None
 
 
 def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -221,8 +205,10 @@ def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, An
     name = profile.pop(BASE)
     if not isinstance(name, str):
         raise InputError(f"profile {file}: base: expected the name of a profile or a YAML file, got {name!r}")
-    beside = file.parent / name
-    base = beside if is_path(name) and beside.is_file() else file_of_profile(name, f"it is the base of {file}")
+    try:
+        base = config_file(PROFILES, name, beside=file)
+    except InputError as error:
+        raise InputError(f"profile {file}: base: {error}") from None
     return _merged(read_profile(base, (*extended_by, file)), profile)
 
 

@@ -11,7 +11,8 @@ from pydantic.fields import FieldInfo
 
 from core.files import PROJECT
 from core.plugins.config_files import PROFILES
-from pipelines.definitions.settings import PREFIX, Settings
+from pipelines.definitions.settings import Settings
+from pipelines.definitions.variables import PREFIX
 from pipelines.reference.page_markdown import block, code, page, prose, table
 from training.algorithms.registry import Registry
 

@@ -84,7 +84,7 @@ def test_profiles_that_are_the_base_of_each_other_are_named(tmp_path: Path):
     with pytest.raises(InputError, match=r"a base of itself \(a -> b -> c -> a\)"):
         settings_of(LUFFY_PROFILE=str(tmp_path / "a.yaml"))
     (tmp_path / "c.yaml").write_text("base: nowhere\n")
-    with pytest.raises(InputError, match=r"'nowhere': expected one of .*; it is the base of .*/c\.yaml"):
+    with pytest.raises(InputError, match=r"profile .*/c\.yaml: base: no profile 'nowhere': expected one of "):
         settings_of(LUFFY_PROFILE=str(tmp_path / "a.yaml"))
 
 
@@ -152,7 +152,29 @@ def test_the_environment_overrides_single_keys():
             {"LUFFY__TRAINING__RECIPEE": "x"},
             ["LUFFY__TRAINING__RECIPEE", "training.recipee", "mean recipe?", "recipe, hardware"],
         ),
-        ({"LUFFY__TRANING__SEED": "1"}, ["LUFFY__TRANING__SEED", "TRAINING"]),
+        ({"LUFFY__TRANING__SEED": "1"}, ["variable LUFFY__TRANING__SEED; did you mean TRAINING? expected"]),
+        (
+            {"LUFFY__NOTIFY__WEBHOOKS": "5", "LUFFY__EXPERIMENTS__SEEDS__LUFFY": "abc"},
+            ["variable LUFFY__NOTIFY__WEBHOOKS: notify.webhooks is not a setting"],
+        ),
+        (
+            {"LUFFY__EXPERIMENTS__SEEDS__DEFAULT": "2", "LUFFY__EXPERIMENTS__SEEDS__LUFFY": "abc"},
+            ["variable LUFFY__EXPERIMENTS__SEEDS__LUFFY: experiments.seeds.luffy"],
+        ),
+        (
+            {"LUFFY__EXPERIMENTS__SEEDS": "{default: x}", "LUFFY__EXPERIMENTS__SEEDS__LUFFY": "3"},
+            ["variable LUFFY__EXPERIMENTS__SEEDS: experiments.seeds.default"],
+        ),
+        ({"LUFFY__GENERATE__TEACHER": "x"}, ["variable LUFFY__GENERATE__TEACHER: generate.problems"]),
+        (
+            {"LUFFY__EXPERIMENTS__MATRIX": "[{name: a, recipe: luffy}]", "LUFFY__EXPERIMENTS__RUNS": "r"},
+            ["variable LUFFY__EXPERIMENTS__MATRIX: experiments.matrix.0.axes"],
+        ),
+        ({"LUFFY_TRAINING__SEED": "1"}, ["variable LUFFY_TRAINING__SEED", "did you mean LUFFY__TRAINING__SEED?"]),
+        (
+            {"LUFFY__TRAINING__SEED": "1", "luffy__training__seed": "2"},
+            ["variables LUFFY__TRAINING__SEED and luffy__training__seed set the same setting"],
+        ),
         ({"LUFFY__TRAINING": "1"}, ["LUFFY__TRAINING", "SECTION__KEY"]),
         ({"LUFFY__TRAINING__SEED": "many"}, ["LUFFY__TRAINING__SEED", "training.seed", "integer", "many"]),
         ({"LUFFY__EVALUATION__TOP_P": "1.5"}, ["LUFFY__EVALUATION__TOP_P", "less than or equal to 1"]),
@@ -197,6 +219,24 @@ def test_a_wrong_profile_names_the_file_and_the_key(tmp_path: Path, text: str, p
     with pytest.raises(InputError, match=r"mine\.yaml") as caught:
         settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"))
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "variables"),
+    [
+        ("training: {seed: x}", {"LUFFY__TRAINING__RECIPE": "sft"}),
+        ("generate: {teacher: x}", {"LUFFY__GENERATE__SAMPLES": "2"}),
+        ("experiments: {seeds: {default: 1, sft: x}}", {"LUFFY__EXPERIMENTS__SEEDS": "{luffy: 2}"}),
+    ],
+)
+def test_a_mistake_in_a_profile_is_not_blamed_on_a_variable(tmp_path: Path, text: str, variables: dict[str, str]):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"^profile .*mine\.yaml: "):
+        settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"), **variables)
+
+
+def test_two_spellings_of_one_value_are_no_mistake():
+    assert settings_of(LUFFY__TRAINING__SEED="3", Luffy__Training__Seed="3").training.seed == 3
 
 
 def test_an_unknown_benchmark_lists_those_of_the_suite():
