@@ -20,7 +20,7 @@ from core.files import digest_bytes, read_yaml
 from core.ledger_verdicts import VERDICTS
 from core.model.prompts import TEMPLATE_KWARGS
 from core.plugins.config_files import entries, entry
-from core.plugins.user_code import function_file, function_name, function_path, user_code_digest
+from core.plugins.user_code import check_defined, function_file, function_name, function_path, user_code_digest
 from core.text.parse import parse_yaml
 from grading.spec_values import MATHEMATICS
 from targets.embedding.embedding_settings import EmbeddingSettings
@@ -234,6 +234,7 @@ class PrepareConfig(BaseModel):
             if path is None:
                 names = ", ".join([*entries(FILTERS), "FILE.py:FUNCTION"])
                 raise ValueError(f"there is no filter {name!r}; expected {names}")
+            check_defined(path)
             found.append(path)
         if twice := [name for name, count in Counter(map(function_name, found)).items() if count > 1]:
             raise ValueError(f"two filters are named {twice[0]}; rename one of the functions")

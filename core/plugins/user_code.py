@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError, first_line
+from core.errors import InputError, did_you_mean, first_line
 from core.files import PROJECT, digest_bytes, digest_file
 
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # of a reward function, as verl calls it
@@ -59,6 +59,25 @@ def function_file(path: str) -> Path:
             f"{path}: no module {module}: install its package, put its folder on PYTHONPATH, or name a file.py"
         )
     return file
+
+
+def check_defined(path: str) -> None:
+    """Raise ValueError if a file is Python, and has no name like that of the function that a `function_path` names.
+
+    The file is read and not imported, so that a name that it only makes as it runs does not count as missing.
+    """
+    file, _, name = path.rpartition(":")
+    if not file.endswith(".py"):
+        return
+    try:
+        nodes = list(ast.walk(ast.parse(Path(file).read_bytes())))
+    except (SyntaxError, ValueError):
+        return  # its import says where
+    functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    names = {*functions, *(node.id for node in nodes if isinstance(node, ast.Name))}
+    names |= {part for node in nodes if isinstance(node, ast.alias) for part in (node.asname, node.name)}
+    if not names & {name, "*", "globals", "__getattr__", "exec"}:
+        raise ValueError(f"{path}: there is no such function in it{did_you_mean(name, functions)}")
 
 
 @cache

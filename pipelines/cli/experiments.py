@@ -34,6 +34,7 @@ from evaluation.recorded_run import RecordedRun
 from evaluation.report.leaderboard import leaderboard_text, rank_folder
 from pipelines.cli.run import configure, execute, load_definitions, resource
 from pipelines.cli.terminal import LINE_SECONDS
+from pipelines.cli.training_check import check_trainings
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
 from pipelines.definitions.settings import Settings, load_settings
@@ -74,7 +75,7 @@ def run_experiments(
     if unknown := sorted(set(recipes) - set(names)):
         guess = did_you_mean(unknown[0], names) or ":"
         raise InputError(f"unknown recipe {', '.join(unknown)}{guess} expected names among {', '.join(names)}")
-    resource(defs, "interpreter").examined()
+    check_trainings(settings, resource(defs, "interpreter").examined(), recipes)
     base = [base_scores(benchmark, "base") for benchmark in settings.benchmark_suite()]
     terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:

@@ -15,10 +15,9 @@ from assets.shared.references import ModelReference, TrainReference
 from assets.shared.storage import Storage
 from assets.training import training_request
 from core.code_digest import PROJECT
-from core.errors import InputError
 from core.files import write_table
-from core.text.parse import parse_yaml
 from pipelines.cli.run import run_graph
+from pipelines.cli.training_check import printed_config
 from pipelines.definitions.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def examine_profile(profile: str, overrides: Sequence[str]) -> int:
         if why := _not_sampled(settings, base):
             sys.stdout.write(f"the base model is not sampled: {why}\n")
         else:
-            limit = _response_limit(python, request)
+            limit = printed_config(python, ["--request", str(request)])["data"]["max_response_length"]
             if status := _call(python, "evaluation", "generate", *_sampling(limit, train, base, folder)):
                 return status
             command += ["--samples", str(folder / DRAWN / f"{NAME}.parquet")]
@@ -65,19 +64,6 @@ def _not_sampled(settings: Settings, base: ModelReference) -> str:
         backend = settings.interpreter.backend
         return "" if backend == "local" else f"its GPUs are those of interpreter.backend={backend}, not of this machine"
     return "" if base.parameters <= CHEAP else f"it has {base.parameters:,} parameters, too many for a CPU"
-
-
-def _response_limit(python: Path, request: Path) -> int:
-    """Return the token limit of a response in the training.
-
-    Raises:
-        InputError: the training has no configuration; the message says why.
-    """
-    command = [str(python), "-m", "training", "--print-config", "--request", str(request)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InputError(done.stderr.rpartition("error: ")[2].strip())
-    return parse_yaml(done.stdout, "--print-config")["data"]["max_response_length"]
 
 
 def _sampling(limit: int, train: TrainReference, base: ModelReference, folder: Path) -> list[str]:

@@ -24,6 +24,7 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
+from pipelines.cli.training_check import check_trainings
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, COMMAND, end_dead_runs, prepare_home
@@ -32,6 +33,7 @@ from pipelines.definitions.settings import load_settings, profile_file, read_pro
 from pipelines.definitions.variables import PREFIX, PROFILE, SET, environment, set_variable
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
 
+POLICY = "policy"  # last part of the key of a training
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
@@ -52,7 +54,9 @@ def run_graph(
         reason = f"{left_out}; {hint}" if others else "the selection contains no asset; `*` selects all"
         raise InputError(f"--select {select!r}: {reason}")
     if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
-        resource(defs, "interpreter").examined()
+        python = resource(defs, "interpreter").examined()
+        if any(key.path[-1] == POLICY for key in keys):
+            check_trainings(load_settings(), python)
     terminal = Terminal(every_s=LINE_SECONDS)
     if select and others:
         terminal.line(f"{left_out}; {hint}")

@@ -343,7 +343,7 @@ def _unknown(unknown: str, recipe: str, hardware: str, where: str = "") -> str:
         return f"unknown key {unknown!r}{where}: did you mean {guess!r}?"
     section = unknown.rpartition(".")[0]
     siblings = [key.removeprefix(f"{section}.") for key in candidates if section and key.startswith(f"{section}.")]
-    hint = f"{section} has {', '.join(siblings)}" if siblings else "--print-config prints those there are"
+    hint = f"{section} has {', '.join(siblings)}" if siblings else "luffy train --print-config prints those there are"
     return f"unknown key {unknown!r}{where}: {hint}"
 
 

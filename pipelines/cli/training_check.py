@@ -1,0 +1,78 @@
+"""Ask the training interpreter for the configuration of trainings before the first stage of a run starts.
+
+Only Hydra, which the training environment has, knows every key. It takes two seconds, so that the trainings of a
+shipped profile, whose settings no variable changes, are not asked for.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assets.shared.experiment_options import training_of
+from assets.shared.stage_options import TrainingOptions
+from core.code_digest import PROJECT
+from core.errors import InputError
+from core.plugins.config_files import PROFILES
+from core.text.parse import parse_yaml
+from pipelines.definitions.settings import Settings, profile_file
+from pipelines.definitions.variables import PREFIX
+from training.config.keys import key_of, read_by
+
+# Settings that change the configuration of a training.
+CHANGES = (
+    "TRAINING__RECIPE",
+    "TRAINING__HARDWARE",
+    "TRAINING__OVERRIDES",
+    "EXPERIMENTS__VARIANTS",
+    "EXPERIMENTS__MATRIX",
+    "EXPERIMENTS__OVERRIDES",
+)
+
+
+def check_trainings(settings: Settings, python: Path, recipes: Iterable[str] | None = None) -> None:
+    """Check the configurations of the main training, or of ``recipes`` and variants; one of those with the same keys.
+
+    Raises:
+        InputError: there is no such key, or its value is not allowed.
+    """
+    changed = any(name.startswith(tuple(PREFIX + change for change in CHANGES)) for name in os.environ)
+    if profile_file().is_relative_to(PROJECT / PROFILES) and not changed:
+        return
+    if recipes is None:
+        _check(settings.training, "training.overrides", python)
+        return
+    from assets.experiments.runs import partition
+
+    trainings: dict[Any, tuple[str, TrainingOptions]] = {}
+    for name in recipes:
+        training = training_of(settings.experiments, settings.training, partition(name, settings.training.seed))
+        keys = (training.recipe, *map(key_of, training.overrides))
+        trainings.setdefault(keys, (name, training))
+    for name, training in trainings.values():
+        _check(training, f"experiments: overrides of {name}", python)
+
+
+def _check(training: TrainingOptions, where: str, python: Path) -> None:
+    options = ["--recipe", training.recipe, "--hardware", training.hardware]
+    for override in read_by(training.recipe, training.overrides)[0]:
+        options += ["--set", override]
+    try:
+        printed_config(python, options)
+    except InputError as error:
+        message = str(error).replace(" in --set:", ":").removeprefix("--set: ")
+        raise InputError(f"{where}: {message}") from None
+
+
+def printed_config(python: Path, options: Sequence[str]) -> Mapping[str, Any]:
+    """Return the configuration of the training that ``options`` describe.
+
+    Raises:
+        InputError: the training has no configuration; the message says why.
+    """
+    command = [str(python), "-m", "training", "--print-config", *options]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InputError(done.stderr.rpartition("error: ")[2].strip())
+    return parse_yaml(done.stdout, "--print-config")
