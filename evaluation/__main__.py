@@ -31,7 +31,8 @@ SECOND_GRADERS = {
 }
 app = new_app(
     "From benchmark problems to a scorecard, without Dagster. The usual order is suite, generate, grade, report; "
-    "`compare` does the first three for several models at once. Every command has --help."
+    "`compare` does the first three for several models at once. Every command has --help.",
+    epilog=examples("luffy evaluate compare Qwen/Qwen3-0.6B Qwen/Qwen3-1.7B --limit 20", "luffy evaluate leaderboard"),
 )
 Results = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `grade` wrote.")]
 SuiteFile = Annotated[Path, typer.Option(metavar="FILE.parquet", help="File that `suite` wrote.")]

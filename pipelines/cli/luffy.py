@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 from core.cli import COMMAND, examples, exit_status, new_app, run_app, whole_number
 from core.errors import InputError
 from core.files import PROJECT
+from core.plugins.config_files import HARDWARE, config_file
 from core.plugins.user_code import python_path
 from pipelines.cli.comparisons import COMMANDS
 from pipelines.cli.shared_options import (
@@ -108,6 +109,7 @@ def doctor(
         raise InputError("--set: it changes settings of a profile: name the profile with --profile")
     from pipelines.cli.doctor import doctor
 
+    config_file(HARDWARE, hardware or "cpu")
     return doctor(hardware or "cpu", port, machine_only=machine_only, python=_interpreter().path())
 
 
@@ -204,10 +206,10 @@ def evaluate() -> None:
 
 
 for compared, lines in COMMANDS.items():
-    app.command(rich_help_panel=COMPARISON, epilog=examples(*lines) if lines else None)(compared)
+    app.command(rich_help_panel=COMPARISON, epilog=examples(*lines))(compared)
 
 
-@app.command(rich_help_panel=CHAMPION)
+@app.command(rich_help_panel=CHAMPION, epilog=examples("luffy champion --profile small"))
 def champion(profile: Profile = None) -> None:
     """Show the champion (the policy in use) and the last decisions."""
     from pipelines.cli.champion_commands import show
@@ -215,7 +217,10 @@ def champion(profile: Profile = None) -> None:
     show(profile)
 
 
-@app.command(rich_help_panel=CHAMPION)
+@app.command(
+    rich_help_panel=CHAMPION,
+    epilog=examples('luffy promote 3f2a9c81 --reason "fewer refusals"'),
+)
 def promote(
     to: Annotated[
         str, typer.Argument(metavar="TO", help="The first characters of a policy's digest, or the folder of its run.")
@@ -229,7 +234,7 @@ def promote(
     promote(to, reason, profile)
 
 
-@app.command(rich_help_panel=CHAMPION)
+@app.command(rich_help_panel=CHAMPION, epilog=examples('luffy rollback --reason "worse on long problems"'))
 def rollback(reason: Reason = "", profile: Profile = None) -> None:
     """Return to the previous champion."""
     from pipelines.cli.champion_commands import rollback

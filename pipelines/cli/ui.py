@@ -1,5 +1,6 @@
 """``luffy ui``: serve the Dagster UI with the project's instance."""
 
+import errno
 import os
 import signal
 import socket
@@ -33,8 +34,13 @@ def check_port(host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except (OSError, OverflowError) as error:
-            raise InputError(
-                f"port {port} of {host}: {getattr(error, 'strerror', error)}; stop the program that uses it, or choose "
-                "another port: `luffy ui --port 3001`"
-            ) from error
+        except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                mend = "give an address of this machine, such as --host 127.0.0.1"
+                raise InputError(f"--host {host}: {error.strerror}; {mend}") from error
+            mend = (
+                "stop the program that uses it, or choose another port"
+                if error.errno == errno.EADDRINUSE
+                else "choose another port"
+            )
+            raise InputError(f"port {port} of {host}: {error.strerror}; {mend}: `luffy ui --port 3001`") from error

@@ -8,6 +8,8 @@ from core.code_digest import PROJECT
 LUFFY = "pipelines.cli.luffy"
 ANSWERS = {"r.jsonl": '{"response": "1", "gold": "1"}\n'}
 RUN = f"{LUFFY} run"
+TRAINING = f"LUFFY__INTERPRETER__PYTHON={PROJECT}/.venv-train/bin/python"
+MATRIX = '[{name: "a_{k}", recipe: luffy, axes: {k: [1, 2]}, %s}]'
 RECORDED = PROJECT / "results" / "runs" / "comparison" / "sft-0.zip"
 
 ROWS: list[Row] = [
@@ -29,12 +31,44 @@ ROWS: list[Row] = [
     (f"{RUN} --nothing", {}, "No such option: --nothing; see luffy run --help"),
     (f"{RUN} --set training.seed", {}, "expected SECTION.KEY=VALUE"),
     (f"{RUN} --set seed=1", {}, "expected SECTION.KEY=VALUE"),
-    (f"{RUN} --set training.seed=x", {}, "LUFFY__TRAINING__SEED: training.seed"),
-    (f"{RUN} --set training.seeed=1", {}, "training.seeed is not a setting; did you mean seed?"),
-    (f"{RUN} --set trainin.seed=1", {}, "with a section of"),
-    (f"{RUN} --set 'training.seed=['", {}, "LUFFY__TRAINING__SEED: not YAML"),
+    (f"{RUN} --set training.seed=x", {}, "error: --set training.seed: Input should be a valid integer"),
+    (f"{RUN} --set training.seeed=1", {}, "error: --set training.seeed is not a setting; did you mean seed?"),
+    (f"{RUN} --set trainin.seed=1", {}, "--set trainin.seed; did you mean training? expected SECTION.KEY, with a"),
+    (f"{RUN} --set foo.bar=1", {}, "error: --set foo.bar: expected SECTION.KEY, with a section of storage, "),
+    (f"{RUN} --set 'training.seed=['", {}, "error: --set training.seed: not YAML"),
+    (
+        f"LUFFY__TRAINING__SEED=x {RUN} --set split.max_rows=1",
+        {},
+        "error: variable LUFFY__TRAINING__SEED: training.seed",
+    ),
+    (
+        f"{RUN} --set training.seed=1 --profile p.yaml",
+        {"p.yaml": "targets: {source: [traces.jsonl], min_rows: x}"},
+        "error: profile {here}/p.yaml: targets.min_rows",
+    ),
+    (
+        f"{RUN} --profile p.yaml",
+        {"p.yaml": "targets: {source: [{path: traces.jsonl, licens: y}]}"},
+        "error: profile {here}/p.yaml: targets.source",
+    ),
+    (
+        f"{RUN} --set 'experiments.matrix={MATRIX % 'sedes: 2'}'",
+        {},
+        "error: --set experiments.matrix.0.sedes is not a setting; did you mean seeds?; expected one of name, recipe, ",
+    ),
+    *(
+        (f"{RUN} --set 'targets.filters=[filters.py:{name}]'", {"filters.py": code}, message)
+        for name, code, message in (
+            ("no_thirten", "def no_thirteen(trace): ...", "no such function in it; did you mean no_thirteen?"),
+            ("other", "import re", "filters.py:other: there is no such function in it"),
+        )
+    ),
     (f"{RUN} --set training.recipe=nothing", {}, "training.recipe: no recipe 'nothing': expected one of"),
-    (f"{RUN} --set training.hardware=tpu", {}, "training.hardware: no hardware 'tpu': expected one of"),
+    (
+        f"{RUN} --set training.hardware=tpu",
+        {},
+        "training.hardware: no hardware 'tpu'; did you mean gpu? expected one of",
+    ),
     (f"{RUN} --set training.recipe=../hardware/cpu", {}, "training.recipe: no recipe '../hardware/cpu'"),
     (f"{RUN} --set 'training.overrides=[paths.run=/x]'", {}, "says where a run writes"),
     (f"{RUN} --set training.overrides=3", {}, "training.overrides"),
@@ -92,7 +126,23 @@ ROWS: list[Row] = [
     (f"LUFFY__TRAINING=1 {RUN}", {}, "variable LUFFY__TRAINING"),
     (f"LUFFY__TRAINING__SEED__X=1 {RUN}", {}, "LUFFY__TRAINING__SEED__X"),
     (f"LUFFY__TRAINING__=1 {RUN}", {}, "LUFFY__TRAINING__"),
-    (f"LUFFY_PROFILE=nothing {RUN}", {}, "profile 'nothing'"),
+    (
+        f"LUFFY_TRAINING__SEED=1 {RUN}",
+        {},
+        "LUFFY_TRAINING__SEED: expected LUFFY__SECTION__KEY; did you mean LUFFY__TRAINING_",
+    ),
+    (
+        f"LUFFY_PROFILE=nothing {RUN}",
+        {},
+        "error: variable LUFFY_PROFILE: no profile 'nothing': expected one of choice, ",
+    ),
+    (f"{RUN} --profile smal", {}, "error: --profile: no profile 'smal'; did you mean small? expected one of choice, "),
+    (f"{RUN} --set experiments.baseline=lufy", {}, "there is no 'lufy'; did you mean luffy? expected one of"),
+    (
+        f"{RUN} --profile a/p.yaml",
+        {"a/p.yaml": "base: q.yaml", "q.yaml": "base: embedded"},
+        "error: profile {here}/a/p.yaml: base: no profile 'q.yaml': expected one of",
+    ),
     (f"DAGSTER_HOME={{here}}/traces.jsonl {RUN}", {}, "DAGSTER_HOME"),
     (f"{RUN} --profile {{here}}", {}, "profile"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training: ["}, "p.yaml: not YAML"),
@@ -109,7 +159,7 @@ ROWS: list[Row] = [
     (
         f"{RUN} --profile {{here}}/p.yaml",
         {"p.yaml": "base: embeded"},
-        "no profile 'embeded': expected one of ",
+        "p.yaml: base: no profile 'embeded'; did you mean embedded? expected one of ",
     ),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "base: [embedded]"}, "base: expected the name of a profile"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "base: embedded\ntraining:"}, "p.yaml: training"),
@@ -118,6 +168,13 @@ ROWS: list[Row] = [
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": b"\x80abc"}, "p.yaml: not YAML"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "a: 1\na: !!python/name:os.system"}, "p.yaml: not YAML"),
     (f"{LUFFY} experiments nothing", {}, "unknown recipe nothing"),
+    (f"{LUFFY} experiments lufy", {}, "unknown recipe lufy; did you mean luffy?"),
+    (f"{LUFFY} experiments nothing.yaml", {}, "error: no recipe '{here}/nothing.yaml': expected one of"),
+    (
+        f"{LUFFY} experiments 'my own.yaml'",
+        {"my own.yaml": "defaults: [luffy]"},
+        "error: RECIPE: experiments.variants.my own",
+    ),
     (
         f"{LUFFY} compare a/mine.yaml b/mine.yaml",
         {},
@@ -170,11 +227,22 @@ ROWS: list[Row] = [
         {"storage/training/policy/x/policy/lineage.json": "[]"},
         "lineage.json",
     ),
+    (
+        f"LUFFY__STORAGE__ROOT=traces.jsonl {LUFFY} champion",
+        {},
+        "storage.root: {here}/traces.jsonl is a file; expected",
+    ),
+    (
+        f"LUFFY__STORAGE__ROOT=traces.jsonl/x {LUFFY} champion",
+        {},
+        "storage.root: {here}/traces.jsonl is a file; expected",
+    ),
     (f"LUFFY__STORAGE__ROOT=s3://x {LUFFY} champion", {}, "storage.root: expected a folder"),
     (f"{LUFFY} ui --port 0", {}, "'--port': got '0', expected a whole number from 1 up to 65535; see luffy ui --help"),
     (f"{LUFFY} ui --port 70000", {}, "'--port': got '70000', expected"),
     (f"{LUFFY} ui --port x", {}, "'--port': got 'x', expected a whole number"),
-    (f"{LUFFY} ui --host nowhere.invalid", {}, "nowhere.invalid"),
+    (f"{LUFFY} ui --host nowhere.invalid", {}, "error: --host nowhere.invalid: "),
+    (f"{LUFFY} ui --host 192.0.2.1", {}, "give an address of this machine, such as --host 127.0.0.1"),
     (f"LUFFY__TRAINING__RECIPE=nothing {LUFFY} ui", {}, "training.recipe: no recipe 'nothing': expected one of"),
     (f"{LUFFY} leaderboard --profile nothing", {}, "profile 'nothing'"),
     (f"{LUFFY} leaderboard --set suite", {}, "--set 'suite': expected SECTION.KEY=VALUE"),
@@ -186,7 +254,7 @@ ROWS: list[Row] = [
     (f"{LUFFY} run --profile nothing", {}, "profile 'nothing'"),
     (f"{LUFFY} run --select nope", {}, "--select 'nope'"),
     (f"{LUFFY} run more", {}, "unexpected extra argument"),
-    (f"{LUFFY} demo --set training.seed=x", {}, "LUFFY__TRAINING__SEED: training.seed"),
+    (f"{LUFFY} demo --set training.seed=x", {}, "--set training.seed: Input should be"),
     (f"{LUFFY} compare --copy-to {{here}}/traces.jsonl", {}, "traces.jsonl"),
     (f"{LUFFY} promote abcd --profile embedded", {}, "'abcd' is neither a run's folder nor the digest of a policy"),
     (f"{LUFFY} compare --seeds 0", {}, "'--seeds': got '0', expected a whole number from 1; see luffy compare --help"),
@@ -196,12 +264,32 @@ ROWS: list[Row] = [
     (f"{LUFFY} remake {RECORDED} --profile nothing", {}, "profile 'nothing'"),
     (f"{LUFFY} words --data {{here}}", {}, "--data {here}: no word_problems_train.jsonl there: give the folder"),
     (f"{LUFFY} words --data .", {"word_problems_train.jsonl": ""}, "--data .: no svamp_test.jsonl there"),
+    (f"{LUFFY} words --model nothing", {}, "--data: expected the folder of word_problems_train.jsonl and svamp_test"),
+    (f"{LUFFY} doctor --hardware gpuu", {}, "error: no hardware 'gpuu'; did you mean gpu? expected one of cpu, gpu"),
     (f"{LUFFY} doctor --port 70000", {}, "'--port': got '70000'"),
     (f"{LUFFY} targets --nothing", {}, "No such option: --nothing; see luffy targets --help"),
     (f"{LUFFY} targets browse model", {}, "Missing option '--out'; see luffy targets browse --help"),
     (f"{LUFFY} targets --workers 0 --out out --tokenizer model", {}, "--workers: got '0', expected a whole number"),
     (f"{LUFFY} train --print-config", {}, "no training interpreter at /no/python"),
     (f"{LUFFY} evaluate suite", {}, "no training interpreter at /no/python"),
+    *(
+        (f"{TRAINING} {RUN} --set 'training.overrides=[{override}]'", {}, f"error: training.overrides: {message}")
+        for override, message in (
+            ("nosuch.key=1", "unknown key 'nosuch.key': luffy train --print-config prints"),
+            ("trainer.save_frq=1", "unknown key 'trainer.save_frq': did you mean 'trainer.save_freq'?"),
+            ("trainer.save_freq=often", "trainer.save_freq: got 'often', expected a number"),
+        )
+    ),
+    (
+        f"{TRAINING} {RUN} --profile p.yaml",
+        {"p.yaml": "base: embedded\ntraining: {overrides: [data.shufle=true]}"},
+        "error: training.overrides: unknown key 'data.shufle': did you mean 'data.shuffle'?",
+    ),
+    (
+        f"{TRAINING} {LUFFY} experiments --profile p.yaml",
+        {"p.yaml": "experiments: {matrix: %s}" % (MATRIX % 'overrides: ["max_stalenes={k}"]')},
+        "error: experiments: overrides of a_1: unknown key 'max_stalenes': did you mean 'max_staleness'?",
+    ),
 ]
 
 
