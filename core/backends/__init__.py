@@ -7,8 +7,10 @@ same way. A job of a cluster goes on if its command is killed, and the same comm
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator
+
 from core.backends.local import LocalBackend
-from core.backends.ray_job import RayJobBackend
+from core.backends.ray_job import RayJobBackend, checked_dashboard
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.errors import InputError
@@ -24,7 +26,7 @@ class Placement(Request):
     backend: Literal["local", "ray", "slurm"] = option(
         "local", "Run on this machine, as a job of a Ray cluster, or as a job of Slurm.", PLACE
     )
-    ray_address: str | None = option(
+    ray_address: Annotated[str, AfterValidator(checked_dashboard)] | None = option(
         None, "Dashboard of the Ray cluster, such as http://HOST:8265.", PLACE, metavar="URL"
     )
     slurm: Annotated[dict[str, Any], from_yaml("--slurm")] = option(

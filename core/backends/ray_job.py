@@ -4,6 +4,7 @@ import shlex
 import signal
 import sys
 import time
+from urllib.parse import urlsplit
 
 from core.backends.task import Task
 from core.errors import InputError
@@ -11,10 +12,32 @@ from core.errors import InputError
 UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
 
 
+def checked_dashboard(address: str) -> str:
+    """Return the address of a dashboard.
+
+    Raises:
+        InputError: it is no http or https address of a host; Ray takes other texts for the name of a module, or for
+            the address of a cluster's control store.
+    """
+    try:
+        parts = urlsplit(address)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_address = is_address and not (parts.query or parts.fragment) and len(address.split()) == 1
+    except ValueError:  # a port that is no number, half of an IPv6 address
+        is_address = False
+    if not is_address:
+        raise InputError(f"got {address!r:.80}, expected the dashboard of a Ray cluster, http://HOST:8265")
+    return address
+
+
 class RayJobBackend:
     """A Ray Job, submitted under the task's name, so that a restarted command finds it."""
 
     def __init__(self, address: str) -> None:
+        try:
+            checked_dashboard(address)
+        except InputError as error:
+            raise InputError(f"ray_address: {error}") from None
         from ray.exceptions import AuthenticationError
         from ray.job_submission import JobSubmissionClient
 
@@ -25,7 +48,7 @@ class RayJobBackend:
                 f"ray_address={address}: the cluster rejected the token: set RAY_AUTH_MODE=token and "
                 "RAY_AUTH_TOKEN_PATH, or RAY_AUTH_TOKEN, to the cluster's"
             ) from error
-        except (ConnectionError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError, KeyError) as error:  # also the answer of another web server
             reason = str(error).strip().splitlines()[0]
             raise InputError(f"ray_address={address}: no Ray dashboard answers there ({reason})") from error
         self._address, self._name, self.queued = address, "", False

@@ -118,6 +118,11 @@ ROWS: list[Row] = [
     ("evaluation compare graded graded2 --pass-at 0", {}, "--pass-at: got '0'"),
     (f"{GENERATE} model --slurm 3", {}, "--slurm: got 3, expected a mapping, such as {partition: gpu, time: 600}"),
     (f"{GENERATE} model --slurm '{{{{'", {}, "--slurm: "),
+    (
+        f"{GENERATE} model --backend ray --ray-address foo",
+        {},
+        "--ray-address: got 'foo', expected the dashboard of a Ray",
+    ),
     (f"{GENERATE} model --backend cloud", {}, "--backend: got 'cloud', expected one of local, ray, slurm"),
     (f"{SUITE} --roots . more", {}, "unexpected extra argument(s) (more)"),
     # requests
@@ -131,6 +136,11 @@ ROWS: list[Row] = [
     ),
     ("evaluation generate --request r.json", {"r.json": '{"model": "m", "suite": "s"}'}, "r.json: out: Field required"),
     ("evaluation grade --request r.json", {"r.json": '{"limit_s": "nan"}'}, "r.json: "),
+    (
+        "evaluation traces --request r.json",
+        {"r.json": '{"teacher": "t", "problems": "p", "out": "o", "verifier": {"type": "chioce"}}'},
+        "r.json: verifier: --verifier: no verifier 'chioce'; did you mean choice?",
+    ),
     ("evaluation traces --request r.json --seed 1", {"r.json": "{}"}, "leave out --seed: the file has all of it"),
     # suites
     (f"{SUITE} --suite nothing", {}, "no suite 'nothing': expected one of comparison, "),
