@@ -1,5 +1,6 @@
 """Publishing: complete or absent, also for two processes at once, after a crash and on a full disk."""
 
+import codecs
 import errno
 import os
 import subprocess
@@ -11,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from core import files
-from core.files import atomic_folder, atomic_write, remove_folder, set_aside, write_text
+from core.errors import InputError
+from core.files import (
+    atomic_folder,
+    atomic_write,
+    read_json,
+    read_json_lines,
+    read_object,
+    remove_folder,
+    set_aside,
+    write_text,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -167,3 +178,15 @@ def test_damaged_things_are_kept(tmp_path: Path) -> None:
         assert set_aside(tmp_path / "policy").name == f"policy.damaged{number}"
     remove_folder(tmp_path / "policy.damaged")
     assert names(tmp_path) == ["policy.damaged-2"]
+
+
+def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_bytes(codecs.BOM_UTF8 + b'{"a": 1}')
+    (tmp_path / "many.jsonl").write_bytes(codecs.BOM_UTF8 + b'{"a": 1}\r\n{"a": 2}\r\n')
+    assert read_json(tmp_path / "one.json") == read_object(tmp_path / "one.json") == {"a": 1}
+    assert read_json_lines(tmp_path / "many.jsonl") == [{"a": 1}, {"a": 2}]
+    (tmp_path / "one.json").write_bytes(codecs.BOM_UTF8 + b'{"a": "\xff"}')
+    with pytest.raises(InputError, match="not UTF-8 at byte 10"):
+        read_json(tmp_path / "one.json")
+    (tmp_path / "many.jsonl").write_bytes(codecs.BOM_UTF8)
+    assert read_json_lines(tmp_path / "many.jsonl") == []
