@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError, TaskFailed
 from core.machine.processes import die_with_parent, repeat_lost_interrupts
+from core.text.patterns import compile_quick_pattern
 
 if TYPE_CHECKING:
     import typer
 
+TAG = compile_quick_pattern(r"\[(?=[a-z#/@][^\[]*\])")  # where rich begins to read markup
 INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
 PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
 COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
@@ -108,4 +110,21 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 def examples(*lines: str) -> str:
     """Return the end of a help text: commands that work as they stand."""
-    return "\n\n".join(["[bold]Examples[/bold]", *lines])
+    return "\n\n".join(["[bold]Examples[/bold]", *map(as_written, lines)])
+
+
+def as_written(text: str) -> str:
+    """Escape the brackets of ``text`` that a help text would lose as markup."""
+    return TAG.sub(r"\\[", text)
+
+
+def refuse_options_before(context: "typer.Context") -> None:
+    """Raise InputError if options of a program stand before its command, which would not read them."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if (source := context.get_parameter_source(str(parameter.name))) and source.name == "COMMANDLINE"
+    ]
+    if given:
+        command = f"{context.command_path} {context.invoked_subcommand}"
+        raise InputError(f"{', '.join(given)}: leave out what stands before the command; see {command} --help")

@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from core.cli import examples
+from core.cli import as_written, examples
 from core.errors import InputError, explain_validation
 from core.request_model import Request
 
@@ -82,11 +82,10 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     text = (field.description or "").removesuffix(".")
     if field.is_required():
         text += " (required)"
-    elif field.default not in (None, "", (), {}, False):
+    elif field.default is not False and field.default not in (None, "", (), {}):
         shown = ", ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
         text += f" (default: {shown})" if kind is not bool else " (default)"
-    plain = text.replace("[", r"\[")  # a bracket is markup for rich
-    settings: dict[str, Any] = {"help": f"{plain}.", "show_default": False}
+    settings: dict[str, Any] = {"help": f"{as_written(text)}.", "show_default": False}
     if extra.get("cli") == "":
         return _keyword(name, Annotated[list[str] | None, typer.Argument(metavar=extra["metavar"], **settings)])
     option = extra.get("cli") or f"--{name.replace('_', '-')}"

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli import examples, exit_status, new_app, run_app
+from core.cli import examples, exit_status, new_app, refuse_options_before, run_app
 from core.command_options import options_of, request_of
 from targets.command_requests import PrepareRequest
 
@@ -37,6 +37,7 @@ Prepared = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of a prepa
 def prepare(context: typer.Context, **given: Any) -> int:
     """Turn raw traces into training targets."""
     if context.invoked_subcommand:
+        refuse_options_before(context)
         return 0
     request = request_of(PrepareRequest, context, given)
     from targets.commands import prepare_targets

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli import examples, exit_status, new_app, run_app
+from core.cli import examples, exit_status, new_app, refuse_options_before, run_app
 from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.files import atomic_folder
@@ -46,6 +46,7 @@ def train(
 ) -> None:
     """Train a policy on prepared targets."""
     if context.invoked_subcommand:
+        refuse_options_before(context)
         return
     if print_config:
         _print_config(context, given)

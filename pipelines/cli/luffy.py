@@ -7,6 +7,7 @@ that help and completion answer at once. ``targets``, ``train`` and ``evaluate``
 
 import os
 import sys
+import tomllib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -59,6 +60,22 @@ app = new_app(
     epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
     "`luffy --install-completion` lets your shell complete the commands and their options.",
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        sys.stdout.write(f"luffy {project['version']}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Declare the options of the program itself."""
 
 
 @app.command(rich_help_panel=START)

@@ -1,5 +1,6 @@
 """The command `luffy`: its help, its completion, and that it reaches the programs behind it from anywhere."""
 
+import ast
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from core.errors import InputError
-from pipelines.cli.luffy import app
+from pipelines.cli.luffy import PACKAGES, app
 from pipelines.cli.shared_options import profiles, recipes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +67,30 @@ def test_every_command_has_a_help_and_every_option_says_what_it_does(monkeypatch
         assert done.exit_code == 0 and f"Usage: {line} " in done.output, (line, done.output)
         options = [part for parameter in lines[line].command.params for part in parameter.opts if part[:2] == "--"]
         assert all(option in done.output for option in options), line
+
+
+def test_the_help_prints_examples_and_brackets_as_they_are_written(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    printed = ""
+    for line, context in command_lines():
+        output = CliRunner().invoke(app, [*line.split()[1:], "--help"], prog_name="luffy").output
+        printed += " ".join(output.replace("│", " ").split())
+        assert "\\[" not in output, line
+        helps = [str(getattr(parameter, "help", "")).replace("\\[", "[") for parameter in context.command.params]
+        assert all(part in output for text in helps for part in re.findall(r"\[.*?\]", text)), line
+    programs = [ROOT / "pipelines/cli/luffy.py", ROOT / "pipelines/cli/comparisons.py"]
+    programs += [ROOT / package / "__main__.py" for package in PACKAGES.values()]
+    nodes = [node for file in programs for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    examples = [text for text in texts if text.startswith("luffy ")]
+    assert len(examples) > 20 and any("[" in text for text in examples)
+    assert [text for text in examples if " ".join(text.split()) not in printed] == []
+
+
+def test_it_prints_the_version():
+    shown = CliRunner().invoke(app, ["--version"])
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cited and (shown.exit_code, shown.output) == (0, f"luffy {cited[1]}\n")
 
 
 def test_what_luffy_does_is_no_target_of_make():
