@@ -5,17 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from core.backends import Placement
 from core.code_digest import PROJECT, code_digest, identity, policy_code, policy_files
-from core.errors import InputError
+from core.errors import InputError, validated
 from core.files import read_object, read_yaml
 from core.model.lineage_file import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
 from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
 from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
+from core.text.patterns import compile_full_match
 from training.algorithms.registry import KEYS, outside_function
 from training.config.keys import MODULE, leaf_values, read_by, rules, values_of
 from training.config.teacher_checks import teacher_folder
@@ -23,14 +24,28 @@ from training.config.teacher_settings import BASE, SELF, endpoint_of, located
 from training.config.teacher_settings import MODEL as TEACHER
 
 NO_FILE = ("", "null")
+SHA256 = compile_full_match("[0-9a-f]{64}")
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
 
+class _GivenRecord(InputRecord, extra="forbid"):
+    """What a request says of a file or folder; `TrainingRequest.complete` computes a digest that it leaves out."""
+
+    digest: str = ""
+
+    @field_validator("digest")
+    @classmethod
+    def _can_be_one(cls, digest: str) -> str:
+        if digest and not SHA256(digest):
+            raise ValueError("expected a sha256 in hex: leave the digest out, and it is computed")
+        return digest
+
+
 def _as_record(value: Any) -> Any:
-    """Turn a path, or a record without a digest, into a record; `TrainingRequest.complete` computes its digest."""
+    """Turn a path, or what a request says of one, into the values of a record."""
     if isinstance(value, str | Path):
         return {"path": value, "digest": ""}
-    return {"digest": "", **value} if isinstance(value, dict) else value
+    return validated(_GivenRecord, value, "").model_dump() if isinstance(value, dict) else value
 
 
 def _object_in(value: Any) -> Any:
@@ -97,7 +112,8 @@ class TrainingRequest(Placement):
         """
         if not is_there(self.targets.path):
             raise InputError(
-                f"targets {self.targets.path}: no such file: materialize targets/train or give --targets a parquet"
+                f"targets {self.targets.path}: {_absence(self.targets.path)}: materialize targets/train or give "
+                "--targets a parquet"
             )
         if (whole := table_of_shard(self.targets.path)) and len(shard_files(whole)) > 1:
             raise InputError(
@@ -203,7 +219,7 @@ def _named_file(key: str, value: object, folder: Path, where: str = "") -> dict[
         return _module_file(name, value)
     file = _absolute(folder / Path(value).expanduser())
     if not is_there(file):
-        raise InputError(f"{name}: {file}: no such file: give the path of a file")
+        raise InputError(f"{name}: {file}: {_absence(file)}: give the path of a file")
     return {name: file}
 
 
@@ -219,6 +235,11 @@ def _module_file(key: str, value: str) -> dict[str, Path]:
 def _file_digest(file: Path) -> str:
     """Return the digest of a file that a key names; a Python file's digest covers the modules beside it too."""
     return user_code_digest(file) if file.suffix == ".py" else digest_shards(file)
+
+
+def _absence(path: Path) -> str:
+    """Say why ``path`` names no file."""
+    return "is a folder" if path.is_dir() else "no such file"
 
 
 def _absolute(path: Path) -> Path:

@@ -208,8 +208,8 @@ def test_the_teacher_belongs_to_the_identity_of_a_training(tmp_path: Path) -> No
         request = TrainingRequest(
             recipe="opd",
             overrides=overrides,
-            targets={"path": targets, "digest": "t"},  # pyright: ignore[reportArgumentType]
-            model={"path": SHIPPED, "digest": "m"},  # pyright: ignore[reportArgumentType]
+            targets={"path": targets, "digest": "a" * 64},  # pyright: ignore[reportArgumentType]
+            model={"path": SHIPPED, "digest": "b" * 64},  # pyright: ignore[reportArgumentType]
             out=tmp_path / "run",
         )
         targets.touch()

@@ -37,8 +37,10 @@ def test_a_written_request_is_read_as_it_was(tmp_path: Path, targets: Path) -> N
 
 
 def test_digests_are_computed_where_they_are_missing_and_trusted_where_they_are_given(targets: Path) -> None:
-    request = TrainingRequest(targets={"path": targets}, model={"path": SHIPPED, "digest": "d"}, out="run").complete()
-    assert (request.targets.digest, request.model.digest) == (digest_file(targets), "d")
+    request = TrainingRequest(
+        targets={"path": targets}, model={"path": SHIPPED, "digest": "d" * 64}, out="run"
+    ).complete()
+    assert (request.targets.digest, request.model.digest) == (digest_file(targets), "d" * 64)
     assert TrainingRequest(targets=targets, model=SHIPPED, out="run").complete().model.digest == model_digest(SHIPPED)
 
 

@@ -25,7 +25,7 @@ from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[3]
-TARGETS, MODEL = InputRecord(path=Path("t"), digest="t" * 64), InputRecord(path=Path("m"), digest="m" * 64)
+TARGETS, MODEL = InputRecord(path=Path("t"), digest="a" * 64), InputRecord(path=Path("m"), digest="b" * 64)
 REQUEST = TrainingRequest(overrides=("trainer.total_training_steps=4",), targets=TARGETS, model=MODEL, out=Path("run"))
 
 
@@ -224,8 +224,8 @@ def test_how_a_run_is_carried_out_is_no_part_of_its_identity() -> None:
     for other in (
         replace(REQUEST, overrides=("trainer.total_training_steps=5",)),
         replace(REQUEST, seed=1),
-        replace(REQUEST, heldout=InputRecord(path=Path("h"), digest="h" * 64)),
-        replace(REQUEST, model=InputRecord(path=Path("m"), digest="n" * 64)),
+        replace(REQUEST, heldout=InputRecord(path=Path("h"), digest="d" * 64)),
+        replace(REQUEST, model=InputRecord(path=Path("m"), digest="c" * 64)),
     ):
         assert other.identity() != REQUEST.identity()
 

@@ -21,7 +21,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, *, b
 
 
 def request(overrides: tuple[str, ...], **changes: object) -> TrainingRequest:
-    inputs = {"targets": {"path": "t", "digest": "d"}, "model": {"path": "m", "digest": "d"}, "out": "run"}
+    inputs = {"targets": {"path": "t", "digest": "d" * 64}, "model": {"path": "m", "digest": "d" * 64}, "out": "run"}
     files = {key: file.read_text() for key, file in named_files("luffy", "cpu", overrides).items()}
     return TrainingRequest.model_validate({**inputs, "overrides": overrides, "files": files, **changes})
 
