@@ -20,6 +20,14 @@ UNION_BRANCHES = (
 )  # pydantic names the branch that it tried; it is no key of the user's
 
 
+EXPECTED = {  # by the type of an error, where pydantic's message names a type of Python
+    "tuple_type": "Input should be a valid list",
+    "path_type": "Input should be a valid path",
+    "dict_type": "Input should be a mapping of keys to values",
+    "mapping_type": "Input should be a mapping of keys to values",
+}
+
+
 class TaskFailed(RuntimeError):
     """A process or job that a command started ended with an error; the message has its reason and where its log is.
 
@@ -87,17 +95,19 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     first = explained(error)
     path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
     if first["type"] != "extra_forbidden":
-        message = first["msg"].removeprefix("Value error, ")
+        message = EXPECTED.get(first["type"], first["msg"].removeprefix("Value error, "))
         given = repr(first["input"])
-        shown = "" if "://" in given and "@" in given else f" (got {given:.80})"  # an address may hold a password
+        secret = "://" in given and "@" in given  # an address may hold a password
+        shown = "" if secret or message.startswith("got ") else f" (got {given:.80})"
         return f"{'.'.join(path)}: {message}{shown}" if path else message
     section: Any = model
     for part in path[:-1]:
         fields = getattr(_model_in(section), "model_fields", {})
         section = fields[part].annotation if part in fields else section  # else a position in a list
-    section = _model_in(section)
-    known = list(getattr(section, "model_fields", ()))
-    guess = did_you_mean(path[-1], known)
+    known = getattr(_model_in(section), "model_fields", {})
+    option = f"--{path[-1].strip('-').replace('_', '-')}"
+    named = [name for name, field in known.items() if (field.json_schema_extra or {}).get("cli") == option]
+    guess = f"; did you mean {named[0]}?" if named else did_you_mean(path[-1], known)
     return f"{'.'.join(path)} is not a setting{guess}" + (f"; expected one of {', '.join(known)}" if known else "")
 
 

@@ -1,5 +1,6 @@
 """Requests to programs: one object in a JSON file, to read or to write for another process."""
 
+import json
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +14,10 @@ from core.text.parse import parse_yaml
 def from_yaml(option: str) -> BeforeValidator:
     """Reads the value that ``option`` of a command line gives; a request in a file has the value itself."""
     return BeforeValidator(lambda value: parse_yaml(value, option) if isinstance(value, str) else value)
+
+
+AsJson = BeforeValidator(lambda value: json.dumps(value) if isinstance(value, dict) else value)
+"""Accepts a mapping, as a request in a file has it, for the text that a command line gives."""
 
 
 def option(default: Any, description: str, panel: str | None = None, **more: Any) -> Any:

@@ -12,7 +12,7 @@ from core.backends import Placement
 from core.errors import InputError
 from core.files import read_object
 from core.outputs import OutputFile, OutputFolder
-from core.request_model import Request, from_yaml, option
+from core.request_model import AsJson, Request, from_yaml, option
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Counts, Sampling
@@ -159,7 +159,7 @@ class GradingRuleArguments(GradingArguments):
 class VerifierArguments(GradingArguments):
     """The verifier of the answers."""
 
-    verifier: Annotated[str, AfterValidator(_absolute)] = option(
+    verifier: Annotated[str, AsJson, AfterValidator(_absolute)] = option(
         "math", "The verifier of the answers: a type, or a mapping with its type and options.", GRADING, metavar="SPEC"
     )
 

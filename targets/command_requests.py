@@ -1,6 +1,7 @@
 """What ``python -m targets`` is asked to do: a JSON file, or the options of the command line."""
 
 from pathlib import Path
+from typing import Any
 
 from core.outputs import OutputFolder
 from core.request_model import Request, option
@@ -21,7 +22,9 @@ class PrepareRequest(Request):
 
     out: OutputFolder = option(..., "Output folder.", metavar="DIR")
     tokenizer: Path = option(..., "The policy's tokenizer.json, or its model folder.", metavar="PATH")
-    source: tuple[str, ...] | None = option(None, f"{_described('source')} Repeatable.", TRACES, metavar="SOURCE")
+    source: tuple[str | dict[str, Any], ...] | None = option(
+        None, f"{_described('source')} Repeatable.", TRACES, metavar="SOURCE"
+    )
     generated: Path | None = option(
         None, "Traces that `luffy evaluate traces` wrote: the source 'generated'.", TRACES, metavar="FILE"
     )

@@ -30,6 +30,22 @@ ROWS: list[Row] = [
     (f"{PREPARE} --heldout-share 2", {}, "--heldout-share: got '2'"),
     (f"{PREPARE} --heldout-share nan", {}, "--heldout-share: got 'nan'"),
     (f"{PREPARE} --max-rows 0", {}, "--max-rows: got '0'"),
+    (
+        f"{PREPARE} --max-rows banana browse out --out page.html",
+        {},
+        "--out, --tokenizer, --source, --max-rows: leave out",
+    ),
+    ("targets --check diff out out", {}, "--check: leave out what stands before the command"),
+    (
+        "targets --request r.json",
+        {"r.json": '{"out": "o", "tokenizer": "model", "source": [{"path": "traces.jsonl", "licens": "x"}]}'},
+        "source.0.licens is not a setting; did you mean license?",
+    ),
+    (
+        "targets --request r.json",
+        {"r.json": '{"out": "o", "tokenizer": "model", "benchmark_root": ["x"]}'},
+        "benchmark_root is not a setting; did you mean benchmark_roots?",
+    ),
     (f"{PREPARE} --workers 0", {}, "--workers: got '0'"),
     (f"{PREPARE} --engine spark", {}, "engine: "),
     (f"{PREPARE} --set limit", {}, "--set 'limit': expected KEY=VALUE"),

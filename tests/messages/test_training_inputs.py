@@ -1,10 +1,22 @@
 """Bad inputs of `training`: targets, models, options, checkpoints. To add one, add a row."""
 
+import json
+import shlex
+
 import pytest
-from rows import GONE, Row, name, numbers, parquet, retyped, safetensors
+from rows import GONE, Content, Row, name, numbers, parquet, retyped, safetensors
 
 SMALL = "--set data.train_batch_size=8 --set data.max_prompt_length=64 --set data.max_response_length=144"
 TRAIN = f"training --targets targets.parquet --model model --out out {SMALL}"
+
+NO_DASHBOARDS = ("foo", "127.0.0.1", "127.0.0.1:8265", "head/path", "ray://head:10001", "ftp://head:8265", "json://x")
+NO_DASHBOARDS += ("http://", "http://:8265", "http://head:port", "http://head:99999", "http://[::1", "http://a b", " ")
+
+
+def request(**values: object) -> dict[str, Content]:
+    """A file r.json that asks for a training."""
+    return {"r.json": json.dumps({"targets": "targets.parquet", "model": "model", "out": "out", **values})}
+
 
 ROWS: list[Row] = [
     ("training", {}, "missing --targets, --model, --out"),
@@ -31,6 +43,17 @@ ROWS: list[Row] = [
     (f"{TRAIN} --set run.stall_seconds=x", {}, "run.stall_seconds: got 'x'"),
     (f"{TRAIN} --set run.backend=cloud", {}, "run.backend: got 'cloud'"),
     (f"RAY_ADDRESS=10.0.0.1:6379 {TRAIN}", {}, "RAY_ADDRESS=10.0.0.1:6379: a training on a running cluster is a job"),
+    *(
+        (f"{TRAIN} --backend ray --ray-address {shlex.quote(address)}", {}, f"--ray-address: got {address!r}, expected")
+        for address in NO_DASHBOARDS
+    ),
+    (
+        "training --request r.json",
+        request(backend="ray", ray_address="foo"),
+        "r.json: ray_address: got 'foo', expected the dashboard of a Ray cluster, http://HOST:8265",
+    ),
+    (f"{TRAIN} --set run.backend=ray --set run.ray_address=foo", {}, "ray_address: got 'foo', expected the dashboard"),
+    (f"RAY_ADDRESS=foo {TRAIN} --backend ray --ray-address http://127.0.0.1:1", {}, "no Ray dashboard answers there"),
     (f"{TRAIN} --set run.backend=slurm --set +run.slurm.nodes=2", {}, "slurm.nodes=2: expected 1"),
     (f"{TRAIN} --set run.backend=slurm --set +run.slurm.ntasks_per_node=8", {}, "slurm.ntasks_per_node=8: expected 1"),
     (f"{TRAIN} --set run.trackers=[nothing]", {}, "run.trackers: got 'nothing'"),
@@ -38,7 +61,11 @@ ROWS: list[Row] = [
     ("training export --run run --out out --dtype int8", {}, "--dtype: got 'int8', expected one of bfloat16, float32"),
     (f"{TRAIN} --set ===", {}, "==="),
     (f"{TRAIN} --set a.b", {}, "a.b"),
-    (f"{TRAIN} --set mixed.prefix={{n_prefx:1}}", {}, "unknown key 'mixed.prefix.n_prefx' in --set: did you mean"),
+    (
+        f"{TRAIN} --set mixed.prefix={{n_prefx:1}}",
+        {},
+        "'mixed.prefix.n_prefx' in the overrides: did you mean",
+    ),
     (f"{TRAIN} --set data=5", {}, "data: got 5, expected a mapping of its keys"),
     (f"{TRAIN} --set data.seed=1,2", {}, "data.seed=1,2: expected one key and one value"),
     (f"{TRAIN} --set mixed.loss=nothing", {}, "loss: got 'nothing', expected one of"),
@@ -68,6 +95,33 @@ ROWS: list[Row] = [
         {"r.json": '{"targets": "none.parquet", "model": "model", "out": "out"}'},
         "targets none.parquet: no such file",
     ),
+    *(
+        ("training --request r.json", request(**values), f"r.json: {message}")
+        for values, message in (
+            ({"targets": {"path": "t", "digst": "x"}}, "targets: digst is not a setting; did you mean digest?"),
+            ({"model": {"path": "m", "sha": "x"}}, "model: sha is not a setting; expected one of path, digest"),
+            ({"heldout": {"digest": "x"}}, "heldout: path: Field required"),
+            ({"targets": {"path": "t", "digest": "wrong"}}, "targets: digest: expected a sha256 in hex: leave the"),
+            ({"model": {"path": "m", "digest": "A" * 64}}, "model: digest: expected a sha256 in hex"),
+            ({"model": {"path": "m", "digest": 3}}, "model: digest: Input should be a valid string"),
+            ({"set": ["seed=1"]}, "set is not a setting; did you mean overrides?"),
+            ({"lineage": {}}, "lineage is not a setting; did you mean upstream?"),
+            ({"ray-address": "x"}, "ray-address is not a setting; did you mean ray_address?"),
+            ({"overrides": "seed=1"}, "overrides: Input should be a valid list (got 'seed=1')"),
+            ({"out": 3}, "out: Input should be a valid path (got 3)"),
+            ({"slurm": [1]}, "slurm: Input should be a mapping of keys to values (got [1])"),
+        )
+    ),
+    ("training --request r.json", request(overrides=["nothing=1"]), "unknown key 'nothing' in the overrides"),
+    (
+        "training --recipe nonsense browse --run x --out p.html",
+        {},
+        "--recipe: leave out what stands before the command",
+    ),
+    ("training --print-config --set a=1 preflight", {}, "--print-config, --set: leave out what stands before"),
+    (TRAIN.replace("targets.parquet", "samples"), {}, "targets samples: is a folder: materialize"),
+    (f"{TRAIN} --recipe sft_rl --heldout samples", {}, "path 'samples' is a directory"),
+    (f"{TRAIN} --set reward.custom_reward_function.path=samples", {}, "samples: is a folder"),
     (TRAIN, {"targets.parquet": GONE}, "targets.parquet: no such file"),
     (TRAIN, {"targets.parquet": b"x"}, "targets.parquet: not a readable parquet file"),
     (TRAIN, {"targets.parquet": parquet(a=[1])}, "targets.parquet: no column"),

@@ -126,7 +126,7 @@ def compose_files(recipe: str, hardware: str, given: Iterable[tuple[str, Any]], 
     for key, value in given:
         for leaf in leaves({key: value}):
             if not (_has(config, leaf) or within(leaf, OPEN) or (leaf != key and within(leaf, (FIRST_STAGE,)))):
-                raise InputError(_unknown(leaf, recipe, hardware, " in --set"))
+                raise InputError(_unknown(leaf, recipe, hardware, " in the overrides"))
         OmegaConf.update(config, key, value, merge=True, force_add=within(key, OPEN) is not None)
     return config
 
