@@ -95,7 +95,7 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     first = explained(error)
     path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
     if first["type"] != "extra_forbidden":
-        message = EXPECTED.get(first["type"], first["msg"].removeprefix("Value error, "))
+        message: str = EXPECTED.get(first["type"]) or first["msg"].removeprefix("Value error, ")
         given = repr(first["input"])
         secret = "://" in given and "@" in given  # an address may hold a password
         shown = "" if secret or message.startswith("got ") else f" (got {given:.80})"

@@ -61,7 +61,7 @@ def _check(training: TrainingOptions, where: str, python: Path) -> None:
     try:
         printed_config(python, options)
     except InputError as error:
-        message = str(error).replace(" in --set:", ":").removeprefix("--set: ")
+        message = str(error).replace(" in the overrides:", ":").removeprefix("--set: ")
         raise InputError(f"{where}: {message}") from None
 
 

@@ -166,7 +166,7 @@ ROWS: list[Row] = [
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "1: {}"}, "p.yaml"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": DEEP}, "p.yaml: nested too deep"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": b"\x80abc"}, "p.yaml: not YAML"),
-    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "a: 1\na: !!python/name:os.system"}, "p.yaml: not YAML"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "a: 1\nb: !!python/name:os.system"}, "p.yaml: not YAML"),
     (f"{LUFFY} experiments nothing", {}, "unknown recipe nothing"),
     (f"{LUFFY} experiments lufy", {}, "unknown recipe lufy; did you mean luffy?"),
     (f"{LUFFY} experiments nothing.yaml", {}, "error: no recipe '{here}/nothing.yaml': expected one of"),

@@ -124,7 +124,7 @@ def test_an_override_that_chooses_a_recipe_covers_all_of_them(project: Path) -> 
 
 
 def test_a_recipe_that_does_not_exist_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match="no recipe 'lufy': expected one of chord_mu, "):
+    with pytest.raises(InputError, match="no recipe 'lufy'; did you mean luffy\\? expected one of chord_mu, "):
         identity(PROJECT, "lufy")
 
 
