@@ -7,7 +7,8 @@ import pytest
 from assets.shared.references import ModelReference, TrainReference
 from assets.training import training_request
 from core.errors import InputError
-from pipelines.cli.profile_doctor import _not_sampled, _response_limit
+from pipelines.cli.profile_doctor import _not_sampled
+from pipelines.cli.training_check import printed_config
 from tests.defs.project import settings_of
 
 BASE = ModelReference(path="model", digest="d", source="s", parameters=1, architecture="a")
@@ -45,7 +46,8 @@ def test_the_limit_of_the_samples_is_that_of_the_training(training_interpreter: 
     def limit(overrides: str) -> int:
         settings = settings_of(LUFFY__TRAINING__RECIPE="luffy", LUFFY__TRAINING__OVERRIDES=overrides)
         request = training_request(settings.training, TRAIN, BASE)
-        return _response_limit(training_interpreter, request.write(tmp_path / "request.json"))
+        options = ["--request", str(request.write(tmp_path / "request.json"))]
+        return printed_config(training_interpreter, options)["data"]["max_response_length"]
 
     assert limit("[]") == 8192  # of the recipe
     assert limit("[data.max_response_length=96]") == 96

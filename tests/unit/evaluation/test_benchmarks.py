@@ -173,7 +173,7 @@ def test_bad_suites_are_named(tmp_path, text, expected):
 def test_unknown_suite_lists_the_shipped_ones():
     with pytest.raises(
         InputError,
-        match="no suite 'papier': expected one of comparison, embedded, paper, products, words, or the path of a YAML",
+        match=r"no suite 'papier'; did you mean paper\? expected one of comparison, embedded, paper, products, words",
     ):
         load_suite("papier")
 

@@ -178,7 +178,7 @@ def test_a_value_is_itself_and_no_other(first: Any, second: Any) -> None:
         ({"type": "json", "json_schema": {"$ref": "http://localhost/x"}}, "is outside the schema"),
         ({"type": "json", "json_schema": {"patternProperties": {"(a+)+": {}}}}, "use propertyNames"),
         ({"type": "json", "json_schema": {"items": {"pattern": "(?=a)"}}}, "is not read"),
-        ({"type": "json", "json_schema": "point.json"}, "Input should be a valid dictionary"),
+        ({"type": "json", "json_schema": "point.json"}, "Input should be a mapping of keys to values"),
         ({"type": "regex", "pattern": "("}, "is not read"),
         ({"type": "number", "rel_tol": -1}, "greater than or equal to 0"),
         ({"type": "number", "rel_tol": math.nan}, "finite number"),
