@@ -11,7 +11,7 @@ from pydantic import AfterValidator, PositiveInt, TypeAdapter, ValidationError, 
 from core.backends import Placement
 from core.errors import InputError
 from core.files import read_object
-from core.outputs import OutputFile, OutputFolder
+from core.machine.outputs import OutputFile, OutputFolder
 from core.request_model import AsJson, Request, from_yaml, option
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from core.outputs import OutputFolder
+from core.machine.outputs import OutputFolder
 from core.request_model import Request, option
 from targets.config import PrepareConfig
 

@@ -19,7 +19,7 @@ from core.code_digest import PROJECT
 from core.files import read_json_lines, write_table
 from perf.measurement import TRAINING, call, parser_of, train_policy
 from pipelines.definitions.settings import load_settings
-from pipelines.definitions.variables import PROFILE
+from pipelines.variables import PROFILE
 
 MODEL = PROJECT / "training/embedded_model/model"
 PROBLEMS, VALIDATION, SAMPLES = 192, 64, 8  # of which VALIDATION are only validated on; samples for a pass rate

@@ -34,11 +34,11 @@ from evaluation.recorded_run import RecordedRun
 from evaluation.report.leaderboard import leaderboard_text, rank_folder
 from pipelines.cli.run import configure, execute, load_definitions, resource
 from pipelines.cli.terminal import LINE_SECONDS
-from pipelines.cli.training_check import check_trainings
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
 from pipelines.definitions.settings import Settings, load_settings
-from pipelines.definitions.variables import PREFIX, environment
+from pipelines.training_check import check_trainings
+from pipelines.variables import PREFIX, environment
 
 if TYPE_CHECKING:
     from assets.experiments.runs import Inputs

@@ -17,8 +17,8 @@ from assets.training import training_request
 from core.code_digest import PROJECT
 from core.files import write_table
 from pipelines.cli.run import run_graph
-from pipelines.cli.training_check import printed_config
 from pipelines.definitions.settings import Settings, load_settings
+from pipelines.training_check import printed_config
 
 if TYPE_CHECKING:
     import pyarrow as pa

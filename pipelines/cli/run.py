@@ -24,14 +24,14 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
-from pipelines.cli.training_check import check_trainings
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, COMMAND, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
 from pipelines.definitions.settings import load_settings, profile_file, read_profile
-from pipelines.definitions.variables import PREFIX, PROFILE, SET, environment, set_variable
+from pipelines.training_check import check_trainings
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
+from pipelines.variables import PREFIX, PROFILE, SET, environment, set_variable
 
 POLICY = "policy"  # last part of the key of a training
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups

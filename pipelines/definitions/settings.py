@@ -36,8 +36,8 @@ from core.plugins.config_files import PROFILES, below_project, config_file
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
-from pipelines.definitions.variables import PROFILE, explain, origin, read_variables, setter
 from pipelines.user_paths import locate
+from pipelines.variables import PROFILE, explain, origin, read_variables, setter
 from targets.check.expectations import SUITE
 
 BASE = "base"  # key of a profile: the profile that it extends

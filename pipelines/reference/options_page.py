@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 from core.files import PROJECT
 from core.plugins.config_files import PROFILES
 from pipelines.definitions.settings import Settings
-from pipelines.definitions.variables import PREFIX
 from pipelines.reference.page_markdown import block, code, page, prose, table
+from pipelines.variables import PREFIX
 from training.algorithms.registry import Registry
 
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}

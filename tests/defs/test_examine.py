@@ -8,7 +8,7 @@ from assets.shared.references import ModelReference, TrainReference
 from assets.training import training_request
 from core.errors import InputError
 from pipelines.cli.profile_doctor import _not_sampled
-from pipelines.cli.training_check import printed_config
+from pipelines.training_check import printed_config
 from tests.defs.project import settings_of
 
 BASE = ModelReference(path="model", digest="d", source="s", parameters=1, architecture="a")

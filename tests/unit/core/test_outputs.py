@@ -6,7 +6,7 @@ import pytest
 from processes import without_rights
 
 from core.errors import InputError
-from core.outputs import writable_file, writable_folder
+from core.machine.outputs import writable_file, writable_folder
 
 
 def test_what_can_be_written_is_accepted_and_nothing_is_created(tmp_path: Path) -> None:

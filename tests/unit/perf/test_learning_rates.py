@@ -9,7 +9,7 @@ import yaml
 
 from perf.trainings.learning_rates import draw_problems, overrides_of
 from pipelines.definitions.settings import load_settings
-from pipelines.definitions.variables import PROFILE
+from pipelines.variables import PROFILE
 
 
 def test_no_problem_of_the_comparison_is_in_the_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

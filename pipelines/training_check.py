@@ -17,7 +17,7 @@ from core.errors import InputError
 from core.plugins.config_files import PROFILES
 from core.text.parse import parse_yaml
 from pipelines.definitions.settings import Settings, profile_file
-from pipelines.definitions.variables import PREFIX
+from pipelines.variables import PREFIX
 from training.config.keys import key_of, read_by
 
 # Settings that change the configuration of a training.
