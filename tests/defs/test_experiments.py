@@ -155,7 +155,7 @@ def test_a_seed_that_one_recipe_alone_has_is_no_reason_to_leave_out_the_others(b
 
 
 def test_settings_name_recipes_that_exist(build):
-    with pytest.raises(InputError, match=r"no recipe 'luffi': expected one of chord_mu, "):
+    with pytest.raises(InputError, match=r"no recipe 'luffi'; did you mean luffy\? expected one of chord_mu, "):
         build(experiments__overrides="{luffi: [seed=1]}")
 
 
@@ -170,11 +170,11 @@ VARIANTS = """{
     [
         ({"variants": "{luffy: {recipe: on_policy}}"}, "'luffy' is the name of a recipe"),
         ({"variants": "{a|b: {recipe: luffy}}"}, "should match pattern"),
-        ({"variants": "{a: {recipe: luffi}}"}, "no recipe 'luffi': expected one of chord_mu, "),
+        ({"variants": "{a: {recipe: luffi}}"}, r"no recipe 'luffi'; did you mean luffy\? expected one of chord_mu, "),
         ({"variants": "{a: {recipe: luffy, overrides: [paths.run=x]}}"}, "paths.run says where a run writes"),
         (
             {"recipes": "[stalest]", "variants": VARIANTS},
-            "recipes: there is no 'stalest', expected one of .*, fresh, stale",
+            r"recipes: there is no 'stalest'; did you mean stale\? expected one of .*, fresh, stale",
         ),
         ({"baseline": "stalest"}, "baseline: there is no 'stalest', expected one of "),
     ],
@@ -206,7 +206,7 @@ def test_recipes_and_variants_can_have_numbers_of_seeds_of_their_own():
         ("0", "greater than"),
         ("{default: 3, luffy: 0}", "greater than"),
         ("{luffy: 8}", "expected `default`"),
-        ("{default: 1, luffi: 8}", "there is no 'luffi', expected one of default, "),
+        ("{default: 1, luffi: 8}", r"there is no 'luffi'; did you mean luffy\? expected one of default, "),
     ],
 )
 def test_numbers_of_seeds_that_cannot_be_are_refused(build, seeds: str, said: str):
