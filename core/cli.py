@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError, TaskFailed
 from core.machine.processes import die_with_parent, repeat_lost_interrupts
-from core.text.patterns import compile_quick_pattern
 
 if TYPE_CHECKING:
     import typer
 
-TAG = compile_quick_pattern(r"\[(?=[a-z#/@][^\[]*\])")  # where rich begins to read markup
 INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
 PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
 COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
@@ -115,7 +113,9 @@ def examples(*lines: str) -> str:
 
 def as_written(text: str) -> str:
     """Escape the brackets of ``text`` that a help text would lose as markup."""
-    return TAG.sub(r"\\[", text)
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def refuse_options_before(context: "typer.Context") -> None:

@@ -61,16 +61,21 @@ def test_versions_that_were_not_tested_are_named(tmp_path: Path):
     assert examine(python) == "torch 2.11.0 (tested), verl 0.9.1 (tested), vllm 0.24.1 (tested: 0.24.0)"
 
 
+def files_below(folder: Path) -> list[Path]:
+    """All files, without the bytecode that any use of a Python may write."""
+    return sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+
 def test_only_what_is_missing_is_added_and_the_python_below_stays_as_it_is(tmp_path: Path):
     base = python_with(tmp_path / "base", submitit=None, cloudpickle="3.0.0")
-    before = sorted(path.relative_to(tmp_path / "base") for path in (tmp_path / "base").rglob("*"))
+    before = files_below(base.parents[1])
     build_on_top(base, tmp_path / "top")
     on_top = {path.name.partition("-")[0] for path in (tmp_path / "top").glob("lib/python*/site-packages/*.dist-info")}
     assert on_top - {"pip", "setuptools"} == {"submitit"}
     code = "from importlib.metadata import version; print(version('submitit'), version('cloudpickle'))"
     shown = subprocess.run([tmp_path / "top/bin/python", "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split()[1] == "3.0.0"
-    assert sorted(path.relative_to(tmp_path / "base") for path in (tmp_path / "base").rglob("*")) == before
+    assert files_below(base.parents[1]) == before
     assert "submitit" not in examine(tmp_path / "top/bin/python")
     with pytest.raises(InputError, match="lacks submitit"):
         examine(base)
