@@ -14,6 +14,7 @@ import pytest
 from pages import page_data
 
 from assets.checks import ACCOUNT, check_keys
+from core.errors import InputError
 from core.parquet import shards
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
@@ -343,8 +344,11 @@ def test_an_asset_without_its_input_says_what_to_materialize(build):
 
 
 def test_a_storage_that_cannot_be_written_is_one_message(build, tmp_path: Path):
+    settings = {**SMALL, "storage__root": str(tmp_path / "file" / "storage")}
+    project = build(**settings)
     (tmp_path / "file").write_text("in the way")
-    project = build(**SMALL, storage__root=str(tmp_path / "file" / "storage"))
+    with pytest.raises(InputError, match=r"storage\.root: .*/file is a file; expected a folder"):
+        build(**settings)
     result = project.run("benchmarks/suite")
     assert "cannot write" in message(result)
     assert "LUFFY__STORAGE__ROOT" in message(result)
