@@ -26,7 +26,7 @@ ROWS: list[Row] = [
     (f"{TRAIN} --seed x", {}, "--seed: got 'x'"),
     (f"{TRAIN} --seed -1", {}, "--seed: got '-1'"),
     (f"{TRAIN} --recipe nothing", {}, "no recipe 'nothing': expected one of"),
-    (f"{TRAIN} --hardware tpu", {}, "no hardware 'tpu': expected one of"),
+    (f"{TRAIN} --hardware tpu", {}, "no hardware 'tpu'; did you mean gpu? expected one of"),
     (f"{TRAIN} --recipe ../recipe/luffy", {}, "no recipe"),
     (f"{TRAIN} --recipe sft_rl", {}, "no heldout.parquet"),
     (f"{TRAIN} --set nothing=1", {}, "unknown key 'nothing'"),
