@@ -72,13 +72,14 @@ def _check_keys(node: Any, where: str) -> None:
         if not isinstance(node, yaml.MappingNode):
             nodes += node.value
             continue
-        names = set[str]()
+        names = set[tuple[str, str]]()
         for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in names:
-                line = key.start_mark.line + 1
-                raise InputError(f"{where}, line {line}: the key {key.value:.80} is given twice; give it once")
-            names.update([key.value] if isinstance(key, yaml.ScalarNode) else [])
             nodes += (key, value)
+            if isinstance(key, yaml.ScalarNode):
+                if (name := (key.tag, key.value)) in names:  # 1 is another key than "1"
+                    line = key.start_mark.line + 1
+                    raise InputError(f"{where}, line {line}: the key {key.value:.80} is given twice; give it once")
+                names.add(name)
 
 
 def _object(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def test_a_key_that_is_given_twice_is_refused(text: str) -> None:
 def test_keys_of_different_mappings_and_merged_ones_may_be_equal() -> None:
     merged = "base: &base {a: 1, b: 2}\nmine: &mine {<<: *base, a: 3}\nother: {<<: *mine, b: 4}\nlist: [{a: 1}, {a: 2}]"
     values = parse_yaml(merged, "x")
+    assert parse_yaml("{1: a, '1': b}", "x") == {1: "a", "1": "b"}
     assert values["mine"] == {"a": 3, "b": 2} and values["other"] == {"a": 3, "b": 4}
     assert parse_yaml("", "x") is None and parse_yaml("null", "x") is None and parse_yaml("3", "x") == 3
     with pytest.raises(InputError, match="not YAML"):
