@@ -81,15 +81,13 @@ def read_variables(sections: Sequence[str]) -> list[Variable]:
         InputError: One of them names none of the ``sections`` or no key, or its value is not YAML.
     """
     variables: list[Variable] = []
-    upper = [section.upper() for section in sections]
     for name, text in environment().items():
         path = tuple(name.removeprefix(PREFIX).lower().split("__"))
         where, section = origin(name), path[0]
         if len(path) == 1 or section not in sections:
-            shape, names = ("SECTION.KEY", [*sections]) if where.startswith(SET) else (f"{PREFIX}SECTION__KEY", upper)
-            guess = (
-                "" if section in sections else did_you_mean(section if names[0].islower() else section.upper(), names)
-            )
+            spelt, shape = (str.lower, "SECTION.KEY") if where.startswith(SET) else (str.upper, f"{PREFIX}SECTION__KEY")
+            names = list(map(spelt, sections))
+            guess = "" if section in sections else did_you_mean(spelt(section), names)
             raise InputError(f"{where}{guess or ':'} expected {shape}, with a section of {', '.join(names)}")
         variables.append(Variable(name, path, parse_yaml(text, where)))
     return variables

@@ -12,7 +12,7 @@ from core.errors import InputError
 UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
 
 
-def checked_dashboard(address: str) -> str:
+def checked_dashboard(address: str, where: str = "") -> str:
     """Return the address of a dashboard.
 
     Raises:
@@ -26,7 +26,7 @@ def checked_dashboard(address: str) -> str:
     except ValueError:  # a port that is no number, half of an IPv6 address
         is_address = False
     if not is_address:
-        raise InputError(f"got {address!r:.80}, expected the dashboard of a Ray cluster, http://HOST:8265")
+        raise InputError(f"{where}got {address!r:.80}, expected the dashboard of a Ray cluster, http://HOST:8265")
     return address
 
 
@@ -34,10 +34,7 @@ class RayJobBackend:
     """A Ray Job, submitted under the task's name, so that a restarted command finds it."""
 
     def __init__(self, address: str) -> None:
-        try:
-            checked_dashboard(address)
-        except InputError as error:
-            raise InputError(f"ray_address: {error}") from None
+        checked_dashboard(address, "ray_address: ")
         from ray.exceptions import AuthenticationError
         from ray.job_submission import JobSubmissionClient
 

@@ -4,7 +4,6 @@ A type is a row of `TYPES`, or an entry point of the group ``luffy.verifiers`` t
 with the signature of the type ``python``.
 """
 
-import difflib
 import json
 import pkgutil
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.code_digest import identity
-from core.errors import InputError, validated
+from core.errors import InputError, did_you_mean, validated
 from core.plugins.config_files import check_not_declared, entries, entry
 
 if TYPE_CHECKING:
@@ -136,9 +135,9 @@ def _of_entry_point(name: str, options: dict[str, Any], where: str) -> dict[str,
     path = entry(GROUP, name)
     if path is None:
         names = [*TYPES, *entries(GROUP)]
-        near = difflib.get_close_matches(name, names, 1)
-        guess = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"{where}: no verifier {name!r}{guess}; expected one of {', '.join(names)}")
+        raise InputError(
+            f"{where}: no verifier {name!r}{did_you_mean(name, names)}; expected one of {', '.join(names)}"
+        )
     shared = verifier_class(PYTHON).Options.model_fields
     kwargs = {key: option for key, option in options.items() if key not in shared}
     kept = {key: option for key, option in options.items() if key in shared}

@@ -107,12 +107,12 @@ def configure(profile: str | None, overrides: Sequence[str], more: Sequence[str]
         os.environ[variable] = from_user_folder(setting, value, f"variable {variable}")
     if (file := Path(os.environ.get(PROFILE, ""))).is_file():  # the user's own
         _locate_paths_of(file)
-    for override in (*overrides, *more):
+    for override, given_by in [*((text, "") for text in overrides), *((text, where) for text in more)]:
         name, equals, value = override.partition("=")
         section, dot, key = name.partition(".")
         if not (equals and dot):
             raise InputError(f"--set {override!r}: expected SECTION.KEY=VALUE, e.g. training.seed=1")
-        origin = where if override in more else f"{SET}{name}"
+        origin = given_by or f"{SET}{name}"
         set_variable(f"{PREFIX}{section}__{key}".upper(), from_user_folder(name, value, origin), origin)
 
 

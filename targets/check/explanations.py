@@ -1,8 +1,9 @@
 """Explain what is wrong with a check of the suite: the argument at fault, and the values that it may have."""
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from core.errors import did_you_mean
 
 ANOTHER_FORM = "value is not a valid dict"  # Great Expectations also takes a parameter there, which no suite has
 NO_ARGUMENTS = ("batch_id", "table")  # the profile is the only table
@@ -14,8 +15,7 @@ def explain_construction(kind: str, kwargs: Mapping[str, Any], error: Exception)
     from great_expectations.expectations.registry import list_registered_expectation_implementations as kinds
 
     if isinstance(error, ExpectationNotFoundError):
-        near = difflib.get_close_matches(kind, kinds(), 1)
-        return f"{kind}: no such expectation{f'; did you mean {near[0]}?' if near else ''}"
+        return f"{kind}: no such expectation{did_you_mean(kind, kinds())}"
     complaints: dict[str, list[str]] = {}
     listed = getattr(error, "errors", None)  # pydantic's, of the version that Great Expectations brings
     for entry in listed() if listed else [{"loc": (), "msg": str(error).splitlines()[0]}]:

@@ -1,12 +1,11 @@
 """A block of options: it validates itself as a whole, and its errors name the key, the value and what is allowed."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from core.errors import InputError
+from core.errors import InputError, did_you_mean
 
 
 class Options(BaseModel):
@@ -46,9 +45,7 @@ def _explain(error: ValidationError, cls: type[Options]) -> str:
         return str(cause)
     if first["type"] == "extra_forbidden":
         fields = (type(getattr(cls(), block[0])) if block else cls).model_fields
-        nearest = difflib.get_close_matches(name, fields, n=1)
-        hint = f"; did you mean {nearest[0]}?" if nearest else "."
-        return f"{key}: no such option{hint} Options: {', '.join(fields)}"
+        return f"{key}: no such option{did_you_mean(name, fields) or '.'} Options: {', '.join(fields)}"
     if cause is not None:  # one of our validators raised it, and its text says what it got
         return f"{key}: {cause}"
     return f"{key}: got {first['input']!r}, {first['msg'].replace('Input should be', 'expected')}"
