@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
 from core.model.token_counts import load_lengths
 from core.parquet import shard_path
-from core.schemas import ENTRIES_KEY
-from grading.contamination import BenchmarkIndex
+from grading.contamination import BenchmarkIndex, generated_benchmarks
 from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
 from targets.engines.process_pool import build_engine
@@ -128,11 +128,10 @@ def prepare(
 
 
 def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
-    """The digest of the rows and of the entries of the suite, which say how the problems are compared."""
+    """The digest of the rows and of which benchmarks are generated, whose problems are compared in another way."""
     if benchmarks is None:
         return ""
-    entries = (benchmarks.schema.metadata or {}).get(ENTRIES_KEY, b"")
-    return digest_bytes(digest_table(benchmarks).encode() + entries)
+    return identity(digest_table(benchmarks), sorted(generated_benchmarks(benchmarks)))
 
 
 def _inputs(parts: Sequence[Part], choices: Choices, tokenizer_digest: str, benchmarks_digest: str) -> dict[str, str]:

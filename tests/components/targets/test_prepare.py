@@ -439,15 +439,19 @@ def test_other_settings_of_the_chat_template_count_the_tokens_again(
     assert tokens(bos_token="<|im_start|><|im_start|>") == [count + 3 for count in before]
 
 
-def test_other_entries_of_the_benchmarks_are_searched_for_again(
+def test_generated_benchmarks_are_searched_for_again_and_moved_files_are_not(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:
+    def prepared_again(**entry: Any) -> bool:
+        rows = [{"benchmark": "b", "id": "1", "problem": "What is 1 + 1?"}]
+        recorded = {ENTRIES_KEY: json.dumps([{"name": "b", **entry}])}
+        suite = pa.Table.from_pylist(rows, schema=BENCHMARK).replace_schema_metadata(recorded)
+        return not run(source, tmp_path / "out", tokenizer, benchmarks=suite).reused
+
     source = jsonl(good(1), good(2))
-    table = pa.Table.from_pylist([{"benchmark": "b", "id": "1", "problem": "What is 1 + 1?"}], schema=BENCHMARK)
-    entries = [b"[]", b'[{"name": "b"}]', b'[{"name": "b"}]']
-    tables = [table.replace_schema_metadata({ENTRIES_KEY: value}) for value in entries]
-    done = [run(source, tmp_path / "out", tokenizer, benchmarks=suite).reused for suite in tables]
-    assert done == [False, False, True]
+    assert prepared_again(sources=[{"file": "/here/b.jsonl"}])
+    assert not prepared_again(sources=[{"file": "/there/b.jsonl"}])
+    assert prepared_again(generator="arithmetic:easy")
 
 
 def test_another_version_of_the_languages_filters_again_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
