@@ -51,6 +51,7 @@ def test_the_view_has_stages_bars_time_left_and_curves(view: RunView):
     assert "1:15" in head and "1 of 5 stages" in head
     assert re.search(r"● evals/base +1:00 ━+.* time left 0:(10|09) arithmetic: 30 of 60 samples", base)
     assert re.search(r"● training/policy +0:50 ━+.* time left 2:(10|09) step 12 of 30, reward 0.87$", training)
+    assert curves
     assert [line.split() for line in curves] == [
         [metric.short, "▁▁█", "40" if metric.unit == "tokens" else "40.00"] for metric in CURVES
     ]
@@ -114,7 +115,7 @@ def test_a_recorded_run_ends_with_what_to_do_next(environment):
 
 
 def test_ctrl_c_on_the_terminal_says_what_is_kept(environment, tmp_path: Path):
-    more = ["--set", "targets.embedded_rows=400000"]
+    more = ["--set", "targets.embedded_rows=40000"]
     recording = Recording(["pipelines.cli.luffy", "run", "--select", PART, *more], environment)
     prepared = tmp_path / "storage" / "targets" / "prepared"
     deadline = time.monotonic() + 120
