@@ -120,7 +120,9 @@ def policy_files(recipe: str, hardware: str) -> list[Path]:
 
 def code_digest(*paths: str, project: Path = PROJECT) -> str:
     """sha256 over the files at ``paths``, which are modules, packages and configuration files of ``project``."""
-    files = sorted({file for path in paths for file in _files(f"{project}/", path)})
+    listed = {path: list(_files(f"{project}/", path)) for path in paths}
+    assert all(listed.values()), f"no code in {[path for path, files in listed.items() if not files]}"
+    files = sorted({file for files in listed.values() for file in files})
     return identity([f"{file}\0{_digest(f'{project}/{file}', modified_ns)}" for file, modified_ns in files])
 
 
@@ -138,7 +140,7 @@ def _files(root: str, path: str) -> Iterator[tuple[str, int]]:
     """Yield the files at ``path`` below ``root`` and when they were modified; a load of the definitions asks for 2,000.
 
     Raises:
-        FileNotFoundError: there is no code at ``path``.
+        FileNotFoundError: there is nothing at ``path``.
     """
     if not os.path.isdir(root + path):
         yield path, os.stat(root + path).st_mtime_ns

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from core.cli import as_written, examples
 from core.errors import InputError, explain_validation
-from core.request_model import Request
+from core.request_model import Request, extra_of, option_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Asked = TypeVar("Asked", bound=Request)
@@ -35,7 +35,7 @@ def options_of(model: type[Request]) -> Callable[[Function], Function]:
         ]
         file = typer.Option(metavar="FILE", help="JSON file that holds the whole request, instead of the options.")
         fields = sorted(model.model_fields.items(), key=lambda named: not named[1].is_required())
-        derived = [_parameter(name, field) for name, field in fields if not _extra(field).get("hidden")]
+        derived = [_parameter(name, field) for name, field in fields if not extra_of(field).get("hidden")]
         derived.append(_keyword(REQUEST, Annotated[Path | None, file]))
         function.__signature__ = inspect.Signature([*explicit, *derived])  # pyright: ignore[reportFunctionMemberAccess]
         return function
@@ -78,7 +78,7 @@ def request_of(model: type[Asked], context: typer.Context, given: dict[str, Any]
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    extra, kind = _extra(field), _kind(field.annotation)
+    extra, kind = extra_of(field), _kind(field.annotation)
     text = (field.description or "").removesuffix(".")
     if field.is_required():
         text += " (required)"
@@ -88,7 +88,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     settings: dict[str, Any] = {"help": f"{as_written(text)}.", "show_default": False}
     if extra.get("cli") == "":
         return _keyword(name, Annotated[list[str] | None, typer.Argument(metavar=extra["metavar"], **settings)])
-    option = extra.get("cli") or f"--{name.replace('_', '-')}"
+    option = option_name(name, field)
     settings["rich_help_panel"] = extra.get("panel")
     if kind is bool:
         switch = option if field.default is False else f"{option}/--no-{option[2:]}"
@@ -102,10 +102,6 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
 
 def _keyword(name: str, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _extra(field: FieldInfo) -> dict[str, Any]:
-    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def _kind(annotation: Any) -> Any:
@@ -127,11 +123,7 @@ def _metavar(kind: Any) -> str:
 
 
 def _option(model: type[Request]) -> Callable[[str], str]:
-    def name_of(name: str) -> str:
-        extra = _extra(model.model_fields[name])
-        return extra["metavar"] if extra.get("cli") == "" else extra.get("cli") or f"--{name.replace('_', '-')}"
-
-    return name_of
+    return lambda name: option_name(name, model.model_fields[name])
 
 
 def _explain(error: ValidationError, model: type[Request]) -> str:
@@ -158,8 +150,8 @@ def _explain(error: ValidationError, model: type[Request]) -> str:
 
 def _expected(field: FieldInfo) -> str | None:
     """Describe in words what a field takes; None for a type that the descriptions do not cover."""
-    if "expected" in _extra(field):
-        return str(_extra(field)["expected"])
+    if "expected" in extra_of(field):
+        return str(extra_of(field)["expected"])
     kind = _kind(field.annotation)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"

@@ -12,12 +12,9 @@ if TYPE_CHECKING:
 
     Model = TypeVar("Model", bound=BaseModel)
 
-UNION_BRANCHES = (
-    "ColumnMapping",
-    "Source",
-    "str",
-    "list[str]",
-)  # pydantic names the branch that it tried; it is no key of the user's
+# What pydantic puts into a location that is no key of the user's: the branch of a union that it tried, and the mark of
+# a key that is wrong itself.
+NO_KEYS = ("ColumnMapping", "Source", "str", "list[str]", "[key]")
 
 
 EXPECTED = {  # by the type of an error, where pydantic's message names a type of Python
@@ -92,8 +89,8 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     An unknown key comes first, because a misspelt key is also missing. It is answered with the nearest known one and
     the list of them.
     """
-    first = explained(error)
-    path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
+    first = _explained(error)
+    path = list(map(str, location(error)))
     if first["type"] != "extra_forbidden":
         message: str = EXPECTED.get(first["type"]) or first["msg"].removeprefix("Value error, ")
         given = repr(first["input"])
@@ -105,14 +102,16 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
         fields = getattr(_model_in(section), "model_fields", {})
         section = fields[part].annotation if part in fields else section  # else a position in a list
     known = getattr(_model_in(section), "model_fields", {})
-    option = f"--{path[-1].strip('-').replace('_', '-')}"
-    named = [name for name, field in known.items() if (field.json_schema_extra or {}).get("cli") == option]
-    guess = f"; did you mean {named[0]}?" if named else did_you_mean(path[-1], known)
+    guess = did_you_mean(path[-1], known)
     return f"{'.'.join(path)} is not a setting{guess}" + (f"; expected one of {', '.join(known)}" if known else "")
 
 
-def explained(error: "ValidationError") -> Any:
-    """The one of its errors that `explain_validation` is about."""
+def location(error: "ValidationError") -> list[int | str]:
+    """Return the keys, and positions in lists, of what `explain_validation` complains about."""
+    return [part for part in _explained(error)["loc"] if part not in NO_KEYS]
+
+
+def _explained(error: "ValidationError") -> Any:
     errors = error.errors()
     return next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
 

@@ -222,9 +222,12 @@ def read_json(path: Path) -> Any:
     return parse_json(_read_text(path), str(path))
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; InputError if it is missing, holds something else or has a key twice."""
-    return parse_object(_read_text(path), str(path), unique=True)
+def read_object(path: Path, *, unique: bool = False) -> dict[str, Any]:
+    """Return the object in a JSON file; InputError if it is missing or holds something else.
+
+    ``unique``: refuse an object that has a key twice, as for settings that a user writes.
+    """
+    return parse_object(_read_text(path), str(path), unique=unique)
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -242,7 +245,7 @@ def _read_text(path: Path) -> str:
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; expected a file") from None
     except PermissionError as error:
-        raise InputError(f"{path}: {reason(error)}; give yourself the right to read it") from error
+        raise InputError(f"{path}: {reason(error)}; make it readable") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
-from core.errors import validated
+from core.errors import InputError, validated
 from core.files import read_object, write_json
 from core.text.parse import parse_yaml
 
@@ -26,6 +27,17 @@ def option(default: Any, description: str, panel: str | None = None, **more: Any
     return Field(default, description=description, json_schema_extra={"panel": panel, **extra}, **more)
 
 
+def extra_of(field: FieldInfo) -> dict[str, Any]:
+    """Return what `option` keeps of a field for the command line."""
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+
+
+def option_name(name: str, field: FieldInfo) -> str:
+    """Return what the command line calls the field ``name``: its option, or the metavar of an argument."""
+    extra = extra_of(field)
+    return extra["metavar"] if extra.get("cli") == "" else extra.get("cli") or f"--{name.replace('_', '-')}"
+
+
 class Request(BaseModel):
     """Base of all requests. An unknown key is an error, and a default is validated like any other value."""
 
@@ -38,7 +50,12 @@ class Request(BaseModel):
         Raises:
             InputError: the file is missing, is no JSON object, or has a value that does not fit.
         """
-        return validated(cls, read_object(file), f"{file}: ")
+        values = read_object(file, unique=True)
+        keys = {option_name(name, field).strip("-"): name for name, field in cls.model_fields.items()}
+        for given in values.keys() - cls.model_fields.keys():
+            if key := keys.get(given.strip("-").replace("_", "-")):
+                raise InputError(f"{file}: {given} is not a setting; did you mean {key}?")
+        return validated(cls, values, f"{file}: ")
 
     def write(self, file: Path) -> Path:
         """Write the request into ``file``, which is complete or absent; returns its path."""

@@ -207,7 +207,7 @@ class GenerateRequest(Placement, SamplingArguments, SuiteFileArgument):
         if self.counts is None:
             return None
         try:
-            return COUNTS.validate_python(read_object(self.counts))
+            return COUNTS.validate_python(read_object(self.counts, unique=True))
         except ValidationError as error:
             raise InputError(
                 f"{self.counts}: {error.errors()[0]['msg']}; expected {{benchmark: {{problem id: samples}}}}"

@@ -1,10 +1,9 @@
 """Ask the training interpreter for the configuration of trainings before the first stage of a run starts.
 
-Only Hydra, which the training environment has, knows every key. It takes two seconds, so that the trainings of a
-shipped profile, whose settings no variable changes, are not asked for.
+Only Hydra, which the training environment has, knows every key. It takes two seconds, so the trainings of a
+shipped profile are not checked unless a variable changes their settings.
 """
 
-import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from core.errors import InputError
 from core.plugins.config_files import PROFILES
 from core.text.parse import parse_yaml
 from pipelines.definitions.settings import Settings, profile_file
-from pipelines.variables import PREFIX
+from pipelines.variables import PREFIX, environment
 from training.config.keys import key_of, read_by
 
 # Settings that change the configuration of a training.
@@ -35,9 +34,9 @@ def check_trainings(settings: Settings, python: Path, recipes: Iterable[str] | N
     """Check the configurations of the main training, or of ``recipes`` and variants; one of those with the same keys.
 
     Raises:
-        InputError: there is no such key, or its value is not allowed.
+        InputError: there is no such key, or the value of one that was checked is not allowed.
     """
-    changed = any(name.startswith(tuple(PREFIX + change for change in CHANGES)) for name in os.environ)
+    changed = any(name.startswith(tuple(PREFIX + change for change in CHANGES)) for name in environment())
     if profile_file().is_relative_to(PROJECT / PROFILES) and not changed:
         return
     if recipes is None:

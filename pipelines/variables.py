@@ -97,11 +97,10 @@ def setter(location: Sequence[Any], profile: Any, variables: Sequence[Variable])
     """Return what messages call the variable that has set what is wrong at a location; None for the profile.
 
     Args:
-        location: Section, keys and positions in lists. What is missing there counts as set by what lacks it.
+        location: Section, keys and positions in lists. A missing key counts as set by what sets its section.
         profile: The values of the profile.
         variables: The variables that override them.
     """
-    location = [part for part in location if part != "[key]"]
     for length in range(len(location), 0, -1):
         place = location[:length]
         if above := [variable for variable in variables if variable.sets(place)]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
 from core.cli import PARENT
@@ -51,6 +51,13 @@ class InterpreterSettings(BaseModel):
     )
     ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
     slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch, as submitit names them.")
+
+    @field_validator("ray_address")
+    @classmethod
+    def _is_dashboard(cls, address: str | None) -> str | None:
+        from core.backends.ray_job import checked_dashboard  # here, since most code locations name no cluster
+
+        return address and checked_dashboard(address)
 
     @model_validator(mode="after")
     def _has_address(self) -> Self:

@@ -7,7 +7,7 @@ import time
 from urllib.parse import urlsplit
 
 from core.backends.task import Task
-from core.errors import InputError
+from core.errors import InputError, first_line
 
 UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
 
@@ -46,8 +46,7 @@ class RayJobBackend:
                 "RAY_AUTH_TOKEN_PATH, or RAY_AUTH_TOKEN, to the cluster's"
             ) from error
         except (OSError, RuntimeError, ValueError, KeyError) as error:  # also the answer of another web server
-            reason = str(error).strip().splitlines()[0]
-            raise InputError(f"ray_address={address}: no Ray dashboard answers there ({reason})") from error
+            raise InputError(f"ray_address={address}: no Ray dashboard answers there ({first_line(error)})") from error
         self._address, self._name, self.queued = address, "", False
         self._last_answer = time.monotonic()
 

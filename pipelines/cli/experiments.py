@@ -207,7 +207,7 @@ def comparison(settings: Settings, models: Sequence[str], results: Path, folder:
     return CompareRequest(
         models=tuple(models),
         suite=str(suite),
-        roots=tuple(root for root in map(Path, settings.benchmarks.roots) if root.is_dir()),
+        roots=tuple(root for name in settings.benchmarks.roots if (root := PROJECT / Path(name).expanduser()).is_dir()),
         limit=settings.benchmarks.limit,
         out=results,
         **sampling,

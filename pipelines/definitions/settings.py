@@ -30,7 +30,7 @@ from assets.shared.stage_options import (
     TrainingOptions,
 )
 from core.code_digest import PROJECT
-from core.errors import UNION_BRANCHES, InputError, explain_validation, explained
+from core.errors import InputError, explain_validation, location
 from core.files import read_yaml
 from core.plugins.config_files import PROFILES, below_project, config_file
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
@@ -53,7 +53,7 @@ def folder(root: str) -> str:
     if "://" in root:
         raise ValueError("expected a folder of this machine or a mounted one")
     path = PROJECT / Path(root).expanduser()
-    if file := next((part for part in (path, *path.parents) if part.is_file()), None):
+    if file := next((part for part in (path, *path.parents) if os.path.isfile(part)), None):
         raise ValueError(f"{file} is a file; expected a folder")
     return root
 
@@ -160,8 +160,7 @@ def load_settings() -> Settings:
     try:
         settings = Settings(**_merged(profile, changes, appended=""))
     except ValidationError as error:
-        location = [part for part in explained(error)["loc"] if part not in UNION_BRANCHES]
-        where = setter(location, profile, variables) or f"profile {file}"
+        where = setter(location(error), profile, variables) or f"profile {file}"
         raise InputError(explain(where, explain_validation(error, Settings))) from error
     return _consistent(settings)
 

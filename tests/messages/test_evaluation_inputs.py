@@ -215,7 +215,6 @@ ROWS: list[Row] = [
         {"mine.yaml": SUITE_YAML.replace("group: evals", "group: evals, group: ood")},
         "line 2: the key group is given twice; give it once",
     ),
-    (f"{GRADE} --request r.json", {"r.json": "{}"}, "leave out"),
     ("evaluation grade --request r.json", {"r.json": '{"suite": "a", "suite": "b"}'}, "r.json: the key suite is given"),
     (f"{GENERATE} model --counts c.json", {"c.json": '{"a": {"x": 1, "x": 2}}'}, "c.json: the key x is given twice"),
     (f"{GENERATE} model --endpoint '{{a: 1, a: 2}}'", {}, "--endpoint, line 1: the key a is given twice"),

@@ -299,6 +299,6 @@ def test_one_line_says_what_to_do(row, refuse):
     refuse(row)
 
 
-@pytest.mark.parametrize("row", [ROWS[1], ROWS[22]], ids=name)
+@pytest.mark.parametrize("row", [ROWS[1], (f"{RUN} --set training.overrides=3", {}, "training.overrides")], ids=name)
 def test_the_process_that_a_user_starts_ends_in_the_same_way(row, refuse_process):
     refuse_process(row)

@@ -120,7 +120,7 @@ ROWS: list[Row] = [
     ),
     ("training --print-config --set a=1 preflight", {}, "--print-config, --set: leave out what stands before"),
     (TRAIN.replace("targets.parquet", "samples"), {}, "targets samples: is a folder: materialize"),
-    (f"{TRAIN} --recipe sft_rl --heldout samples", {}, "path 'samples' is a directory"),
+    (f"{TRAIN} --recipe sft_rl --heldout samples", {}, "heldout samples: is a folder: give --heldout"),
     (f"{TRAIN} --set reward.custom_reward_function.path=samples", {}, "samples: is a folder"),
     (TRAIN, {"targets.parquet": GONE}, "targets.parquet: no such file"),
     (TRAIN, {"targets.parquet": b"x"}, "targets.parquet: not a readable parquet file"),

@@ -30,6 +30,7 @@ OPEN = (
     "mixed.rollout_correction.kwargs",
 )
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
+NO_FILE = ("", "null")
 SIMILAR = 60  # similarity from 0 to 100; below it, two names have nothing to do with each other
 
 
@@ -46,6 +47,13 @@ class Rules(NamedTuple):
 @cache
 def rules() -> Rules:
     return Rules(**read_yaml(TABLE, "table of keys"))
+
+
+def file_of(key: str, value: object, folder: Path) -> Path | None:
+    """Return the file that ``key`` names, whose path starts from ``folder``; None for another key, none or a module."""
+    if key not in rules().files or not isinstance(value, str) or value in NO_FILE or value.startswith(MODULE):
+        return None
+    return (folder / Path(value).expanduser()).absolute()
 
 
 def leaf_values(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -30,7 +30,17 @@ from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.algorithms.registry import KEYS, outside_function
 from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
-from training.config.keys import MODULE, OPEN, check_key, check_switches, leaf_values, leaves, nearest, rules, within
+from training.config.keys import (
+    OPEN,
+    check_key,
+    check_switches,
+    file_of,
+    leaf_values,
+    leaves,
+    nearest,
+    rules,
+    within,
+)
 from training.config.ranges import check_ranges, ranges
 from training.config.rollout_modes import lay_out_rollouts
 from training.config.teacher_settings import MODEL as TEACHER
@@ -186,8 +196,8 @@ def _locate(config: DictConfig, folder: Path, where: str = "") -> None:
             path = outside_function(key, value, folder, where)
         elif key == TEACHER and value:
             path = located(value, folder)
-        elif key in rules().files and isinstance(value, str) and value and not value.startswith(MODULE):
-            path = str((folder / Path(value).expanduser()).absolute())
+        elif file := file_of(key, value, folder):
+            path = str(file)
         if path is not None:
             OmegaConf.update(config, key, path)
 

@@ -18,12 +18,11 @@ from core.plugins.config_files import RECIPES, config_file, first_stage, is_ship
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from core.text.patterns import compile_full_match
 from training.algorithms.registry import KEYS, outside_function
-from training.config.keys import MODULE, leaf_values, read_by, rules, values_of
+from training.config.keys import MODULE, NO_FILE, file_of, leaf_values, read_by, rules, values_of
 from training.config.teacher_checks import teacher_folder
 from training.config.teacher_settings import BASE, SELF, endpoint_of, located
 from training.config.teacher_settings import MODEL as TEACHER
 
-NO_FILE = ("", "null")
 SHA256 = compile_full_match("[0-9a-f]{64}")
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
@@ -123,6 +122,8 @@ class TrainingRequest(Placement):
         if not (self.model.path / "config.json").is_file():
             raise InputError(f"model {self.model.path}: no config.json there: expected a Hugging Face model folder")
         name, heldout = self.recipe_name, self.heldout if has_first_stage(self.recipe) else None
+        if heldout and not is_there(heldout.path):
+            raise InputError(f"heldout {heldout.path}: {_absence(heldout.path)}: give --heldout a parquet")
         return self.model_copy(
             update={
                 "out": _absolute(self.out),
@@ -213,11 +214,10 @@ def _named_file(key: str, value: object, folder: Path, where: str = "") -> dict[
     if key in KEYS:
         path = outside_function(key, value, folder, where)
         return {} if path is None else {name: function_file(path)}
-    if key not in rules().files or not isinstance(value, str) or value in NO_FILE:
-        return {}
-    if value.startswith(MODULE):
+    if key in rules().files and isinstance(value, str) and value.startswith(MODULE):
         return _module_file(name, value)
-    file = _absolute(folder / Path(value).expanduser())
+    if (file := file_of(key, value, folder)) is None:
+        return {}
     if not is_there(file):
         raise InputError(f"{name}: {file}: {_absence(file)}: give the path of a file")
     return {name: file}
