@@ -154,10 +154,9 @@ def _result(
     reward = records[-1]["data"].get(REWARD) if records else None
     reached = "" if reward is None else f", reward {reward:.2f}"
     context.log.info(f"{'reused: ' if observer.reused else ''}{manifest.steps} steps{reached}, policy {folder}")
-    return dg.MaterializeResult(
-        value=PolicyReference(path=str(folder), digest=digest, base=base.digest, metrics=str(RunFolder(out).metrics)),
-        data_version=dg.DataVersion(digest),
-        metadata={
+    reference = PolicyReference(path=str(folder), digest=digest, base=base.digest, metrics=str(RunFolder(out).metrics))
+    return reference.result(
+        {
             "recipe": settings.recipe,
             "seed": settings.seed,
             "hardware": settings.hardware,

@@ -57,7 +57,7 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
     schema, maker = {"samples": (SAMPLE, "generate"), "graded": (GRADED, "grade")}[kind]
     folder = Path(folder)
     if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
-        raise InputError(f"{folder}: no right to read the folder; give yourself the right")
+        raise InputError(f"{folder}: no right to read the folder; make it readable")
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise InputError(f"{folder}: no <benchmark>.parquet there; make them with luffy evaluate {maker}")

@@ -32,19 +32,29 @@ class Timed:
     cpu: float = 0.0
 
     def __enter__(self) -> "Timed":
-        self.cpu = -cpu_seconds()
+        self.cpu = -_of_descendants()  # looking for them takes time, which is none of the block's
+        self.cpu -= _of_process()
         self.clock = -time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.clock += time.perf_counter()
-        self.cpu += cpu_seconds()
+        self.cpu += _of_process()
+        self.cpu += _of_descendants()
 
 
 def cpu_seconds() -> float:
     """CPU seconds of this process, of its descendants, and of those that it has waited for."""
+    return _of_process() + _of_descendants()
+
+
+def _of_process() -> float:
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def _of_descendants() -> float:
+    seconds = 0.0
     for process in psutil.Process().children(recursive=True):
         try:
             seconds += sum(process.cpu_times()[:4])

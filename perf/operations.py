@@ -71,8 +71,7 @@ def _write_traces(file: Path, rows: int = 20_000) -> None:
 
 
 def _run() -> None:
-    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART]
-    subprocess.run(command, check=True, capture_output=True)
+    call(sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART)
 
 
 def _last_run() -> float:

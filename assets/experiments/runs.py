@@ -78,17 +78,17 @@ class Inputs:
         run = read_run(file)
         return self.fault(run, file, training_of(options, training, key)) or run
 
-    def fault(self, run: RecordedRun, file: Path, wanted: TrainingOptions) -> str:
-        """Explain why the ``run`` in ``file`` is not the wanted one with these inputs; "" if it is."""
+    def fault(self, run: RecordedRun, file: Path, training: TrainingOptions) -> str:
+        """Explain why the ``run`` in ``file`` is not that of ``training`` with these inputs; "" if it is."""
         from training.config.keys import read_by
         from training.job.request import file_digests
 
         request = run.manifest.request
-        overrides, _ = read_by(wanted.recipe, wanted.overrides)
+        overrides, _ = read_by(training.recipe, training.overrides)
         asked = (request.recipe, request.hardware, request.seed, request.overrides)
-        if asked != (recipe_name(wanted.recipe), wanted.hardware, wanted.seed, tuple(overrides)):
+        if asked != (recipe_name(training.recipe), training.hardware, training.seed, tuple(overrides)):
             return f"its settings in {file} are different"
-        if request.files != file_digests(wanted.recipe, wanted.hardware, overrides):
+        if request.files != file_digests(training.recipe, training.hardware, overrides):
             return f"its recipe or a function of it in {file} is different"
         return self._fault(run.manifest, run.problems)
 

@@ -98,7 +98,7 @@ class AssetTemplate:
             ins = {name: names.key(key) for name, key in attributes.pop("ins").items()}
             return self.decorator(**attributes, specs=specs, ins=ins)(function)
         definition = self.decorator(**attributes)(function)
-        if names == Names():
+        if names == Names():  # nothing to rename, and renaming copies the definition twice
             return definition
         own = {attributes.get("key"), *upstream}
         keys = {*definition.keys, *definition.keys_by_input_name.values()}

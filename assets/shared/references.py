@@ -25,7 +25,7 @@ class Reference(BaseModel):
     def result(self, metadata: Mapping[str, Any], asset_key: dg.AssetKey | None = None) -> dg.MaterializeResult[Self]:
         """Return the result of an asset with this data, whose digest is its version, and with what the UI shows of it.
 
-        ``asset_key``: which one, if its op has several.
+        ``asset_key``: The asset, if its op has several.
         """
         version = dg.DataVersion(self.digest)
         return dg.MaterializeResult(asset_key=asset_key, value=self, data_version=version, metadata=metadata)

@@ -31,7 +31,7 @@ def _check_folder(folder: Path, path: Path) -> None:
         what = path if folder == path else f"{path}: {folder}"
         raise InputError(f"{what} is a file; expected a folder: give another path")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{path}: no right to write into the folder {folder}; give another path or yourself the right")
+        raise InputError(f"{path}: no right to write into the folder {folder}; give another path, or make it writable")
 
 
 OutputFile = Annotated[Path, AfterValidator(writable_file)]

@@ -62,7 +62,7 @@ def function_file(path: str) -> Path:
 
 
 def check_defined(path: str) -> None:
-    """Raise ValueError if a file is Python, and has no name like that of the function that a `function_path` names.
+    """Raise ValueError if the Python file of a `function_path` does not define its function.
 
     The file is read and not imported, so that a name that it only makes as it runs does not count as missing.
     """

@@ -19,7 +19,7 @@ LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 
 def check_roots(roots: Sequence[Path]) -> None:
     """Raise InputError for a root folder that the user named and that is none."""
     if missing := [str(root) for root in roots if not root.expanduser().is_dir()]:
-        raise InputError(f"--roots: {', '.join(missing)}: no such folder; give the folder of the benchmark files")
+        raise InputError(f"--roots: {', '.join(missing)}: no such folder; give that of the benchmark files")
 
 
 def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str, Rows]:

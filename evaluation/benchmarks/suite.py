@@ -52,8 +52,8 @@ class Published(BaseModel):
 
 
 class Source(BaseModel):
-    """Where a benchmark can be read from: a file below a root folder or in a dataset repository of the hub, or a split
-    of such a dataset."""
+    """Where a benchmark can be read from: a file beside the suite, in a root folder or in a dataset repository of the
+    hub, or a split of such a dataset."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     file: str | None = None

@@ -33,7 +33,7 @@ from pipelines.training_check import check_trainings
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
 from pipelines.variables import PREFIX, PROFILE, SET, environment, set_variable
 
-POLICY = "policy"  # last part of the key of a training
+POLICY_NAME = "policy"  # last part of the key of a training
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
@@ -55,7 +55,7 @@ def run_graph(
         raise InputError(f"--select {select!r}: {reason}")
     if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
         python = resource(defs, "interpreter").examined()
-        if any(key.path[-1] == POLICY for key in keys):
+        if any(key.path[-1] == POLICY_NAME for key in keys):
             check_trainings(load_settings(), python)
     terminal = Terminal(every_s=LINE_SECONDS)
     if select and others:

@@ -91,7 +91,7 @@ def find_files(spec: str, split: str | None = None, subset: str | None = None) -
         if "://" not in spec and not isinstance(error, OSError | ValueError):
             raise
         if isinstance(error, PermissionError) and error.filename:
-            raise InputError(f"source {spec}: no right to read {error.filename}; give yourself the right") from error
+            raise InputError(f"source {spec}: no right to read {error.filename}; make it readable") from error
         # The driver of a storage raises errors of its own library.
         raise InputError(f"source {spec}: cannot be reached: {first_line(error)}") from error
     names = {entry[len(root) :].lstrip("/"): entry for entry in sorted(entries)}

@@ -15,7 +15,7 @@ from core.existing_python import TRAIN_PYTHON
 from core.files import atomic_folder, digest_bytes, digest_file, read_object, set_aside, write_json
 from core.model.context_extension import ContextExtension
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest, model_files
-from training.export import run_program
+from training.export import run_export
 
 EMBEDDED = "embedded"
 SHIPPED = Path(__file__).parent / "model"
@@ -121,5 +121,5 @@ def _convert(file: Path, out_root: Path, train_python: Path) -> Path:
     if not target.exists():
         with atomic_folder(target) as temporary:
             arguments = "--gguf", str(file), "--out", str(temporary)
-            run_program("convert", *arguments, python=train_python, HF_HUB_OFFLINE="1")
+            run_export("convert", *arguments, python=train_python, HF_HUB_OFFLINE="1")
     return target

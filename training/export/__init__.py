@@ -12,11 +12,11 @@ from core.plugins.user_code import python_path
 DTYPES = ("bfloat16", "float32")  # types of the weights
 
 
-def run_program(name: str, *arguments: str, python: str | Path = sys.executable, **variables: str) -> None:
+def run_export(name: str, *arguments: str, python: str | Path = sys.executable, **variables: str) -> None:
     """Run a program of this package in a process of its own, whose memory and torch this one does not keep.
 
     Raises:
-        InputError: a mistake in its input, in its own words.
+        InputError: the program refused its input; the message is the program's own.
     """
     command = [str(python), "-m", f"{__name__}.{name}", *arguments]
     environment = {**os.environ, "PYTHONPATH": python_path(), **variables}

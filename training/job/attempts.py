@@ -14,14 +14,15 @@ from core.backends import monitor
 from core.backends.monitor import Attempt
 from core.backends.task import Backend, Task
 from core.jsonl_tail import send_event
-from core.metric_table import REWARD, SFT_LOSS, VALIDATION_SCORE
+from core.metric_table import REWARD, SFT_LOSS, VALIDATION_SCORE, is_finite
 from core.plugins.user_code import UserFunctionError, named_in_errors
 from core.progress import after
 from training.cost.usage import seconds_of
 from training.job.alerts import AlertOptions, Alerts
 
 Report = Callable[[dict[str, Any]], None]
-TOLD = {REWARD: "reward", SFT_LOSS: "loss", VALIDATION_SCORE: "validation"}  # what the message of a step says
+# What the message of a step says.
+TOLD = {REWARD: "reward {:.2f}", SFT_LOSS: "loss {:.3f}", VALIDATION_SCORE: "validation {:.2f}"}
 DEFAULT_ALERTS = AlertOptions()
 
 
@@ -71,7 +72,7 @@ def follow(
 
 
 def tell(event: dict[str, Any]) -> None:
-    """Print the message of an event, and send the event to the step that follows."""
+    """Print the message of an event, and send the event to the Dagster step that started this program, if one did."""
     send_event(event)
     sys.stdout.write(f"training: {event['message']}\n")
     sys.stdout.flush()
@@ -96,7 +97,7 @@ def done(report: Report, policy: Path, *, reused: bool) -> None:
 def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:
     """Return the event of a step; the time left comes from the mean of the last steps."""
     step, metrics = record["step"], record["data"]
-    told = [f", {label} {metrics[name]:.2f}" for name, label in TOLD.items() if name in metrics]
+    told = [f", {text.format(metrics[name])}" for name, text in TOLD.items() if is_finite(metrics.get(name))]
     left = sum(seconds) / len(seconds) * (total - step)
     message = f"step {step} of {total}{''.join(told)}{after(left)}"
     return {"event": "step", "step": step, "total": total, "metrics": metrics, "message": message}

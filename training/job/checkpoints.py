@@ -24,7 +24,7 @@ from core.files import (
 )
 from core.model.lineage_file import Manifest, write_manifest
 from core.text.patterns import compile_full_match
-from training.export import run_program
+from training.export import run_export
 from training.export.model_card import model_card
 
 LATEST = "latest_checkpointed_iteration.txt"
@@ -199,7 +199,7 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
         InputError: the checkpoint is not whole.
     """
     actor, out = folder_of(checkpoints.absolute(), step) / "actor", out.absolute()
-    run_program("merge", "--actor", str(actor), "--dtype", dtype, "--out", str(out), CUDA_VISIBLE_DEVICES="")
+    run_export("merge", "--actor", str(actor), "--dtype", dtype, "--out", str(out), CUDA_VISIBLE_DEVICES="")
 
 
 def _describe(folder: Path) -> dict[str, FileRecord]:

@@ -6,7 +6,18 @@ from collections import Counter
 import pytest
 
 from core import metric_table
-from core.metric_table import METRICS, View, live_values, metric_of, title_of, titles
+from core.metric_table import (
+    ENTROPY,
+    METRICS,
+    OFF_POLICY_PROB,
+    RESPONSE_LENGTH,
+    REWARD,
+    View,
+    live_values,
+    metric_of,
+    title_of,
+    titles,
+)
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:
@@ -71,4 +82,5 @@ def test_a_view_draws_its_metrics_in_the_order_of_the_table_with_the_ages_that_a
     names = list(titles(View.POLICY, ["drift/age_10", "drift/age_2", "actor/lr", "weather/rain"]))
     assert names.index("drift/age_2") + 1 == names.index("drift/age_10")
     assert "actor/lr" not in names and "weather/rain" not in names
+    assert {REWARD, RESPONSE_LENGTH, ENTROPY, OFF_POLICY_PROB} <= set(titles(View.CHAMPION))
     assert list(titles(View.CHAMPION)) == [metric.name for metric in METRICS if View.CHAMPION in metric.views]
