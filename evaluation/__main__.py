@@ -13,7 +13,7 @@ import typer
 from core.cli import examples, exit_status, new_app, run_app
 from core.command_options import add_request_command
 from core.errors import InputError
-from core.machine.outputs import writable_file
+from core.machine.request_paths import writable_file
 from evaluation import commands
 from evaluation.command_requests import (
     CompareRequest,

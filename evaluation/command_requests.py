@@ -11,7 +11,7 @@ from pydantic import AfterValidator, PositiveInt, TypeAdapter, ValidationError, 
 from core.backends import Placement
 from core.errors import InputError
 from core.files import read_object
-from core.machine.outputs import OutputFile, OutputFolder
+from core.machine.request_paths import InputFolder, OutputFile, OutputFolder
 from core.request_model import AsJson, Request, from_yaml, option
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE
@@ -52,7 +52,7 @@ class ProblemArguments(Request):
         PROBLEMS,
         metavar="NAME|FILE",
     )
-    roots: tuple[Path, ...] = option((), "Folder of benchmark files. Repeatable.", PROBLEMS, metavar="DIR")
+    roots: tuple[InputFolder, ...] = option((), "Folder of benchmark files. Repeatable.", PROBLEMS, metavar="DIR")
     benchmarks: tuple[str, ...] | None = option(
         None, "Use only this benchmark of the suite. Repeatable.", PROBLEMS, metavar="NAME"
     )

@@ -22,11 +22,9 @@ from evaluation.command_requests import (
 def suite(request: SuiteRequest) -> None:
     """Write the problems of benchmarks into one suite file."""
     from core.files import write_table
-    from evaluation.benchmarks.benchmark_files import check_roots
     from evaluation.benchmarks.benchmark_problems import read_suite
     from evaluation.benchmarks.suite import select_benchmarks
 
-    check_roots(request.roots)
     benchmarks = select_benchmarks(request.suite, request.benchmarks)
     table = read_suite(
         benchmarks, list(request.roots), limit=request.limit, seed=request.seed, system_prompt=request.system_prompt
@@ -145,10 +143,8 @@ def grade(request: GradeRequest) -> None:
 
 def compare(request: CompareRequest) -> None:
     """Compare models: checkpoints, hub ids or graded results."""
-    from evaluation.benchmarks.benchmark_files import check_roots
     from evaluation.report.model_comparison import comparison_table, evaluate
 
-    check_roots(request.roots)
     with _sampling_process():
         print(comparison_table(evaluate(request), pass_at=request.pass_at).to_text())
 

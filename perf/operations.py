@@ -19,7 +19,7 @@ from pathlib import Path
 
 from core.code_digest import PROJECT
 from perf.deployments.deployment import free_port
-from perf.measurement import Timed
+from perf.measurement import Timed, call
 
 BROWSER = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]

@@ -6,5 +6,5 @@
 - ``engines``: where the pieces of the work run: in this process, in several, or on Ray
 - ``select``: choices, duplicates and caps, and the split into training and held-out targets
 - ``check``: Great Expectations on the profile of the targets, and two versions side by side
-- ``prepare``: all of it, with the proof that no trace is lost; ``prepared``: what it wrote
+- ``prepare``: all of it, with the proof that no trace is lost; ``prepared_files``: what it wrote
 """

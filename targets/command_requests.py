@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from core.machine.outputs import OutputFolder
+from core.machine.request_paths import InputFolder, OutputFolder
 from core.request_model import Request, option
 from targets.config import PrepareConfig
 
@@ -38,7 +38,7 @@ class PrepareRequest(Request):
         BENCHMARKS,
         metavar="SUITE",
     )
-    benchmark_roots: tuple[Path, ...] = option(
+    benchmark_roots: tuple[InputFolder, ...] = option(
         (), "Folder of the suite's files. Repeatable.", BENCHMARKS, metavar="DIR", cli="--benchmark-root"
     )
     heldout_share: float = option(0.0, "Share of the problems to hold out.", TRAINING_SET, ge=0, le=0.999)

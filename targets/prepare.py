@@ -5,11 +5,11 @@ decisions on it are cached, compare problems that may be near duplicates, and wr
 over the keys of the accepted traces, to decide between duplicates.
 """
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_d
 from targets.filter.context import FilterInputs, verdict_file
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
-from targets.filter.meaning import Meaning, open_meaning
+from targets.filter.meaning import open_meaning
 from targets.prepared_files import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.near_search import Places, read_accepted
@@ -80,7 +80,7 @@ def prepare(
         tokenizer_json: the policy's tokenizer.json or its folder.
         progress: called with a stage, the rows done, and the rows in all where known.
         cache: folder that keeps the decisions on each part of the source. None: nothing is kept.
-        generated: file of the source ``generated``, as ``python -m evaluation traces`` writes it.
+        generated: file of the source ``generated``, as ``luffy evaluate traces`` writes it.
 
     Raises:
         InputError: a source, tokenizer or setting does not work, or the sources hold no row.
@@ -105,22 +105,20 @@ def prepare(
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
         decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
-        indexes: list[BenchmarkIndex] = []  # none as long as nothing is filtered
-        meanings: list[Meaning] = []  # likewise
         verdicts = verdict_file(stack) if config.engine == "local" and config.workers > 1 else None
+        tools = FilterInputs(config, tokenizer_json, verdicts=verdicts)
 
-        def filter_inputs() -> FilterInputs:
-            index, meaning = next(iter(indexes), None), next(iter(meanings), None)
-            return FilterInputs(config, tokenizer_json, index, verdicts, meaning)
-
-        def open_benchmarks() -> None:
-            if benchmarks is not None and not indexes:
-                indexes.append(BenchmarkIndex(benchmarks))
-            if config.embedding and not meanings:
+        @functools.cache
+        def open_benchmarks() -> None:  # takes time, which a preparation that filters nothing does not need
+            nonlocal tools
+            index = None if benchmarks is None else BenchmarkIndex(benchmarks)
+            meaning = None
+            if config.embedding:
                 memory = decisions.benchmark_memory()
-                meanings.append(stack.enter_context(open_meaning(config.embedding, benchmarks, memory)))
+                meaning = stack.enter_context(open_meaning(config.embedding, benchmarks, memory))
+            tools = replace(tools, benchmarks=index, meaning=meaning)
 
-        engine = stack.enter_context(build_engine(config.engine, filter_inputs, config.workers))
+        engine = stack.enter_context(build_engine(config.engine, lambda: tools, config.workers))
         decided = _filter(run, decisions, engine, open_benchmarks)
         outcomes = _select(run, decided, engine, staging_dir)
         _write(run, decided, outcomes, engine, staging_dir)
@@ -209,7 +207,8 @@ def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Pat
 def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], engine: Engine, folder: Path) -> None:
     """The files in ``folder`` from the decisions, proven complete."""
     counts = Counts(
-        [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))], golds=partial(_golds, decided)
+        [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))],
+        golds=functools.partial(_golds, decided),
     )
     for decisions in decided:
         counts.read(decisions.tally)

@@ -29,7 +29,7 @@ from grading.verifiers.spec import VerifierSpec, parse_spec
 
 EMBEDDED = "embedded"
 FIELDS = "fields"  # column of the traces of a teacher
-GENERATED = "generated"  # traces of a teacher, in a file of python -m evaluation traces that the caller knows
+GENERATED = "generated"  # traces of a teacher, in a file of luffy evaluate traces that the caller knows
 # What a trace of `GENERATED` says of itself: its teacher and its settings, then which one it is of them.
 OF_A_GENERATION = {"teacher": "teacher", "generation": "generation"}
 OF_ONE_TRACE = {"generation_problem": "id", "generation_sample": "sample"}

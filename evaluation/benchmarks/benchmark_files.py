@@ -16,17 +16,12 @@ Rows = Iterator[tuple[int, dict[str, Any]]]
 LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 24 times as much
 
 
-def check_roots(roots: Sequence[Path]) -> None:
-    """Raise InputError for a root folder that the user named and that is none."""
-    if missing := [str(root) for root in roots if not root.expanduser().is_dir()]:
-        raise InputError(f"--roots: {', '.join(missing)}: no such folder; give that of the benchmark files")
-
-
 def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str, Rows]:
     """Return the source that ``benchmark`` is read from, its name in messages, and its rows.
 
-    That is the first whose file lies in one of ``roots`` or in a direct subfolder of one. If there is none, the first
-    source of the hub is downloaded (or taken from the local cache) at its revision.
+    That is the first whose file lies beside the suite, which gave it an absolute path, or in one of ``roots`` or in a
+    direct subfolder of one. If there is none, the first source of the hub is downloaded (or taken from the local cache)
+    at its revision.
     """
     folders = [Path(root).expanduser() for root in roots]
     for source in benchmark.sources:
@@ -66,8 +61,8 @@ def _not_found(benchmark: Benchmark, folders: Sequence[Path], failed: str) -> st
     where = f" ({benchmark.obtain})" if benchmark.obtain else ""
     return (
         f"benchmark {benchmark.name}: no file {files} beside the suite, nor in {searched}{note}.{failed} Put the "
-        f"file{where} there, name its folder (--roots, or benchmarks.roots in a profile), or leave this benchmark out "
-        "of the suite"
+        f"file{where} there, name its folder (--roots, --benchmark-root, or benchmarks.roots in a profile), or leave "
+        "this benchmark out of the suite"
     )
 
 

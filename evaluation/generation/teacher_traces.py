@@ -1,4 +1,4 @@
-"""Draw traces of a teacher: problems in, one row per answer out, in the form that ``python -m targets`` reads.
+"""Draw traces of a teacher: problems in, one row per answer out, in the form that ``luffy targets`` reads.
 
 Samples are cached like any others, so that a command that was killed goes on where it was: only what was under way at
 an endpoint, and what it had answered within the last second, is asked for again. A command that is stopped, or fails,

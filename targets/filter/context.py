@@ -40,7 +40,7 @@ class FilterInputs:
 
     config: PrepareConfig
     tokenizer: Path
-    benchmarks: BenchmarkIndex | None
+    benchmarks: BenchmarkIndex | None = None
     verdicts: Path | None = None
     meaning: Meaning | None = None
 

@@ -106,7 +106,7 @@ class Part:
 
     @property
     def generation(self) -> dict[str, str]:
-        """{digest: settings as JSON} of the generation that wrote the file, if ``python -m evaluation traces`` did."""
+        """{digest: settings as JSON} of the generation that wrote the file, if ``luffy evaluate traces`` did."""
         if self.file is None or not self.file.is_parquet:
             return {}
         metadata = open_file(self.file).metadata.metadata or {}

@@ -1,8 +1,8 @@
 """Leave out accepted traces by their lengths, and by what files of the settings say about them.
 
-- ``difficulty``: pass rates of the base model, a row per problem, from ``python -m evaluation difficulty``. A problem
+- ``difficulty``: pass rates of the base model, a row per problem, from ``luffy evaluate difficulty``. A problem
   is found by its text, as duplicates are: blanks, case and math delimiters do not matter.
-- ``review``: reviewers' decisions on single traces, from the page of ``python -m targets browse``. A row has an id, a
+- ``review``: reviewers' decisions on single traces, from the page of ``luffy targets browse``. A row has an id, a
   decision, a reviewer and a note. ``refuse`` rejects the trace, and a duplicate of it can take its place. ``keep``
   overrules no filter, because a target that no one can verify would be rewarded wrongly: it is counted where a filter
   disagrees.
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 RATES_ADVICE = "give the file that luffy evaluate difficulty wrote"
 LEDGER_ADVICE = f"give the folder of a training run that has {LEARNED_FILE}, or that file"
-COLUMNS = ("id", "decision", "reviewer", "note")
+REVIEW_COLUMNS = ("id", "decision", "reviewer", "note")
 KEEP, REFUSE = "keep", "refuse"
-LARGEST = 64 << 20  # bytes of a file
+LARGEST_REVIEW = 64 << 20  # bytes of the file
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Choices:
             rejects |= ~keys["has_log_probs"].to_numpy()
         if self.difficulty.bounds:
             problems = keys["text_key"].to_pylist()
-            rejects |= np.array([self.difficulty.rejection(key) is not None for key in problems], bool)
+            rejects |= ~np.array([self.difficulty.fits(key) for key in problems], bool)
         if against := {**self.review.refused, **self.learned.dropped}:
             rejects |= np.array([identity in against for identity in keys["id"].to_pylist()], bool)
         return rejects
@@ -106,17 +106,24 @@ class Difficulty:
     bounds: tuple[float, float] | None = None
     digest: str = ""
 
-    def rejection(self, problem: int | None) -> Rejection | None:
-        """Why a problem is left out: its rate is out of bounds or not known."""
+    def fits(self, problem: int | None) -> bool:
+        """Whether the rate of a problem is known and within the bounds, if there are any."""
         if self.bounds is None:
+            return True
+        rate = self._rate(problem)
+        return rate is not None and self.bounds[0] <= rate <= self.bounds[1]
+
+    def rejection(self, problem: int | None) -> Rejection | None:
+        """Why a problem is left out; None for one that fits."""
+        if self.bounds is None or self.fits(problem):
             return None
         low, high = self.bounds
-        rate = None if problem is None else self.rates.get(problem)
-        if rate is None:
+        if (rate := self._rate(problem)) is None:
             return Rejection("pass_rate", "the pass rate of the problem is not known")
-        if low <= rate <= high:
-            return None
         return Rejection("pass_rate", f"solved in {rate:.0%} of the samples (pass_rate: {low:g} to {high:g})")
+
+    def _rate(self, problem: int | None) -> float | None:
+        return None if problem is None else self.rates.get(problem)
 
 
 def read_difficulty(path: str | None, bounds: list[float] | None) -> Difficulty:
@@ -167,11 +174,11 @@ def read_review(path: str | None) -> Review:
         return Review()
     file = Path(path)
     try:
-        data = file.read_bytes() if file.stat().st_size <= LARGEST else None
+        data = file.read_bytes() if file.stat().st_size <= LARGEST_REVIEW else None
     except OSError as error:
         raise InputError(f"review {file}: {error.strerror}; give the review.csv of the browser page") from error
     if data is None:
-        raise InputError(f"review {file}: over {LARGEST >> 20} MiB; give the review.csv of the browser page")
+        raise InputError(f"review {file}: over {LARGEST_REVIEW >> 20} MiB; give the review.csv of the browser page")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -181,14 +188,14 @@ def read_review(path: str | None) -> Review:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, [])
-        if missing := [name for name in COLUMNS if name not in header]:
-            expected = ",".join(COLUMNS)
+        if missing := [name for name in REVIEW_COLUMNS if name not in header]:
+            expected = ",".join(REVIEW_COLUMNS)
             raise InputError(f"review {file}: line 1: no column {', '.join(missing)}: expected the header {expected}")
         for row in reader:
             if not row:
                 continue
             line = reader.line_num
-            identity, decision, *who = _values(row, header, f"review {file}: line {line}")
+            identity, decision, *who = _review_values(row, header, f"review {file}: line {line}")
             if identity in lines:
                 raise InputError(
                     f"review {file}: line {line}: {identity!r:.200} has a decision in line {lines[identity]} already: "
@@ -200,15 +207,15 @@ def read_review(path: str | None) -> Review:
             f"review {file}: line {reader.line_num}: not CSV ({first_line(error)}): save it as comma-separated values"
         ) from error
     return Review(
-        {name: _detail(who, note) for name, (decision, who, note) in decisions.items() if decision == REFUSE},
+        {name: _review_detail(who, note) for name, (decision, who, note) in decisions.items() if decision == REFUSE},
         frozenset(name for name, (decision, *_) in decisions.items() if decision == KEEP),
         digest_bytes(repr(sorted(decisions.items())).encode()),
         file,
     )
 
 
-def _values(row: list[str], header: list[str], where: str) -> list[str]:
-    """The values of `COLUMNS` in ``row``."""
+def _review_values(row: list[str], header: list[str], where: str) -> list[str]:
+    """The values of `REVIEW_COLUMNS` in ``row``."""
     if len(row) != len(header):
         raise InputError(f"{where}: {len(row)} values, expected {len(header)}: put values with commas in quotes")
     values = dict(zip(header, row, strict=True))
@@ -220,7 +227,7 @@ def _values(row: list[str], header: list[str], where: str) -> list[str]:
     return [values["id"], decision, values["reviewer"], values["note"]]
 
 
-def _detail(reviewer: str, note: str) -> str:
+def _review_detail(reviewer: str, note: str) -> str:
     return ": ".join(filter(None, (reviewer.strip(), note.strip())))
 
 

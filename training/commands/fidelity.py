@@ -23,7 +23,7 @@ This page compares our recipes with the published runs, key by key, and gives a 
 is LUFFY, [arXiv 2504.14945](https://arxiv.org/abs/2504.14945), with its released scripts. Print what a recipe composes:
 
 ```sh
-.venv-train/bin/python -m training --recipe luffy --hardware gpu --print-config
+luffy train --recipe luffy --hardware gpu --print-config
 ```
 
 `.venv-train/bin/python -m training.commands.fidelity > docs/fidelity.md` writes this page from

@@ -22,7 +22,7 @@ WITHOUT_NUMBERS = {
     "core.parquet": "refuses files that are not what their schema says, or that do not fit into memory",
     "core.text.parse": "refuses what is not JSON or YAML",
     "core.files": "writes files and digests bytes",
-    "core.machine.outputs": "refuses outputs that cannot be written",
+    "core.machine.request_paths": "refuses outputs that cannot be written and folders that are not there",
     "core.model.hub": "downloads and uploads files, whose digests are part of the identity",
     "core.machine.loopback": "says where ports listen",
     "core.model.lineage_file": "describes what was computed",

@@ -1,4 +1,4 @@
-"""A command learns before its work whether it can write its output."""
+"""A command learns before its work whether it can write its output, and whether its folders are there."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from processes import without_rights
 
 from core.errors import InputError
-from core.machine.outputs import writable_file, writable_folder
+from core.machine.request_paths import existing_folder, writable_file, writable_folder
 
 
 def test_what_can_be_written_is_accepted_and_nothing_is_created(tmp_path: Path) -> None:
@@ -47,3 +47,13 @@ def test_a_folder_without_rights() -> None:
         pytest.raises(InputError, match=f"no right to write into the folder {folder}"),
     ):
         writable_file(folder / "a" / "b")
+
+
+def test_a_folder_is_there_or_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert existing_folder(Path("~/data")) == existing_folder(tmp_path / "data") == tmp_path / "data"
+    for path in (tmp_path / "file", tmp_path / "nothing"):
+        with pytest.raises(InputError, match=f"^{path}: no such folder; give one that exists$"):
+            existing_folder(path)

@@ -1,4 +1,4 @@
-"""Where a command writes: an output that cannot be written is refused before anything is computed."""
+"""The paths of a request: what cannot be written, or is not there, is refused before anything is computed."""
 
 import os
 from pathlib import Path
@@ -23,6 +23,13 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
+def existing_folder(path: Path) -> Path:
+    """Return ``path`` with its ``~`` expanded; InputError if there is no such folder."""
+    if not os.path.isdir(folder := path.expanduser()):
+        raise InputError(f"{path}: no such folder; give one that exists")
+    return folder
+
+
 def _check_folder(folder: Path, path: Path) -> None:
     """Raise InputError, which begins with ``path``, if ``folder`` is none and cannot be created, or is read-only."""
     while not os.path.lexists(folder) and folder != folder.parent:
@@ -36,3 +43,4 @@ def _check_folder(folder: Path, path: Path) -> None:
 
 OutputFile = Annotated[Path, AfterValidator(writable_file)]
 OutputFolder = Annotated[Path, AfterValidator(writable_folder)]
+InputFolder = Annotated[Path, AfterValidator(existing_folder)]
