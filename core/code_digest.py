@@ -20,7 +20,7 @@ VERDICT_CODE = (
     "grading/grader.py",
     "grading/answers",
     "grading/expressions",
-    "grading/equivalence.py",
+    "grading/equivalence_worker.py",
     "grading/pool.py",
     "grading/verdict.py",
     "grading/whole_text.py",

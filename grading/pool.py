@@ -29,7 +29,7 @@ START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # time for an idle program to end after the end of its input
 GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
 NEEDED_BYTES = 256 << 20  # address space; with the versions of the lock the program starts in 100 MiB
-PROGRAM, WHOLE_TEXT_PROGRAM = ("grading.equivalence",), ("grading.whole_text",)
+PROGRAM, WHOLE_TEXT_PROGRAM = ("grading.equivalence_worker",), ("grading.whole_text",)
 
 
 class NoReply(Exception):
@@ -45,7 +45,7 @@ class NotStarted(RuntimeError):
 
 
 class Worker:
-    """One running ``python -m grading.equivalence``, or another `grading.worker_program`, and its two pipes."""
+    """One running ``python -m grading.equivalence_worker``, or another `grading.worker_program`, and its two pipes."""
 
     def __init__(self, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
         _require_address_space()

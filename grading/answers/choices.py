@@ -2,24 +2,40 @@
 
 from collections import deque
 
-from core.text.patterns import compile_full_match, compile_quick_pattern
+from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize
 
-_LETTER = compile_full_match(r"\(?([A-J1-9]|10)\)?[.:)]?")  # without blanks
-_LETTER_WITH_TEXT = compile_full_match(r"(?s)(?:\(([A-J])\)|([A-J]) ?[.):\-])\s*\S.*")
+_LETTER = compile_full_match(r"""["'\[{(]*([A-Ja-j1-9]|10)[)}\]"']*[.:]?""")  # without blanks
+_ONLY_LETTER = compile_full_match(r"\(?([A-J])\)?\.?")
+_LETTER_WITH_TEXT = compile_full_match(r"(?s)(?:\(([A-J])\)|([A-J]) ?[.):\-])\s*(\S.*)")
 # "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.
-_LETTER_BEFORE_TEXT = compile_full_match(r"(?s)(?:([B-HJ]) +[^\s=<>+*/^].*|([AI]) +[^\sa-z=<>+*/^].*)")
+_LETTER_BEFORE_TEXT = compile_full_match(r"(?s)(?:([B-HJ]) +([^\s=<>+*/^].*)|([AI]) +([^\sa-z=<>+*/^].*))")
 _SEVERAL = compile_quick_pattern(
     r"\A\W{0,3}[A-J]\)?\s?(?:(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\s?(?i:option )?\(?[A-J](?![a-zA-Z'])|- ?[A-J]\Z)"
 )
-_JOINED = compile_quick_pattern(
-    r"\A\W{0,4}(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\W{0,4}(?i:option )?\(?[A-J](?![a-zA-Z'])"
+_OTHER_LABEL = compile_quick_pattern(r"(?:\A|[\s,;|)])\(?[A-J]\s?[.):]")
+_OTHER_LETTER = compile_quick_pattern(r"(?<![a-zA-Z'])(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))")
+_DENIED = compile_quick_pattern(
+    r"\A\W{0,6}(?i:(?:is|was) (?:wrong|incorrect|false)\b"
+    r"|(?:(?:is|was) not|(?:is|was)n.?t)(?: (?:the |a )?(?:correct|right|true|valid|answer|possible)\b|\W{0,4}\Z))"
 )
+_UNSURE = compile_quick_pattern(r"\A\W{0,3}(?i:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs)\b")
+_JOINED = compile_quick_pattern(
+    r"\A(?:\W{0,4}(?:(?i:or|and|nor|versus|vs)(?![a-zA-Z])|[,/&;|])\W{0,4}(?i:(?:maybe|perhaps|possibly|option) ){0,2}"
+    r"\(?[A-J](?![a-zA-Z'])|[)}*$]{0,4} \(?[B-HJ](?![a-zA-Z']))"
+)
+_TAKEN_BACK = compile_quick_pattern(r"\A(?:\s?\?|[\s)}*$,;:\-–—]{0,6}(?i:no|wait|or not|maybe not|actually)\b)")
+_OF_WRONG = compile_quick_pattern(r"(?i)(?:wrong|incorrect|false|bad|worst|rejected|eliminated)\s?\Z")
+# What follows an "A" or "I" that is a label; before other words these are words themselves.
+_BEHIND_LABEL = compile_quick_pattern(
+    r"\A (?:because|since|as|for|by|due|which|that|and|or|with|in|from|given|based|where|if|when|is|was)\b"
+)
+_WORD_FOLLOWS = compile_quick_pattern(r"\A [a-z]")
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
-    r"(?:(?i:answer|choice|option)\**+\s*+(?i:is|:|=)++|(?i:answer)\s)[*$\s]*+(?i:option\s++)?\(?\s*+(?:\\text\{\s*+\(?)?"
-    r"([A-J])(?![a-zA-Z'])(?:[)}*$.\s]{0,4})"
+    r"(?:(?i:answer|choice|option)\**+\s*+(?i:is|:|=)++|(?i:answer)\s)[*$\s]*+(?i:(?:option|choice)\s++)?\(?\s*+"
+    r"(?:\\text\{\s*+\(?)?([A-J])(?![a-zA-Z'])"
 )
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks
 _BOXED_SET = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
@@ -43,7 +59,10 @@ def extract_choice(text: str) -> str | None:
     """
     boxed = extract_boxed(text)
     stated = _stated(text)
-    return stated if boxed is None else choice_in(boxed, stated)
+    if boxed is not None:
+        return choice_in(boxed, stated)
+    alone = _ONLY_LETTER(text.strip())
+    return alone.group(1) if alone else stated
 
 
 def choice_in(answer: str, stated: str | None = None) -> str:
@@ -62,19 +81,37 @@ def choice_in(answer: str, stated: str | None = None) -> str:
 
 
 def _label(content: str) -> str | None:
-    """Return the label that the content of a box starts with or consists of."""
-    for match in (_LETTER("".join(content.split())), _LETTER_WITH_TEXT(content), _LETTER_BEFORE_TEXT(content)):
-        if match:
-            return next(group for group in match.groups() if group)
+    """Return the label that the content of a box consists of or starts with, if it neither denies it nor has others."""
+    if letter := _LETTER("".join(content.split())):
+        return letter.group(1).upper()
+    if match := _LETTER_WITH_TEXT(content):
+        label, text = (group for group in match.groups() if group)
+        return None if _OTHER_LABEL.search(text) or _DENIED.match(text) else label
+    if match := _LETTER_BEFORE_TEXT(content):
+        label, text = (group for group in match.groups() if group)
+        return None if _OTHER_LETTER.search(text) or _UNSURE.match(text) else label
     return None
 
 
 def _stated(text: str) -> str | None:
-    """Return the last "Answer: C" in a text; None if it states several options."""
-    last = next(iter(deque(_STATED.finditer(text), maxlen=1)), None)
-    if last is None or _JOINED.match(text[last.end() : last.end() + 40]):
-        return None
-    return last.group(1)
+    """Return the last "Answer: C" in a text that is not taken back; None if it states several options."""
+    last = next(iter(deque(filter(_is_statement, _STATED.finditer(text)), maxlen=1)), None)
+    return None if last is None or _JOINED.match(_behind(last)) else last.group(1)
+
+
+def _is_statement(stated: Match) -> bool:
+    behind = _behind(stated)
+    if (
+        _DENIED.match(behind)
+        or _TAKEN_BACK.match(behind)
+        or _OF_WRONG.search(stated.string[max(0, stated.start() - 12) : stated.start()])
+    ):
+        return False
+    return stated.group(1) not in "AI" or not _WORD_FOLLOWS.match(behind) or bool(_BEHIND_LABEL.match(behind))
+
+
+def _behind(stated: Match) -> str:
+    return stated.string[stated.end(1) : stated.end(1) + 40]
 
 
 def same_choice(answer: str, gold: str) -> bool:

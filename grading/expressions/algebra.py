@@ -16,11 +16,17 @@ from grading.expressions.vocabulary import PLAIN_DIGITS
 UNEVALUATED = (sympy.Derivative, sympy.Integral, sympy.Limit, sympy.Product, sympy.Sum)
 UNDEFINED = (sympy.nan, sympy.zoo)
 MOST_DIGITS = 1500
+DIGITS_AT_POINTS = 100  # of a difference of formulas at a point, where no cancellation needs more
 POINTS = (  # exact values of the first symbol, and what each next symbol adds: two positive points, one negative
     ((8137, 9973), (3171, 9967)),
     ((15923, 9949), (2139, 9941)),
     ((-13931, 9931), (-2713, 9929)),
 )
+# Formulas in pieces, and those with roots, are also compared far away and around their own constants.
+FAR = ((73127, 9973), (238151, 9967), (-96149, 9941), (-1013567, 9931))
+BESIDE = ((3771, 9967), (-3769, 9973))
+MOST_CONSTANTS = 6
+PIECEWISE = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Max, sympy.Min, sympy.Mod, sympy.sign, sympy.frac, sympy.log)
 COMPLEX = frozenset("zw")  # names of complex numbers
 CLEARLY = 1e-3  # relative difference of clearly different values
 
@@ -74,23 +80,29 @@ def ratio(one: Any, other: Any) -> Any:
 
 
 def _is_zero(number: Any) -> bool:
-    return number in UNDEFINED or number.is_infinite or bool(number.is_zero) or abs(complex(number.evalf(15))) < 1e-12
+    if number in UNDEFINED or number.is_infinite or number.is_zero:
+        return True
+    try:
+        return abs(complex(number.evalf(15))) < 1e-12
+    except OverflowError:
+        return False
 
 
 def clearly_different(one: Any, other: Any) -> bool:
     """Return whether two expressions clearly differ in value, which is faster to see than whether they are equal."""
     if _slow(one) or _slow(other):
         return False
+    agree = False
     for point in _points(one, other):
         try:
             first, second = (complex(side.evalf(15, subs=point)) for side in (one, other))
+            differ = abs(first - second) > CLEARLY * max(abs(first), abs(second))
         except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
             return False  # no number: exact comparison decides
-        if point and (abs(first.imag) > 1e-9 * abs(first)) != (abs(second.imag) > 1e-9 * abs(second)):
-            continue  # one of them is not real there
-        if abs(first - second) > CLEARLY * max(abs(first), abs(second)):
+        if differ and _comparable(one, other, point):
             return True
-    return False
+        agree = agree or not differ
+    return not agree  # they differ everywhere, though nowhere as real numbers
 
 
 def _slow(side: Any) -> bool:
@@ -108,7 +120,7 @@ def _evaluated(side: Any) -> Any:
 def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:
     symbols = {symbol: symbol.name for symbol in one.free_symbols | other.free_symbols}
     names = sorted(set(symbols.values()))
-    for first, step in POINTS if symbols else POINTS[:1]:
+    for first, step in _coordinates(one, other) if symbols else POINTS[:1]:
         yield {
             symbol: sympy.Rational(*first)
             + names.index(name) * sympy.Rational(*step)
@@ -117,31 +129,70 @@ def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:
         }
 
 
+def _coordinates(one: Any, other: Any) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield what `_points` are made of: the first symbol's value, and the distance from each symbol to the next."""
+    yield from POINTS
+    if not any(_in_pieces(side) for side in (one, other)):
+        return
+    steps = [step for _, step in POINTS]
+    for number, first in enumerate(FAR):
+        yield first, steps[number % len(steps)]
+    constants = {abs(part) for side in (one, other) for part in side.atoms(sympy.Rational) if abs(part) >= 1}
+    for constant in sorted(constants)[-MOST_CONSTANTS:]:
+        for sign in (1, -1):
+            for number, (over, under) in enumerate(BESIDE):
+                value = sign * constant + sympy.Rational(over, under)
+                yield (int(value.p), int(value.q)), steps[number]
+
+
+def _in_pieces(side: Any) -> bool:
+    return side.has(*PIECEWISE) or any(map(_is_root, side.atoms(sympy.Pow)))
+
+
+def _is_root(power: Any) -> bool:
+    return not power.exp.is_integer and power.base is not sympy.E and bool(power.base.free_symbols)
+
+
 def _vanishes(one: Any, other: Any) -> bool | None:
-    """Return whether the difference is zero at every point where both sides are real; None without such a point."""
-    difference, compared = one - other, False
+    """Return whether the difference is zero at every point where both sides are real; None without such a point.
+
+    At a positive point where only one side is real, they agree if they do at another positive one.
+    """
+    difference, compared, half_defined = one - other, False, False
     for point in _points(one, other):
         zero = _certain_zero(difference, point)
         if zero is None:
             return None
-        if not zero:
-            if (
-                point
-                and not any(name in COMPLEX for name in map(str, point))
-                and _imaginary(one, point) != _imaginary(other, point)
-            ):
-                continue
+        positive = all(value.is_positive for value in point.values())
+        if zero:
+            compared = True
+            if positive:
+                half_defined = False
+        elif _comparable(one, other, point):
             return False
-        compared = True
-    return True if compared else None
+        elif positive and not compared and _is_real(one, point) != _is_real(other, point):
+            half_defined = True
+    return not half_defined if compared else None
 
 
-def _imaginary(side: Any, point: dict[Any, Any]) -> bool:
+def _comparable(one: Any, other: Any, point: dict[Any, Any]) -> bool:
+    """Return whether different values at a point are those of different formulas: both are real there, or complex."""
+    if not point or any(name in COMPLEX for name in map(str, point)):
+        return True
+    return _is_real(one, point) and _is_real(other, point)
+
+
+def _is_real(side: Any, point: dict[Any, Any]) -> bool:
+    """Return whether no part of a formula leaves the real numbers at a point, as the root of a negative number does."""
     try:
         value = complex(side.evalf(15, subs=point))
-    except (ArithmeticError, TypeError, ValueError):
-        return True
-    return abs(value.imag) > 1e-9 * abs(value)
+        if abs(value.imag) > 1e-9 * abs(value):
+            return False
+        inner = [power.base for power in side.atoms(sympy.Pow) if _is_root(power)]
+        inner += [part.args[0] for part in side.atoms(sympy.log)]
+        return all(part.evalf(15, subs=point).is_nonnegative for part in inner)
+    except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
@@ -149,7 +200,7 @@ def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
     if difference == 0:
         return True
     try:
-        value = difference.evalf(3, subs=point, maxn=MOST_DIGITS)
+        value = difference.evalf(3, subs=point, maxn=DIGITS_AT_POINTS if point else MOST_DIGITS)
         parts = value.as_real_imag()
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
         return None

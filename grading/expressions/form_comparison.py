@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sympy import FiniteSet, Interval, MatrixBase, MatrixExpr, Mul, Symbol, Union, numer, together
+from sympy import Abs, FiniteSet, Interval, MatrixBase, MatrixExpr, Mul, Symbol, Union, numer, together
 
 from grading.expressions.algebra import approximates, equal, ratio
 from grading.expressions.forms import FLIPPED, Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
@@ -46,6 +46,26 @@ def same(one: Form, other: Form) -> bool:
                 return False  # one term of the ratio: 3 is no 3:1
             return equal(first / second, single.expression) and single.unit is None
     return _same_region(one, other)
+
+
+def leaves_open(answer: Form, gold: Form) -> bool:
+    """Return whether a relation that is the `same` as a solved gold answer is not solved for its variable itself."""
+    return _is_solved(gold) and not _is_solved(answer)
+
+
+def _is_solved(form: Form) -> bool:
+    """Return whether each relation for one variable has it, or its absolute value, alone on a side."""
+    if isinstance(form, Group):
+        return all(map(_is_solved, form.items))
+    if isinstance(form, Builder):
+        return _is_solved(form.conditions)
+    if not isinstance(form, Relation) or (variable := variable_of(form)) is None:
+        return True
+    sides = [side.expression for side in form.sides if isinstance(side, Value)]
+    alone = [side in (variable, Abs(variable)) for side in sides]
+    return sum(alone) == 1 and not any(
+        side.has(variable) for side, is_alone in zip(sides, alone, strict=True) if not is_alone
+    )
 
 
 def _without_name(form: Form, other: Form) -> Form:
@@ -137,7 +157,8 @@ def _same_group(one: Group, other: Group) -> bool | None:
             return None
         if "set" in kinds:
             return _matched(_distinct(one.items), _distinct(other.items))
-        return _matched(one.items, other.items)
+        in_order = _names(one) != _names(other)  # x = 3, y = 4 beside 3, 4
+        return (_in_order if in_order else _matched)(one.items, other.items)
     if kinds == {"list", "quantity"} and _are_quantities(one) and _are_quantities(other):
         return _in_order(one.items, other.items)
     if kinds <= {"list", "land"}:
@@ -156,6 +177,12 @@ def _same_group(one: Group, other: Group) -> bool | None:
     if kinds & {"lor", "land"}:
         return None
     return False
+
+
+def _names(group: Group) -> set[str | None]:
+    """Return the names that its relations give to their values, if there are several."""
+    names = {item.name for item in group.items if isinstance(item, Relation)}
+    return names if len(names) > 1 else set()
 
 
 def _are_quantities(group: Group) -> bool:

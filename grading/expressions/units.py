@@ -24,9 +24,16 @@ _SHORT = frozenset((
     "m", "cm", "mm", "km", "nm", "dm", "kg", "g", "mg", "l", "L", "mL", "ml", "dl", "s", "ms", "min", "h", "hr", "in",
     "ft", "mi", "yd", "lb", "lbs", "oz", "gal", "N", "J", "kJ", "W", "kW", "V", "Hz", "kHz", "MHz", "GHz", "Pa", "kPa",
     "K", "A", "mA", "mol", "eV", "keV", "MeV", "pm", "am", "rad", "mph", "kph", "rpm", "atm", "sec", "cal", "kcal",
-    "cc", "erg", "dyn", "ohm",
+    "cc", "erg", "dyn", "ohm", "C", "F", "T", "H", "kN", "MN", "mN", "mV", "kV", "MV", "mW", "MW", "GW", "kB", "MB",
+    "GB", "TB", "px", "qt", "pt", "ha", "um", "us", "ns", "ps", "Ci", "Bq", "Gy", "Sv", "lm", "lx", "mT", "nT", "pF",
+    "nF", "uF", "mF", "mH", "kA", "uA", "dB", "ly", "AU", "au", "pc", "cd", "yr", "wk", "mo", "hp", "Wh", "ct", "ug",
+    "cL", "cl", "Da", "bp", "nC", "mC", "uC", "u", "sr", "Nm", "mM", "pH",
+    "gm", "Rs", "rs", "nA", "cP",
 ))  # fmt: skip
-SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_SMALL_WORDS = frozenset(("of", "in", "a", "an", "per", "sq", "cu", "on"))
+SCALES = {
+    "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15, "lakh": 5, "crore": 7,
+}  # fmt: skip
 NO_UNIT = SCALES.keys() | {
     "or", "and", "not", "no", "nor", "but", "if", "when", "where", "is", "are", "was", "be", "been", "being",
     "possibly", "maybe", "perhaps", "about", "approximately", "around", "almost", "nearly", "roughly", "at", "least",
@@ -37,7 +44,25 @@ NO_UNIT = SCALES.keys() | {
     "since", "because", "by", "between", "up", "down", "plus", "minus", "times", "divided", "half", "double", "twice",
     "even", "odd", "positive", "negative", "dozen", "solution", "solutions", "through", "until", "above", "below",
     "after", "before", "as", "the", "which", "that", "this", "these", "those", "such", "so",
+    # a choice, a correction or a denial
+    "vs", "versus", "xor", "alternatively", "alternative", "instead", "rather", "otherwise", "actually", "sorry",
+    "wait", "hmm", "correction", "wrongly", "unlike", "excluding", "including", "likely", "probably", "unsure",
+    "oder", "ou", "oppure", "und", "et", "y", "nicht", "pas", "non", "eller",
+    # an operation
+    "squared", "cubed", "factorial", "choose", "inverse", "reciprocal", "power", "raised", "base", "halved", "doubled",
+    "tripled", "triple", "quadruple", "negated", "log", "ln", "exp", "sqrt", "pi", "tau", "th", "nd", "rd", "infinity",
+    "repeating", "recurring",
 }  # fmt: skip
+_TENS = "twent|thirt|fort|fift|sixt|sevent|eight|ninet"
+_TEENS = "(?:thir|four|fif|six|seven|eigh|nine)teen"
+# Behind a number it is another number: five hundredths, 5 millions, 5 halves.
+_PART_OR_SCALE = compile_full_match(
+    rf"halves|thirds|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|{_TEENS}|(?:{_TENS})ie)ths"
+    r"|tens|dozens|(?:hundred|thousand|[a-z]{1,8}illion|lakh|crore)(?:s|ths?)?"
+)
+_CARDINAL = compile_full_match(
+    rf"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|{_TEENS}|(?:{_TENS})y"
+)
 MOST_WORDS = 5
 _TEXT_UNIT = compile_quick_pattern(
     r"(?:\s|\\cdot ?|/){0,4}\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z"
@@ -47,11 +72,11 @@ _BARE_UNIT = compile_quick_pattern(
 )
 _PARENTHESIS = compile_quick_pattern(r"(?<=[\d}]) ?\((?:\\text ?\{)?([a-zA-Z][a-zA-Z /]{1,60})\}?\)\Z")
 _DEGREES = compile_quick_pattern(
-    r"\s?\^\s?(?:\\(?:circ|degree) ?|\{\s?\\(?:circ|degree)\s?\}) ?(?:\\text ?\{ ?([CF]) ?\}|([CF]))?\s?\Z"
+    r"\s?\^?\s?(?:\\(?:circ|degree) ?|\{\s?\\(?:circ|degree)\s?\}) ?(?:\\text ?\{ ?([CF]) ?\}|([CF]))?\s?\Z"
 )
 _PERCENT = compile_quick_pattern(r"\s?\\?%\s?\Z")
 _MONEY = compile_quick_pattern(r"\A(-?)\s?(?:\\\$|\\text ?\{ (euros|pounds|yen)\})\s?(?=[\d.\\])")
-_UNIT = compile_full_match(r"[a-zA-Z][a-zA-Z .\-^/\d*]*")
+_WORD = compile_full_match(r"[a-zA-Z]+(?:-[a-zA-Z]+)*\.?(?:[a-zA-Z]\.?)?(?:\^?-?\d)?")
 
 
 def split_unit(text: str) -> tuple[str, str | None, int]:
@@ -93,24 +118,47 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
     return text, None, 0
 
 
+_SYMBOLS = str.maketrans(
+    {"µ": "u", "Ω": "ohm", "°": "deg", "%": "percent", "‰": "permille", "€": "euro", "$": "usd"}
+    | {"£": "pounds", "¥": "yen"}
+)
+
+
+def is_unit(text: str) -> bool:
+    """Return whether words behind a number, with or without signs such as ``°`` and ``µ``, are a unit.
+
+    >>> is_unit("km/h"), is_unit("°C"), is_unit("apples"), is_unit("million"), is_unit("or 6")
+    (True, True, True, False, False)
+    """
+    unit = _name(text.translate(_SYMBOLS))
+    return unit is not None and unit[1] == 0
+
+
 def _name(text: str) -> tuple[str | None, int] | None:
     """Return the short name and the power of ten of a unit; None if the words are not a unit."""
     for command in ("\\text", "\\cdot", "{", "}"):
         text = text.replace(command, " " if command == "\\cdot" else "")
     text = " ".join(text.replace("/", " per ").split()).strip(" .")
-    if not text or not _UNIT(text):
-        return None
-    words = text.split()
+    words = text.replace(" ^", "^").replace("*", " ").split()
     power = 0
-    while words and words[0].lower() in SCALES:
-        power += SCALES[words.pop(0).lower()]
-    if len(words) > MOST_WORDS + 2 or any(word.lower().strip(".") in NO_UNIT for word in words):
+    while words and (scale := words[0].lower().removesuffix("s")) in SCALES:
+        power += SCALES[scale]
+        del words[0]
+    if not words:
+        return (None, power) if power else None
+    if len(words) > MOST_WORDS + 2 or not all(map(_names_a_thing, words)) or _CARDINAL(words[-1].lower()):
         return None
-    if words and words[0].lower() in ("percent", "pct") and len(words) == 1:
+    if words[0].lower() in ("percent", "pct") and len(words) == 1:
         return PERCENT, power
-    if any(len(word) > 1 and not any(character.isalpha() for character in word) for word in words):
-        return None
-    return (_compound(words) if words else None), power
+    return _compound(words), power
+
+
+def _names_a_thing(word: str) -> bool:
+    """Return whether a word can be part of a unit. Of one or two letters are only known units: others are variables."""
+    base = word.partition("^")[0].strip(".").rstrip("0123456789-")
+    if not _WORD(word) or base.lower() in NO_UNIT or _PART_OR_SCALE(base.lower()):
+        return False
+    return len(base) > 2 or base in _SHORT or base.lower() in _SMALL_WORDS or base.lower() in UNIT_NAMES
 
 
 def _compound(words: list[str]) -> str:

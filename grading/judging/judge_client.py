@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from core.errors import InputError, first_line
-from grading.judging.judge_replies import PaidForNothing
+from grading.judging.paid_replies import PaidForNothing
 
 API_KEY = "OPENAI_API_KEY"
 RETRIES = 5

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.choices import choice_in, extract_choice, extract_choices, same_choice, same_choices
-from grading.answers.extraction import BOXED, LETTERS, POSITIONS, SEPARATOR
+from grading.answers.extraction import BOXED, LETTERS, POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import same_string
 from grading.row_fields import OPTIONS, PROBLEM
 from grading.verdict import Grade, Verdict
@@ -33,10 +33,13 @@ class ChoiceVerifier(Verifier):
 
     Options = ChoiceOptions
 
-    def extract(self, part: str, gold: str) -> str | None:
-        if self.options.answer == BOXED:
-            return (extract_choices if SEPARATOR in gold and _LABELS(gold.strip()) else extract_choice)(part)
-        return super().extract(part, gold)
+    def extract(self, part: str, gold: str, fields: Mapping[str, Any]) -> str | None:
+        if self.options.answer != BOXED:
+            return super().extract(part, gold, fields)
+        boxed = extract_boxed(part)
+        if boxed and _label_with_text(boxed, option_texts(fields)):  # as "C major", which starts like a label
+            return boxed
+        return (extract_choices if SEPARATOR in gold and _LABELS(gold.strip()) else extract_choice)(part)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         texts = option_texts(fields)
@@ -47,12 +50,9 @@ class ChoiceVerifier(Verifier):
             chosen = answer if self.options.answer == BOXED else extract_choices(f"\\boxed{{{answer}}}") or answer
             correct = same_choices(chosen, label)
             return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, "by letter")
-        chosen = answer if self.options.answer == BOXED else extract_choice(answer) or choice_in(answer)
-        by_text = (
-            None
-            if len(chosen) == 1 and chosen in LETTERS
-            else _label_with_text(chosen, texts) or _label_with_text(answer, texts)
-        )
+        by_text = _label_with_text(answer, texts)
+        chosen = answer if by_text or self.options.answer == BOXED else extract_choice(answer) or choice_in(answer)
+        by_text = by_text or _label_with_text(chosen, texts)
         correct = same_choice(by_text or chosen, label)
         reason = "by the text of an option" if by_text else "by letter"
         return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, reason)
@@ -93,11 +93,16 @@ def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:
 def _label_of(gold: str, texts: Mapping[str, str]) -> str:
     """Return the label that a gold answer is, or whose option has its text; else the gold answer."""
     label = gold.strip()
-    if by_text := _label_with_text(label, texts):
+    if by_text := _with_text(label, texts):
         return by_text
     return label.strip("()").upper() if _LABELS(label.upper()) else label
 
 
-def _label_with_text(text: str, texts: Mapping[str, str]) -> str | None:
+def _label_with_text(answer: str, texts: Mapping[str, str]) -> str | None:
+    """Return the label of the one option with this text; None for an answer that is a label itself."""
+    return None if len(answer) == 1 and answer in LETTERS else _with_text(answer, texts)
+
+
+def _with_text(text: str, texts: Mapping[str, str]) -> str | None:
     labels = [label for label, option in texts.items() if same_string(text, option)]
     return labels[0] if len(labels) == 1 else None

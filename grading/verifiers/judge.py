@@ -17,7 +17,7 @@ from core.code_digest import identity
 from core.errors import first_line
 from grading.answers.extraction import find_answer
 from grading.judging.judge_client import JudgeClient, NoReply
-from grading.judging.judge_replies import Ledger, OverBudget, PaidForNothing
+from grading.judging.paid_replies import Ledger, OverBudget, PaidForNothing
 from grading.row_fields import PROBLEM
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier

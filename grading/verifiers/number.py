@@ -8,6 +8,7 @@ from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.spelling import TEXT
+from grading.expressions.units import is_unit
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
@@ -19,6 +20,8 @@ _NUMBER = compile_full_match(
     r"(?:[eE](?P<power>[+-]?\d{1,3})(?![\w])|\s?(?:\\times|\\cdot|[×·*x])\s?10\s?\^\s?\{?(?P<power2>[+-]?\d{1,3})\}?)?"
     r"\s?(?P<unit>(?:[^\W\d_]|[%‰°µΩ]).*)?"
 )
+_SAME_SIGNS = str.maketrans({"−": "-", "–": "-", "μ": "µ", "²": "^2", "³": "^3"})
+_NO_BRACES = str.maketrans("", "", "{}")
 _SPACES = compile_quick_pattern(r"\\[,;:! ]|~|\s")
 
 
@@ -36,7 +39,7 @@ class NumberOptions(VerifierOptions):
 
 
 class Quantity(NamedTuple):
-    """A value and the spelling of its unit, which may be empty."""
+    """A value and its unit, which may be empty, with its words as they are written."""
 
     value: Fraction
     unit: str
@@ -66,18 +69,28 @@ class NumberVerifier(Verifier):
         quantity = read_quantity(gold)
         if quantity is None:
             return f"{gold!r:.80} is no number"
-        if self.options.units and quantity.unit not in self.options.units and self.options.unit != "ignored":
+        if self.options.units and _spelling(quantity.unit) not in self._units() and self.options.unit != "ignored":
             return f"{gold!r:.80} has the unit {quantity.unit!r}; units has {', '.join(self.options.units)}"
         return None
 
+    def _units(self) -> dict[str, float]:
+        return {_spelling(unit): factor for unit, factor in self.options.units.items()}
+
     def _factor(self, unit: str, expected: str) -> tuple[Fraction, str]:
         """Return the factor from ``unit`` to the unit ``expected``, and what is wrong with the unit."""
+        if self.options.unit == "ignored" and unit and not is_unit(unit):
+            return Fraction(1), f"{unit!r} is no unit"
+        unit, expected = _spelling(unit), _spelling(expected)
         if self.options.unit == "ignored" or unit == expected or (not unit and self.options.unit == "optional"):
             return Fraction(1), ""
-        units = self.options.units
+        units = self._units()
         if unit in units and expected in units:
             return Fraction(units[unit]) / Fraction(units[expected]), ""
         return Fraction(1), f"the unit is {unit!r}, not {expected!r}"
+
+
+def _spelling(unit: str) -> str:
+    return "".join(unit.translate(_SAME_SIGNS).translate(_NO_BRACES).split())
 
 
 def read_quantity(text: str) -> Quantity | None:
@@ -89,7 +102,7 @@ Quantity(value=Fraction(1, 4), unit='%'), None)
     """
     if len(text) > LONGEST:
         return None
-    plain = TEXT.sub(r" \1", text.replace("{,}", ",").replace("\\%", "%").replace("−", "-").replace("\\$", "$"))
+    plain = TEXT.sub(r" \1", text.replace("{,}", ",").replace("\\%", "%").replace("\\$", "$")).translate(_SAME_SIGNS)
     plain = " ".join(_SPACES.sub(" ", plain).split()).removesuffix(".")
     if plain.startswith("$") and plain.endswith("$"):
         plain = plain.strip("$ ")
@@ -102,5 +115,5 @@ Quantity(value=Fraction(1, 4), unit='%'), None)
         return None
     power = Fraction(10) ** int(parts["power"] or parts["power2"] or 0)
     value = Fraction(parts["over"] or parts["value"].replace(",", "")) / under * power
-    unit = "".join((parts["money"] + parts["money2"] + parts["unit"]).split())
+    unit = (parts["money"] + parts["money2"] + parts["unit"]).strip()
     return Quantity(-value if parts["sign"] == "-" else value, unit)

@@ -95,7 +95,7 @@ class Verifier(ABC):
         part = answer_part(response, thinking=thinking)
         answer = None
         if part is not None:
-            answer = response if self.options.answer == RESPONSE else self.extract(part, gold)
+            answer = response if self.options.answer == RESPONSE else self.extract(part, gold, fields or {})
         if truncated:
             return Grade(Verdict.TRUNCATED, answer, "stopped at the token limit")
         if part is None:
@@ -115,7 +115,7 @@ class Verifier(ABC):
         with ThreadPoolExecutor(self.resources.workers) as threads:
             return list(threads.map(grade, items))
 
-    def extract(self, part: str, gold: str) -> str | None:
+    def extract(self, part: str, gold: str, fields: Mapping[str, Any]) -> str | None:
         """Return the answer in the part of a response after its thoughts; None if it has none."""
         return find_answer(part, self.options.answer)
 

@@ -149,7 +149,7 @@ def test_workers_end_when_their_parent_is_killed():
 
 
 def test_a_worker_whose_parent_was_killed_before_it_was_ready_ends():
-    command = [sys.executable, "-m", "grading.equivalence", "1.0"]
+    command = [sys.executable, "-m", "grading.equivalence_worker", "1.0"]
     program = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     program.stdin.close()
     program.stdout.close()

@@ -67,9 +67,39 @@ x=1,x=2 ~~ 1,2
 2\pi r ~~ 2r\pi
 1\frac12 ~~ \frac32
 B. 12 ~~ 12
+2^{2024}-1 ~~ 4^{1012}-1
+2024! ~~ 2024 \cdot 2023!
+n! ~~ n(n-1)!
+\frac{(2n)!}{n!n!} ~~ \binom{2n}{n}
+x\sqrt x ~~ \sqrt{x^3}
+\sqrt{ab} ~~ \sqrt a\sqrt b
+\ln x+C ~~ \ln|x|+C
+2\ln(x-30) ~~ \ln((x-30)^2)
+\max(x,50) ~~ \frac{x+50+|x-50|}{2}
+45\degree ~~ 45^\circ
+12\text{ gm} ~~ 12
 """
 
 NAMED_DIFFERENT = r"""
+5 ~~ 5\text{/7}
+5 ~~ 5\text{z}
+5 ~~ 5\text{ thousandths}
+5 ~~ 5 cubed
+5 ~~ 5\text{ trillions}
+5 ~~ 5\text{ versus 9}
+5 ~~ 5\text{ base 9}
+9 ~~ 2+7\text{y}
+\lfloor n/3\rfloor ~~ \lfloor n/4\rfloor
+\lceil n/2\rceil ~~ \lceil n/9\rceil
+7-x ~~ |x-7|
+x+40 ~~ |x+40|
+\max(x,90) ~~ 90
+\min(x,30) ~~ x
+-1 ~~ \frac{|x-12|}{x-12}
+\ln|x| ~~ \ln(-x)
+2^{2024}-1 ~~ 2^{2023}-1
+n! ~~ (n-2)!
+x=3, y=4 ~~ 4,3
 ['17'] ~~ 7
 ['3', '4'] ~~ 3
 ["3", "4"] ~~ 4

@@ -95,6 +95,10 @@ def test_last_box(text, expected):
         ("0.016667", "\\frac{1}{60}"),
         ("9.0 \\times 10^{11}", "900000000000"),
         ("4.45 \\times 10^{-19}\\text{ J}", "4.45 \\times 10^{-19}"),
+        ("|x| < 4", "(-4, 4)"),
+        ("4 > x", "x < 4"),
+        ("3x - y - 1 = 0", "y = 3x - 1"),
+        ("x^2 - 7x = -12", "x^2 - 7x + 12 = 0"),
     ],
 )
 def test_same_answers(grader, answer, gold):
@@ -129,6 +133,12 @@ def test_same_answers(grader, answer, gold):
         ("4.45 \\times 10^{-19}", "3.2 \\times 10^{-19}"),
         ("4.45 \\times 10^{-19}\\text{ J}", "3.2 \\cdot 10^{-19}"),
         ("0.0000001", "0"),
+        ("3x - 1 = 11", "x = 4"),
+        ("\\frac{1}{x} = \\frac{1}{4}", "x = 4"),
+        ("3x < 12", "x < 4"),
+        ("x^2 < 16", "-4 < x < 4"),
+        ("\\{x \\mid x^2 < 16\\}", "(-4, 4)"),
+        ("x^2 - 7x + 12 \\le 0", "[3, 4]"),
     ],
 )
 def test_different_answers(grader, answer, gold):
@@ -170,10 +180,45 @@ def test_what_is_nobodys_fault_is_not_called_wrong(grader):
         ("answer: Can't say", None),
         ("\\boxed{J}", "J"),
         ("ANSWER: A, so \\boxed{D}", "D"),
+        ("\\boxed{c}", "C"),
+        ('\\boxed{"C"}', "C"),
+        ("\\boxed{(C) It is not known}", "C"),
+        ("\\boxed{C: vitamin D}", "C"),
+        ("D", "D"),
+        ("The answer is C. D is incorrect because it leaks.", "C"),
+        ("The answer is C, not D", "C"),
+        ("The answer is A because it floats", "A"),
+        ("The answer is D. The wrong answer is C.", "D"),
+        ("The answer is D. The answer C is incorrect.", "D"),
+        ("The answer is A river, and I choose D", None),
+        ("The answer is C? No.", None),
+        ("The answer is C - wait, no", None),
+        ("Answer: C or perhaps D", None),
+        ("Answer: C; D", None),
+        ("Answer: C D", None),
     ],
 )
 def test_choice_extraction(text, expected):
     assert extract_choice(text) == expected
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        "C D",
+        "(C)(D)",
+        "C. D. E.",
+        "C: wrong, D: right",
+        "C | D",
+        "C\nD",
+        "C is wrong",
+        "C (or D)",
+        "C maybe D",
+        "C to E",
+    ],
+)
+def test_a_box_with_several_options_or_a_denied_one_chooses_none(box):
+    assert extract_choice(f"\\boxed{{{box}}}") not in ("C", "D", "E")
 
 
 def test_many_keep_their_order_and_equal_ones_agree(grader):

@@ -1,9 +1,12 @@
-"""The worker program that compares two answers with sympy: ``python -m grading.equivalence LIMIT_SECONDS``."""
+"""The worker program that compares two answers with sympy: ``python -m grading.equivalence_worker LIMIT_SECONDS``.
+
+`grading.grader` asks it about what is neither the same text nor a plain number.
+"""
 
 import sys
 
 from grading.answers.pairs import without_label
-from grading.expressions.form_comparison import same
+from grading.expressions.form_comparison import leaves_open, same
 from grading.expressions.reader import read
 from grading.worker_program import serve
 
@@ -16,7 +19,9 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
         return "gold_unparsed", "the gold answer is not read to its end"
     if stated is None:
         return "wrong", "the answer is not read to its end"
-    return ("correct", "the same value") if same(expected, stated) else ("wrong", "another value")
+    if not same(expected, stated):
+        return "wrong", "another value"
+    return ("wrong", "the answer is not worked out") if leaves_open(stated, expected) else ("correct", "the same value")
 
 
 if __name__ == "__main__":

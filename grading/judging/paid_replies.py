@@ -1,4 +1,7 @@
-"""The replies of judges and what they cost, in a SQLite file that all processes of a user on this machine share."""
+"""The replies of judges and what they cost, in a SQLite file that all processes of a user on this machine share.
+
+`grading.verifiers.judge` reads the score in a reply.
+"""
 
 import os
 import sqlite3
