@@ -1,4 +1,7 @@
-"""A user's mistake, and a user's cancellation, end a step with one message instead of a stack trace."""
+"""A user's mistake, and a user's cancellation, end a step with one message instead of a stack trace.
+
+What a failed program of the training interpreter says, `assets.shared.interpreter` reads.
+"""
 
 import functools
 import inspect

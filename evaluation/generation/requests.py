@@ -1,4 +1,4 @@
-"""The samples to draw: one request per sample, with its own prompt and seed."""
+"""The samples to draw and how (`Sampling`): one request per sample, with its own prompt and seed."""
 
 import hashlib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,7 @@
-"""The executor forks each step from the run's process, which has loaded what most steps need."""
+"""The executor forks each step from the run's process, which has loaded what most steps need.
+
+``dagster.yaml`` says how many steps share a GPU and which runs are tried again.
+"""
 
 from collections.abc import Iterator
 from importlib import import_module

@@ -5,7 +5,7 @@ import sys
 
 from pipelines.reference.commands_page import commands_page
 from pipelines.reference.graph_page import graph_page
-from pipelines.reference.options_page import profiles_page, settings_page
+from pipelines.reference.settings_pages import profiles_page, settings_page
 from pipelines.reference.training_pages import api_page, metrics_page, options_page, recipes_page
 
 PAGES = {

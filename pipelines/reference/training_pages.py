@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from core.code_digest import HARDWARE, PROJECT, RECIPES
 from core.metric_table import METRICS, Metric, View
 from core.text.patterns import compile_quick_pattern
-from pipelines.reference.options_page import default_text, leaves, type_text
 from pipelines.reference.page_markdown import block, code, page, prose, table
+from pipelines.reference.settings_pages import default_text, leaves, type_text
 from training import algorithms
 from training.algorithms import registry
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions

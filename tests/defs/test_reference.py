@@ -11,7 +11,7 @@ from core.metric_table import METRICS
 from pipelines.cli.luffy import app
 from pipelines.cli.shared_options import recipes
 from pipelines.definitions.settings import Settings
-from pipelines.reference.options_page import leaves
+from pipelines.reference.settings_pages import leaves
 from training.algorithms.options import MixedPolicyOptions
 
 

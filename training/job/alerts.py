@@ -1,7 +1,8 @@
 """Warnings while a training runs: the metrics that are watched, and the moments when a warning is sent.
 
 Each rule about a curve compares means over the last ``window`` steps, so that one step alone alarms nobody. It warns
-once, and again only after things were in order in between.
+once, and again only after things were in order in between. A metric that is no number ends the training
+(`training.job.records.metrics_log.require_finite`).
 """
 
 from collections import deque

@@ -1,4 +1,7 @@
-"""The layout of a run over its GPUs: the keys of the configuration that decide memory and speed."""
+"""The layout of a run over its GPUs: the keys of the configuration that decide memory and speed.
+
+`training.resources.auto_values` chooses those that are ``auto``.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

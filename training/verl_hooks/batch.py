@@ -1,4 +1,7 @@
-"""The samples of a step, and the inputs of its update: advantages, correction weights and gates."""
+"""The samples of a step, and the inputs of its update: advantages, correction weights and gates.
+
+The targets join the samples before, in `training.verl_hooks.agent_loop`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The reward: the verifiers of targets and benchmarks, so that training and evaluation agree on right answers."""
+"""The reward: the verifiers of targets and benchmarks, so that training and evaluation agree on right answers.
+
+A penalty for long responses is taken off later, by `training.algorithms.advantage`.
+"""
 
 import json
 from collections.abc import Mapping
