@@ -27,7 +27,8 @@ PLACES = {
 }
 _NAME = compile_full_match(r"[A-Za-z][\w.-]*")
 _FENCE = "```"
-_OPENING = compile_quick_pattern(r"[{\[]")
+_OPENING = compile_quick_pattern(r"\{(?=\s*[\"}])|\[(?=\s*[\[{\"\]\dtfn-])")
+_INSIDE = compile_quick_pattern(r"[,\[]\s*\Z|\"\s*:\s*\Z")  # what stands before a value in an object or an array
 OPENINGS = 100  # brackets that open no JSON value, after which the rest of a text is not searched for one
 
 
@@ -168,7 +169,9 @@ def _json_value(text: str) -> str | None:
             break
         try:
             _, position = decoder.raw_decode(whole, opening.start())
-            found = whole[opening.start() : position]
+            before = whole[max(0, opening.start() - 20) : opening.start()]
+            if not (failures and _INSIDE.search(before)):  # a part of a value that is broken is no value
+                found = whole[opening.start() : position]
         except (ValueError, RecursionError):
             position, failures = opening.end(), failures + 1
     if found is None and whole:

@@ -133,7 +133,7 @@ def _read_item(parts: list[str]) -> Form:
     sides, signs = divide(parts, RELATIONS)
     if signs:
         return _read_relation(sides, signs)
-    if parts[-1:] == [")"] and (position := _modulus(parts)):
+    if (position := _modulus(parts)) and (parts[-1] == ")" or parts[position] == "\\pmod"):
         return _read_congruence([], parts, position)
     operands, operations = divide(parts, SET_OPERATIONS)
     if operations:

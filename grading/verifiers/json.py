@@ -4,6 +4,7 @@ What RFC 8259 leaves open is refused: a key that an object repeats, NaN and Infi
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -83,7 +84,7 @@ def read_strictly(text: str) -> Any:
     """
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters (limit {LONGEST})")
-    return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def same_value(first: Any, second: Any) -> bool:
@@ -102,6 +103,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"an object repeats the key {key!r:.80}")
         keys.add(key)
     return dict(pairs)
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text:.80} is beyond what a number can hold")
+    return number
 
 
 def _refuse_constant(name: str) -> Any:

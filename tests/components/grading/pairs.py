@@ -78,6 +78,8 @@ x\sqrt x ~~ \sqrt{x^3}
 \max(x,50) ~~ \frac{x+50+|x-50|}{2}
 45\degree ~~ 45^\circ
 12\text{ gm} ~~ 12
+3 \pmod{7} ~~ 10 \pmod{7}
+x \equiv 3 \pmod{7} ~~ x \equiv 10 \pmod 7
 """
 
 NAMED_DIFFERENT = r"""
@@ -100,6 +102,7 @@ x+40 ~~ |x+40|
 2^{2024}-1 ~~ 2^{2023}-1
 n! ~~ (n-2)!
 x=3, y=4 ~~ 4,3
+3 \pmod{7} ~~ 4 \pmod{7}
 ['17'] ~~ 7
 ['3', '4'] ~~ 3
 ["3", "4"] ~~ 4

@@ -161,6 +161,11 @@ def test_json(options: dict[str, Any], answer: str, gold: str, expected: str) ->
 def test_json_is_found_in_a_response_by_default() -> None:
     assert grade("json", 'The answer is:\n```json\n{"a": [1]}\n```', '{"a": [1]}').solved
     assert str(grade("json", "none", "[]").verdict) == "no_answer"
+    assert grade("json", "x_{1}" * 200 + ' {"a": [1]}', '{"a": [1]}').solved
+    assert grade("json", 'First {"a": oops. Answer: {"a": [1]}', '{"a": [1]}').solved
+    for broken in ('{"b": {"a": [1]}', '[{"a": [1]}, ', '{"b": bad, "c": {"a": [1]}}'):
+        assert str(grade("json", broken, '{"a": [1]}').verdict) == "no_answer"
+    assert "beyond what a number can hold" in grade("json", '{"a": 1e999}', '{"a": 5}').reason
 
 
 JSON = st.recursive(
