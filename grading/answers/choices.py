@@ -1,41 +1,59 @@
 """Multiple-choice answers: find the option, or the options, that a response chose, and compare their labels."""
 
-from collections import deque
-
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize
 
 _LETTER = compile_full_match(r"""["'\[{(]*([A-Ja-j1-9]|10)[)}\]"']*[.:]?""")  # without blanks
 _ONLY_LETTER = compile_full_match(r"\(?([A-J])\)?\.?")
-_LETTER_WITH_TEXT = compile_full_match(r"(?s)(?:\(([A-J])\)|([A-J]) ?[.):\-])\s*(\S.*)")
+_WITH_TEXT = compile_full_match(r"(?s)(?P<open>\(?)(?P<label>[A-J])(?P<end> ?[.):\-])\s*(?P<text>\S.*)")
 # "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.
-_LETTER_BEFORE_TEXT = compile_full_match(r"(?s)(?:([B-HJ]) +([^\s=<>+*/^].*)|([AI]) +([^\sa-z=<>+*/^].*))")
+_BEFORE_TEXT = compile_full_match(
+    r"(?s)(?:(?P<label>[B-HJ]) +(?P<text>[^\s=<>+*/^].*)|(?P<word>[AI]) +(?P<rest>[^\sa-z=<>+*/^].*))"
+)
 _SEVERAL = compile_quick_pattern(
     r"\A\W{0,3}[A-J]\)?\s?(?:(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\s?(?i:option )?\(?[A-J](?![a-zA-Z'])|- ?[A-J]\Z)"
 )
-_OTHER_LABEL = compile_quick_pattern(r"(?:\A|[\s,;|)])\(?[A-J]\s?[.):]")
-_OTHER_LETTER = compile_quick_pattern(r"(?<![a-zA-Z'])(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))")
+_ONLY_LABELS = compile_full_match(r"(?:(?:(?i:or|and|nor)\s|\(?[A-J](?![a-zA-Z'])|->|[).:,;|/&→])\s?){3,20}")
+_SECOND = compile_quick_pattern(
+    r"(?i:\bor|\band|[,;|\n])\s{0,4}(\(?)[A-J]( ?[.):\-])\s?\S"
+)  # an option beside the first
+_REFERENCE = compile_quick_pattern(r"(?i)\b(?:both|neither|either|all|none|only)\b")  # of an option to others
+_THEN_LETTER = compile_quick_pattern(
+    r"\A\W{0,3}(?:(?:or|and|nor|vs|versus|maybe|perhaps|possibly|to|plus|no|not|then)\W{1,3}){0,3}\(?[A-J](?![a-zA-Z'])"
+)
 _DENIED = compile_quick_pattern(
-    r"\A\W{0,6}(?i:(?:is|was) (?:wrong|incorrect|false)\b"
-    r"|(?:(?:is|was) not|(?:is|was)n.?t)(?: (?:the |a )?(?:correct|right|true|valid|answer|possible)\b|\W{0,4}\Z))"
+    r"\A\W{0,6}(?:which )?(?:(?:is|was) (?:wrong|incorrect|false)\b"
+    r"|(?:(?:is|was) not|(?:is|was)n.?t|can ?not be|can.t be)"
+    r"(?: (?:the |a )?(?:correct|right|true|valid|answer)\b|\W{0,4}\Z)"
+    r"|can be (?:eliminated|excluded|ruled out))"
 )
-_UNSURE = compile_quick_pattern(r"\A\W{0,3}(?i:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs)\b")
+_UNSURE = compile_quick_pattern(r"\A\W{0,3}(?:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs|wrong)\b")
 _JOINED = compile_quick_pattern(
-    r"\A(?:\W{0,4}(?:(?i:or|and|nor|versus|vs)(?![a-zA-Z])|[,/&;|])\W{0,4}(?i:(?:maybe|perhaps|possibly|option) ){0,2}"
-    r"\(?[A-J](?![a-zA-Z'])|[)}*$]{0,4} \(?[B-HJ](?![a-zA-Z']))"
+    r"\A(?:[)}*$\s]{0,4}(?i:or|nor|versus|vs)(?![a-zA-Z])\W{0,4}(?i:(?:maybe|perhaps|possibly|option) ){0,2}"
+    r"\(?[A-J](?![a-zA-Z'])"
+    r"|[)}*$\s]{0,4}(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→]|->)\W{0,4}(?i:option )?"
+    r"\(?[A-J](?![a-zA-Z'])(?!\)? (?:is|are|was|has|does|would|can|cannot|fails|gives)\b)"
+    r"|[*$]{0,4} [B-HJ](?:[.,;]?\s{0,4}\Z|[.,;]?\n| [A-J](?![a-zA-Z'])))"
 )
-_TAKEN_BACK = compile_quick_pattern(r"\A(?:\s?\?|[\s)}*$,;:\-–—]{0,6}(?i:no|wait|or not|maybe not|actually)\b)")
-_OF_WRONG = compile_quick_pattern(r"(?i)(?:wrong|incorrect|false|bad|worst|rejected|eliminated)\s?\Z")
+_TAKEN_BACK = compile_quick_pattern(
+    r"\A[*$\s]{0,3}(?:\?|[)*$]{0,3}[,.;(—–-]\s{0,2}(?i:(?:no|nope|sorry|wait|correction)\s?"
+    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|actually,? (?:it|no)\b))"
+)
+_OF_WRONG = compile_quick_pattern(r"(?i)(?:wrong|incorrect|false|bad|worst|rejected|eliminated) ?\Z")
+_SUPPOSED = compile_quick_pattern(
+    r"(?i)\b(?:if|suppose|assume|assuming|whether)(?: that)?(?: the| my)?(?: correct)? ?\Z"
+)
 # What follows an "A" or "I" that is a label; before other words these are words themselves.
 _BEHIND_LABEL = compile_quick_pattern(
-    r"\A (?:because|since|as|for|by|due|which|that|and|or|with|in|from|given|based|where|if|when|is|was)\b"
+    r"\A (?:because|since|as|for|by|due|which|that|and|or|with|in|from|given|based|where|if|when|is|was|so|according"
+    r"|while|whereas|rather|under|but|after|before|through|using|here|only|then|thus|hence|not|instead|at|on|to|it|this|via)\b"
 )
 _WORD_FOLLOWS = compile_quick_pattern(r"\A [a-z]")
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
-    r"(?:(?i:answer|choice|option)\**+\s*+(?i:is|:|=)++|(?i:answer)\s)[*$\s]*+(?i:(?:option|choice)\s++)?\(?\s*+"
-    r"(?:\\text\{\s*+\(?)?([A-J])(?![a-zA-Z'])"
+    r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=)++|answer\s)[*$\s]*+(?i:(?:option|choice)\s++)?\(?\s*+"
+    r"(?:\\text\{\s*+\(?)?(?P<label>[A-J])(?![a-zA-Z'])"
 )
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks
 _BOXED_SET = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
@@ -80,38 +98,74 @@ def choice_in(answer: str, stated: str | None = None) -> str:
     return _stated(content) or stated or content
 
 
+def label_with_text(content: str) -> tuple[str, str] | None:
+    """Split ``(C) blue`` or ``C blue`` into the label and the option's text; None for anything else.
+
+    >>> label_with_text("(C) blue"), label_with_text("C. E. coli"), label_with_text("blue")
+    (('C', 'blue'), ('C', 'E. coli'), None)
+    """
+    if match := _WITH_TEXT(content):
+        return match["label"], match["text"]
+    if match := _BEFORE_TEXT(content):
+        return match["label"] or match["word"], match["text"] or match["rest"]
+    return None
+
+
 def _label(content: str) -> str | None:
     """Return the label that the content of a box consists of or starts with, if it neither denies it nor has others."""
     if letter := _LETTER("".join(content.split())):
         return letter.group(1).upper()
-    if match := _LETTER_WITH_TEXT(content):
-        label, text = (group for group in match.groups() if group)
-        return None if _OTHER_LABEL.search(text) or _DENIED.match(text) else label
-    if match := _LETTER_BEFORE_TEXT(content):
-        label, text = (group for group in match.groups() if group)
-        return None if _OTHER_LETTER.search(text) or _UNSURE.match(text) else label
-    return None
+    if (parts := label_with_text(content)) is None or _ONLY_LABELS(content):
+        return None
+    label, text = parts
+    if match := _WITH_TEXT(content):
+        denied = _DENIED.match(text) or _TAKEN_BACK.match(f".{text}") or _has_second(match)
+        return None if denied else label
+    return None if _THEN_LETTER.match(text) or _UNSURE.match(text) or _DENIED.match(text) else label
+
+
+def _has_second(first: Match) -> bool:
+    """Return whether another option, written as the first one, follows: the next one, or one behind a comma or "or"."""
+    opening, label, end, text = first.group("open", "label", "end", "text")
+    if f" {opening}{chr(ord(label) + 1)}{end} " in f" {text} ":
+        return True
+    others = _SECOND.findall(text)
+    return (opening, end) in others and not _REFERENCE.search(text)
 
 
 def _stated(text: str) -> str | None:
-    """Return the last "Answer: C" in a text that is not taken back; None if it states several options."""
-    last = next(iter(deque(filter(_is_statement, _STATED.finditer(text)), maxlen=1)), None)
-    return None if last is None or _JOINED.match(_behind(last)) else last.group(1)
+    """Return the last "Answer: C" in a text that is not taken back; None if it states several options.
+
+    "The incorrect option is C" counts where nothing else is stated: a question may ask for it.
+    """
+    last: dict[bool, Match] = {}
+    for stated in _STATED.finditer(text):
+        if _is_statement(stated):
+            last[bool(_OF_WRONG.search(_ahead(stated)))] = stated
+    chosen = last.get(False) or last.get(True)
+    if chosen is None or (False not in last and _noun(chosen) == "answer"):
+        return None
+    return None if _JOINED.match(_behind(chosen)) else chosen["label"]
 
 
 def _is_statement(stated: Match) -> bool:
     behind = _behind(stated)
-    if (
-        _DENIED.match(behind)
-        or _TAKEN_BACK.match(behind)
-        or _OF_WRONG.search(stated.string[max(0, stated.start() - 12) : stated.start()])
-    ):
+    if _DENIED.match(behind) or _TAKEN_BACK.match(behind) or _SUPPOSED.search(_ahead(stated)):
         return False
-    return stated.group(1) not in "AI" or not _WORD_FOLLOWS.match(behind) or bool(_BEHIND_LABEL.match(behind))
+    is_word = stated["label"] in "AI" and _WORD_FOLLOWS.match(behind) and not _BEHIND_LABEL.match(behind)
+    return not is_word or (stated["label"] == "A" and (stated["verb"] in (":", "=") or _noun(stated) != "answer"))
+
+
+def _noun(stated: Match) -> str:
+    return (stated["noun"] or "answer").lower()
+
+
+def _ahead(stated: Match) -> str:
+    return stated.string[max(0, stated.start() - 24) : stated.start()]
 
 
 def _behind(stated: Match) -> str:
-    return stated.string[stated.end(1) : stated.end(1) + 40]
+    return stated.string[stated.end("label") : stated.end("label") + 40]
 
 
 def same_choice(answer: str, gold: str) -> bool:

@@ -27,8 +27,9 @@ PLACES = {
 }
 _NAME = compile_full_match(r"[A-Za-z][\w.-]*")
 _FENCE = "```"
-_OPENING = compile_quick_pattern(r"\{(?=\s*[\"}])|\[(?=\s*[\[{\"\]\dtfn-])")
-_INSIDE = compile_quick_pattern(r"[,\[]\s*\Z|\"\s*:\s*\Z")  # what stands before a value in an object or an array
+_BRACKET = compile_quick_pattern(r"[{}\[\])]")
+_LIKE_JSON = compile_quick_pattern(r"\{\s*[\"}]|\[\s*[\[{\"\]\dtfn-]")
+_MEMBER = compile_quick_pattern(r"""[,\[{=]\s*\Z|["'\w]\s*:\s*\Z""")  # what stands before a part of an object or array
 OPENINGS = 100  # brackets that open no JSON value, after which the rest of a text is not searched for one
 
 
@@ -158,22 +159,39 @@ def _code_block(text: str) -> str | None:
     return last or None
 
 
+def _is_member(before: str) -> bool:
+    """Return whether a value that follows is part of the broken one in which the text before it is."""
+    member = _MEMBER.search(before)
+    is_prose = member and member.group()[0].isalpha() and (". " in before or "\n" in before)
+    return bool(member) and not is_prose
+
+
 def _json_value(text: str) -> str | None:
-    """Return the last object or array in a text, or the text itself where it is a value."""
+    """Return the last object or array in a text, or the text itself where it is a value.
+
+    A part of an object or array that is broken is none.
+    """
     decoder = json.JSONDecoder()
     whole = text.strip()
     position, found, failures = 0, None, 0
-    while failures < OPENINGS:
-        opening = _OPENING.search(whole, position)
-        if opening is None:
-            break
+    broken: list[int] = []  # where brackets open that no value begins with, and none closes
+    while failures < OPENINGS and (bracket := _BRACKET.search(whole, position)):
+        start, position = bracket.span()
+        if bracket.group() in "}])":
+            if broken and (bracket.group() != ")" or whole[broken[-1]] == "["):
+                broken.pop()
+            continue
+        if not _LIKE_JSON.match(whole, start):
+            broken.append(start)
+            continue
         try:
-            _, position = decoder.raw_decode(whole, opening.start())
-            before = whole[max(0, opening.start() - 20) : opening.start()]
-            if not (failures and _INSIDE.search(before)):  # a part of a value that is broken is no value
-                found = whole[opening.start() : position]
+            _, position = decoder.raw_decode(whole, start)
         except (ValueError, RecursionError):
-            position, failures = opening.end(), failures + 1
+            broken.append(start)
+            failures += 1
+            continue
+        if not broken or not _is_member(whole[max(broken[-1], start - 400) : start]):
+            found = whole[start:position]
     if found is None and whole:
         try:
             decoder.decode(whole)

@@ -29,6 +29,7 @@ MOST_CONSTANTS = 6
 PIECEWISE = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Max, sympy.Min, sympy.Mod, sympy.sign, sympy.frac, sympy.log)
 COMPLEX = frozenset("zw")  # names of complex numbers
 CLEARLY = 1e-3  # relative difference of clearly different values
+TINY = 1e-100  # what a zero may be rounded to
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -96,7 +97,7 @@ def clearly_different(one: Any, other: Any) -> bool:
     for point in _points(one, other):
         try:
             first, second = (complex(side.evalf(15, subs=point)) for side in (one, other))
-            differ = abs(first - second) > CLEARLY * max(abs(first), abs(second))
+            differ = abs(first - second) > max(CLEARLY * max(abs(first), abs(second)), TINY)
         except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
             return False  # no number: exact comparison decides
         if differ and _comparable(one, other, point):

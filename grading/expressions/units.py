@@ -28,8 +28,17 @@ _SHORT = frozenset((
     "GB", "TB", "px", "qt", "pt", "ha", "um", "us", "ns", "ps", "Ci", "Bq", "Gy", "Sv", "lm", "lx", "mT", "nT", "pF",
     "nF", "uF", "mF", "mH", "kA", "uA", "dB", "ly", "AU", "au", "pc", "cd", "yr", "wk", "mo", "hp", "Wh", "ct", "ug",
     "cL", "cl", "Da", "bp", "nC", "mC", "uC", "u", "sr", "Nm", "mM", "pH",
-    "gm", "Rs", "rs", "nA", "cP",
+    "gm", "Rs", "rs", "cP",
 ))  # fmt: skip
+_BASES = (
+    "m", "g", "s", "J", "W", "V", "A", "N", "L", "l", "K", "M", "B", "b", "F", "C", "H", "T", "S", "Pa", "Hz", "eV",
+    "Wh", "Ah", "Wb", "Sv", "Gy", "Bq", "Ci", "cal", "mol", "bar", "ohm",
+)  # fmt: skip
+_PREFIXED = {  # in \text only: bare letters such as kT are products
+    *(prefix + base for prefix in "fpnumcdkMGT" for base in _BASES),
+    *(base for base in _BASES if len(base) > 1),
+    *("AM", "PM", "Kg", "KG", "Km", "KM", "Cm", "CM", "MM", "RM", "KB", "Kb", "kt", "Mt", "ac", "fl", "Hg", "li", "mu"),
+}
 _SMALL_WORDS = frozenset(("of", "in", "a", "an", "per", "sq", "cu", "on"))
 SCALES = {
     "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15, "lakh": 5, "crore": 7,
@@ -41,17 +50,18 @@ NO_UNIT = SCALES.keys() | {
     "neither", "both", "mod", "modulo", "with", "without", "for", "any", "all", "every", "some", "none", "each",
     "other", "another", "else", "then", "also", "exactly", "cannot", "can", "could", "would", "should", "might", "may",
     "must", "will", "wrong", "incorrect", "false", "never", "i", "think", "guess", "assume", "assuming", "given",
-    "since", "because", "by", "between", "up", "down", "plus", "minus", "times", "divided", "half", "double", "twice",
-    "even", "odd", "positive", "negative", "dozen", "solution", "solutions", "through", "until", "above", "below",
+    "since", "because", "by", "between", "up", "down", "plus", "minus", "divided", "half", "double", "twice",
+    "negative", "dozen", "through", "until", "above", "below",
     "after", "before", "as", "the", "which", "that", "this", "these", "those", "such", "so",
     # a choice, a correction or a denial
     "vs", "versus", "xor", "alternatively", "alternative", "instead", "rather", "otherwise", "actually", "sorry",
     "wait", "hmm", "correction", "wrongly", "unlike", "excluding", "including", "likely", "probably", "unsure",
     "oder", "ou", "oppure", "und", "et", "y", "nicht", "pas", "non", "eller",
-    # an operation
-    "squared", "cubed", "factorial", "choose", "inverse", "reciprocal", "power", "raised", "base", "halved", "doubled",
-    "tripled", "triple", "quadruple", "negated", "log", "ln", "exp", "sqrt", "pi", "tau", "th", "nd", "rd", "infinity",
-    "repeating", "recurring",
+    # an operation, or why a number is none
+    "squared", "cubed", "factorial", "choose", "inverse", "reciprocal", "raised", "halved", "doubled", "tripled",
+    "triple", "quadruple", "negated", "log", "ln", "exp", "sqrt", "pi", "tau", "alpha", "beta", "gamma", "delta",
+    "lambda", "theta", "sigma", "omega", "phi", "th", "nd", "rd", "infinity", "repeating", "recurring", "imaginary",
+    "rejected", "extraneous", "excluded", "invalid",
 }  # fmt: skip
 _TENS = "twent|thirt|fort|fift|sixt|sevent|eight|ninet"
 _TEENS = "(?:thir|four|fif|six|seven|eigh|nine)teen"
@@ -60,8 +70,8 @@ _PART_OR_SCALE = compile_full_match(
     rf"halves|thirds|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|{_TEENS}|(?:{_TENS})ie)ths"
     r"|tens|dozens|(?:hundred|thousand|[a-z]{1,8}illion|lakh|crore)(?:s|ths?)?"
 )
-_CARDINAL = compile_full_match(
-    rf"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|{_TEENS}|(?:{_TENS})y"
+_LAST_NUMBER = compile_full_match(  # the last word of another number: 5 sixth, 5 and a hundred, ten-fold
+    rf"third|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|{_TEENS}|(?:{_TENS})ie)th|[a-z-]+fold|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|{_TEENS}|(?:{_TENS})y"
 )
 MOST_WORDS = 5
 _TEXT_UNIT = compile_quick_pattern(
@@ -119,8 +129,8 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
 
 
 _SYMBOLS = str.maketrans(
-    {"µ": "u", "Ω": "ohm", "°": "deg", "%": "percent", "‰": "permille", "€": "euro", "$": "usd"}
-    | {"£": "pounds", "¥": "yen"}
+    {"µ": "u", "Ω": "ohm", "°": "deg", "%": "percent", "‰": "permille", "€": "euro", "$": "usd", "£": "pounds"}
+    | {"¥": "yen", "Å": "angstrom", "·": " ", "⋅": " ", "(": " ", ")": " "}
 )
 
 
@@ -130,7 +140,7 @@ def is_unit(text: str) -> bool:
     >>> is_unit("km/h"), is_unit("°C"), is_unit("apples"), is_unit("million"), is_unit("or 6")
     (True, True, True, False, False)
     """
-    unit = _name(text.translate(_SYMBOLS))
+    unit = _name(text.replace("\\Omega", "ohm").replace("\\mu", "u").translate(_SYMBOLS))
     return unit is not None and unit[1] == 0
 
 
@@ -139,6 +149,8 @@ def _name(text: str) -> tuple[str | None, int] | None:
     for command in ("\\text", "\\cdot", "{", "}"):
         text = text.replace(command, " " if command == "\\cdot" else "")
     text = " ".join(text.replace("/", " per ").split()).strip(" .")
+    for word, power_of in (("squared", 2), ("cubed", 3)):
+        text = text.replace(f"second {word}", f"second^{power_of}").replace(f"meter {word}", f"meter^{power_of}")
     words = text.replace(" ^", "^").replace("*", " ").split()
     power = 0
     while words and (scale := words[0].lower().removesuffix("s")) in SCALES:
@@ -146,7 +158,7 @@ def _name(text: str) -> tuple[str | None, int] | None:
         del words[0]
     if not words:
         return (None, power) if power else None
-    if len(words) > MOST_WORDS + 2 or not all(map(_names_a_thing, words)) or _CARDINAL(words[-1].lower()):
+    if len(words) > MOST_WORDS + 2 or not all(map(_names_a_thing, words)) or _LAST_NUMBER(words[-1].lower()):
         return None
     if words[0].lower() in ("percent", "pct") and len(words) == 1:
         return PERCENT, power
@@ -158,7 +170,13 @@ def _names_a_thing(word: str) -> bool:
     base = word.partition("^")[0].strip(".").rstrip("0123456789-")
     if not _WORD(word) or base.lower() in NO_UNIT or _PART_OR_SCALE(base.lower()):
         return False
-    return len(base) > 2 or base in _SHORT or base.lower() in _SMALL_WORDS or base.lower() in UNIT_NAMES
+    return (
+        len(base) > 2
+        or base in _SHORT
+        or base in _PREFIXED
+        or base.lower() in _SMALL_WORDS
+        or base.lower() in UNIT_NAMES
+    )
 
 
 def _compound(words: list[str]) -> str:

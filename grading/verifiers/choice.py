@@ -6,9 +6,16 @@ from typing import Any
 from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.answers.choices import choice_in, extract_choice, extract_choices, same_choice, same_choices
+from grading.answers.choices import (
+    choice_in,
+    extract_choice,
+    extract_choices,
+    label_with_text,
+    same_choice,
+    same_choices,
+)
 from grading.answers.extraction import BOXED, LETTERS, POSITIONS, SEPARATOR, extract_boxed
-from grading.answers.spelling import same_string
+from grading.answers.spelling import normalize, same_string
 from grading.row_fields import OPTIONS, PROBLEM
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
@@ -37,8 +44,11 @@ class ChoiceVerifier(Verifier):
         if self.options.answer != BOXED:
             return super().extract(part, gold, fields)
         boxed = extract_boxed(part)
-        if boxed and _label_with_text(boxed, option_texts(fields)):  # as "C major", which starts like a label
+        texts = option_texts(fields)
+        if boxed and _label_with_text(boxed, texts):  # as "C major", which starts like a label
             return boxed
+        if boxed and (parts := label_with_text(normalize(boxed))) and same_string(parts[1], texts.get(parts[0], "")):
+            return parts[0]
         return (extract_choices if SEPARATOR in gold and _LABELS(gold.strip()) else extract_choice)(part)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:

@@ -78,7 +78,7 @@ class NumberVerifier(Verifier):
 
     def _factor(self, unit: str, expected: str) -> tuple[Fraction, str]:
         """Return the factor from ``unit`` to the unit ``expected``, and what is wrong with the unit."""
-        if self.options.unit == "ignored" and unit and not is_unit(unit):
+        if self.options.unit == "ignored" and unit and unit != expected and not is_unit(unit):
             return Fraction(1), f"{unit!r} is no unit"
         unit, expected = _spelling(unit), _spelling(expected)
         if self.options.unit == "ignored" or unit == expected or (not unit and self.options.unit == "optional"):

@@ -78,6 +78,10 @@ x\sqrt x ~~ \sqrt{x^3}
 \max(x,50) ~~ \frac{x+50+|x-50|}{2}
 45\degree ~~ 45^\circ
 12\text{ gm} ~~ 12
+12\text{ MJ} ~~ 12
+9\text{ meters per second squared} ~~ 9
+7\text{ solutions} ~~ 7
+\lfloor x+1\rfloor ~~ \lfloor x\rfloor+1
 3 \pmod{7} ~~ 10 \pmod{7}
 x \equiv 3 \pmod{7} ~~ x \equiv 10 \pmod 7
 """
@@ -87,6 +91,8 @@ NAMED_DIFFERENT = r"""
 5 ~~ 5\text{z}
 5 ~~ 5\text{ thousandths}
 5 ~~ 5 cubed
+5 ~~ 5\text{ sixth}
+5 ~~ 5\text{ theta}
 5 ~~ 5\text{ trillions}
 5 ~~ 5\text{ versus 9}
 5 ~~ 5\text{ base 9}

@@ -196,6 +196,21 @@ def test_what_is_nobodys_fault_is_not_called_wrong(grader):
         ("Answer: C or perhaps D", None),
         ("Answer: C; D", None),
         ("Answer: C D", None),
+        ("Answer: C) No effect", "C"),
+        ("The answer is (C) E. coli.", "C"),
+        ("Answer: C; D is incorrect.", "C"),
+        ("The answer is A so it floats", "A"),
+        ("The correct option is A under these conditions", "A"),
+        ("The incorrect option is (C).", "C"),
+        ("The incorrect answer is C.", None),
+        ("The answer is C. No, wait, it is D.", None),
+        ("If the answer is C then 1 = 2", None),
+        ("Answer: C plus D", None),
+        ("\\boxed{C. J. K. Rowling}", "C"),
+        ("\\boxed{C. Both (A) and (B)}", "C"),
+        ("\\boxed{C. Washington D.C.}", "C"),
+        ("\\boxed{C Vitamin D}", "C"),
+        ("\\boxed{\\textbf{(C)}\\ P(A, B)}", "C"),
     ],
 )
 def test_choice_extraction(text, expected):
@@ -215,6 +230,10 @@ def test_choice_extraction(text, expected):
         "C (or D)",
         "C maybe D",
         "C to E",
+        "C -> D",
+        "C. red D. blue",
+        "C) red or D) blue",
+        "C cannot be correct",
     ],
 )
 def test_a_box_with_several_options_or_a_denied_one_chooses_none(box):

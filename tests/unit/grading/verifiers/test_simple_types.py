@@ -99,6 +99,7 @@ def test_every_type_treats_thoughts_and_cut_responses_alike(spec: Any) -> None:
         ("\\boxed{2}", "2", {"options": ["2", "3"]}, "gold_unparsed"),
         ("\\boxed{D minor}", "B", {"options": ["F minor", "D minor", "B minor"]}, "correct"),
         ("\\boxed{D minor}", "D", {"options": ["F minor", "D minor", "B minor", "A minor"]}, "wrong"),
+        ("\\boxed{A. E. coli}", "A", {"options": ["E. coli", "S. aureus"]}, "correct"),
         ("\\boxed{AB}", "C", {"options": ["A", "B", "AB", "O"]}, "correct"),
         ("\\boxed{B}", "B minor", {"options": ["F minor", "D minor", "B minor"]}, "wrong"),
         ("\\boxed{(C) B minor}", "B minor", {"options": ["F minor", "D minor", "B minor"]}, "correct"),

@@ -54,6 +54,8 @@ def problem(spec: Any, gold: str) -> str | None:
         ({}, "5 million", "5", "wrong"),
         ({"unit": "ignored"}, "5 apples", "5", "correct"),
         ({"unit": "ignored"}, "5 °C", "5", "correct"),
+        ({"unit": "ignored"}, "5 kg·m/s", "5", "correct"),
+        ({"unit": "ignored"}, "5 J/(kg·K)", "5", "correct"),
         ({"unit": "ignored"}, "5 million", "5", "wrong"),
         ({"unit": "ignored"}, "5 or 7", "5", "wrong"),
         ({"unit": "ignored"}, "5z", "5", "wrong"),
@@ -163,7 +165,15 @@ def test_json_is_found_in_a_response_by_default() -> None:
     assert str(grade("json", "none", "[]").verdict) == "no_answer"
     assert grade("json", "x_{1}" * 200 + ' {"a": [1]}', '{"a": [1]}').solved
     assert grade("json", 'First {"a": oops. Answer: {"a": [1]}', '{"a": [1]}').solved
-    for broken in ('{"b": {"a": [1]}', '[{"a": [1]}, ', '{"b": bad, "c": {"a": [1]}}'):
+    assert grade("json", 'On [0, 1), for all, {"a": [1]}', '{"a": [1]}').solved
+    for broken in (
+        '{b: {"a": [1]}}',
+        '{{"a": [1]}}',
+        '{"b":\n\n    {"a": [1]}',
+        '{"b": {"a": [1]}',
+        '[{"a": [1]}, ',
+        '{"b": bad, "c": {"a": [1]}}',
+    ):
         assert str(grade("json", broken, '{"a": [1]}').verdict) == "no_answer"
     assert "beyond what a number can hold" in grade("json", '{"a": 1e999}', '{"a": 5}').reason
 
