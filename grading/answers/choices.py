@@ -52,7 +52,7 @@ _BEHIND_LABEL = compile_quick_pattern(
 _WORD_FOLLOWS = compile_quick_pattern(r"\A [a-z]")
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
-    r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=)++|answer\s)[*$\s]*+(?i:(?:option|choice)\s++)?\(?\s*+"
+    r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=)++[*$\s]*+(?:(?:option|choice)\s++)?|answer\s[*$\s]*+)\(?\s*+"
     r"(?:\\text\{\s*+\(?)?(?P<label>[A-J])(?![a-zA-Z'])"
 )
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks

@@ -202,6 +202,7 @@ def test_what_is_nobodys_fault_is_not_called_wrong(grader):
         ("The answer is A so it floats", "A"),
         ("The correct option is A under these conditions", "A"),
         ("The incorrect option is (C).", "C"),
+        ("Answer: C\n\nAnswer choice D ignores drag.", "C"),
         ("The incorrect answer is C.", None),
         ("The answer is C. No, wait, it is D.", None),
         ("If the answer is C then 1 = 2", None),
