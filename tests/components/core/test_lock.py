@@ -1,5 +1,6 @@
 """An environment against its lock, and the doctors that say so."""
 
+import platform
 import socket
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def test_the_doctor_names_what_is_taken_and_fails() -> None:
 
 def test_the_doctor_needs_no_packages() -> None:
     done = doctor("-S", "-m", "pipelines.cli.doctor")
-    assert "Traceback" not in done.stderr and "ok    python: 3.11" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr and f"ok    python: {platform.python_version()}" in done.stdout, done.stderr
 
 
 def test_every_check_says_how_to_mend_it_and_has_one_line_in_a_doctor() -> None:
