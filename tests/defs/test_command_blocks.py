@@ -13,6 +13,12 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     return Sandbox(tmp_path_factory.mktemp("documentation"))
 
 
+@pytest.fixture(scope="module")
+def fresh_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
+    """Another copy, in which the quick blocks have left nothing."""
+    return Sandbox(tmp_path_factory.mktemp("nightly"))
+
+
 def having(*ways: str) -> Iterator[object]:
     for page in pages():
         if any(block.how in ways for block in blocks(page)):
@@ -30,11 +36,11 @@ def test_the_quick_blocks_of_a_page_run(page, sandbox):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("page", having(NIGHTLY))
-def test_all_blocks_of_a_page_run(page, sandbox):
-    sandbox.forget()
+def test_all_blocks_of_a_page_run(page, fresh_sandbox):
+    fresh_sandbox.forget()
     for block in blocks(page):
         if block.how in (EXECUTED, NIGHTLY):
-            sandbox.execute(block)
+            fresh_sandbox.execute(block)
 
 
 @pytest.mark.parametrize("page", having(CHECKED))
