@@ -15,9 +15,8 @@ _SEVERAL = compile_quick_pattern(
     r"\A\W{0,3}[A-J]\)?\s?(?:(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\s?(?i:option )?\(?[A-J](?![a-zA-Z'])|- ?[A-J]\Z)"
 )
 _ONLY_LABELS = compile_full_match(r"(?:(?:(?i:or|and|nor)\s|\(?[A-J](?![a-zA-Z'])|->|[).:,;|/&→])\s?){3,20}")
-_SECOND = compile_quick_pattern(
-    r"(?i:\bor|\band|[,;|\n])\s{0,4}(\(?)[A-J]( ?[.):\-])\s?\S"
-)  # an option beside the first
+# An option beside the first: how its label begins and ends.
+_SECOND = compile_quick_pattern(r"(?i:\bor|\band|[,;|\n])\s{0,4}(\(?)[A-J]( ?[.):\-])\s?\S")
 _REFERENCE = compile_quick_pattern(r"(?i)\b(?:both|neither|either|all|none|only)\b")  # of an option to others
 _THEN_LETTER = compile_quick_pattern(
     r"\A\W{0,3}(?:(?:or|and|nor|vs|versus|maybe|perhaps|possibly|to|plus|no|not|then)\W{1,3}){0,3}\(?[A-J](?![a-zA-Z'])"
@@ -118,10 +117,11 @@ def _label(content: str) -> str | None:
     if (parts := label_with_text(content)) is None or _ONLY_LABELS(content):
         return None
     label, text = parts
-    if match := _WITH_TEXT(content):
-        denied = _DENIED.match(text) or _TAKEN_BACK.match(f".{text}") or _has_second(match)
-        return None if denied else label
-    return None if _THEN_LETTER.match(text) or _UNSURE.match(text) or _DENIED.match(text) else label
+    if labelled := _WITH_TEXT(content):
+        refused = _TAKEN_BACK.match(f".{text}") or _has_second(labelled)
+    else:
+        refused = _THEN_LETTER.match(text) or _UNSURE.match(text)
+    return None if refused or _DENIED.match(text) else label
 
 
 def _has_second(first: Match) -> bool:
@@ -129,8 +129,7 @@ def _has_second(first: Match) -> bool:
     opening, label, end, text = first.group("open", "label", "end", "text")
     if f" {opening}{chr(ord(label) + 1)}{end} " in f" {text} ":
         return True
-    others = _SECOND.findall(text)
-    return (opening, end) in others and not _REFERENCE.search(text)
+    return (opening, end) in _SECOND.findall(text) and not _REFERENCE.search(text)
 
 
 def _stated(text: str) -> str | None:

@@ -15,6 +15,8 @@ from grading.expressions.vocabulary import PLAIN_DIGITS
 
 UNEVALUATED = (sympy.Derivative, sympy.Integral, sympy.Limit, sympy.Product, sympy.Sum)
 UNDEFINED = (sympy.nan, sympy.zoo)
+# What sympy raises for an expression that has no number at a point: the callers then decide otherwise.
+NO_NUMBER = (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError)
 MOST_DIGITS = 1500
 DIGITS_AT_POINTS = 100  # of a difference of formulas at a point, where no cancellation needs more
 POINTS = (  # exact values of the first symbol, and what each next symbol adds: two positive points, one negative
@@ -98,7 +100,7 @@ def clearly_different(one: Any, other: Any) -> bool:
         try:
             first, second = (complex(side.evalf(15, subs=point)) for side in (one, other))
             differ = abs(first - second) > max(CLEARLY * max(abs(first), abs(second)), TINY)
-        except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
+        except NO_NUMBER:
             return False  # no number: exact comparison decides
         if differ and _comparable(one, other, point):
             return True
@@ -192,7 +194,7 @@ def _is_real(side: Any, point: dict[Any, Any]) -> bool:
         inner = [power.base for power in side.atoms(sympy.Pow) if _is_root(power)]
         inner += [part.args[0] for part in side.atoms(sympy.log)]
         return all(part.evalf(15, subs=point).is_nonnegative for part in inner)
-    except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
+    except NO_NUMBER:
         return False
 
 
@@ -203,7 +205,7 @@ def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
     try:
         value = difference.evalf(3, subs=point, maxn=DIGITS_AT_POINTS if point else MOST_DIGITS)
         parts = value.as_real_imag()
-    except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
+    except NO_NUMBER:
         return None
     if value in UNDEFINED or not all(part.is_Number for part in parts):
         return None
