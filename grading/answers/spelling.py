@@ -49,8 +49,9 @@ _COMMANDS: Mapping[str, str] = {  # commands that mean no more than another one;
 }
 _UPRIGHT = compile_quick_pattern(
     r"\\(?:text|textnormal|textrm|textbf|textit|textsf|mathrm|mathsf|mathit|mathbf|mbox|hbox|operatorname\*?)\s*"
-    r"\{([^{}]*)\}(\s?[_^])?"
+    r"\{((?:[^{}^]|\^(?:\s?\{\s?-?\d\s?\})?)*)\}(\s?[_^])?"
 )
+_BRACED_POWER = compile_quick_pattern(r"\^\s?\{\s?(-?\d)\s?\}")
 _NAMES = FUNCTIONS | SCHOOLS.keys() | {"lg"}
 _NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # as plain words these are no functions
 _THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -96,7 +97,7 @@ def normalize(answer: str) -> str:
     if bold := _BOLD(text):
         text = bold.group(1) or bold.group(2)
     text = to_latex(text).replace("**", "^")
-    text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{,}", ",")
+    text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{,}", ",").replace("{:}", ":")
     text = _UPRIGHT.sub(_upright, _ORDINAL.sub("", text))
     text = _BLANK.sub(" ", text).strip()
     if whole := TEXT.fullmatch(text):
@@ -130,7 +131,7 @@ def _power_of_ten(number: Match) -> str:
 
 def _upright(text: Match) -> str:
     r"""Write upright letters and function names as such, and other words as ``\text{…}``."""
-    content, script = text.group(1), text.group(2) or ""
+    content, script = _BRACED_POWER.sub(r"^\1", text.group(1)), text.group(2) or ""
     name = content.strip()
     if text.group().startswith("\\mathbf"):
         return text.group() if name.isalpha() else name + script

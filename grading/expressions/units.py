@@ -4,7 +4,9 @@ A unit is one to five words that name a thing. Words that hedge, deny or join (`
 ``4\text{ or possibly 5}`` is not 4.
 """
 
-from core.text.patterns import compile_full_match, compile_quick_pattern
+from collections import Counter
+
+from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 
 PERCENT, DEGREE = "%", "degree"
 UNIT_NAMES = {
@@ -13,10 +15,10 @@ UNIT_NAMES = {
         "m": "meter metre", "cm": "centimeter centimetre", "mm": "millimeter millimetre", "km": "kilometer kilometre",
         "kg": "kilogram", "g": "gram", "l": "liter litre L", "s": "second sec", "min": "minute mins", "h": "hour hr",
         "in": "inch inche", "ft": "foot feet", "mi": "mile", "yd": "yard", "lb": "pound-mass lbs", "oz": "ounce",
-        "degree": "deg", "percent": "pct", "dollar": "usd", "euro": "eur", "pm": "p.m", "am": "a.m", "mph": "mi/h",
+        "degree": "deg", "percent": "pct", "dollar": "usd", "euro": "eur", "pm": "p.m", "am": "a.m",
         "gal": "gallon", "N": "newton", "J": "joule", "W": "watt", "V": "volt", "Hz": "hertz", "Pa": "pascal",
         "K": "kelvin", "A": "ampere amp", "rad": "radian", "mL": "milliliter millilitre ml", "day": "d", "yr": "year",
-        "wk": "week", "unit": "units",
+        "wk": "week", "unit": "units", "celsius": "celsius",
     }.items()
     for name in names.split()
 }  # fmt: skip
@@ -39,6 +41,14 @@ _PREFIXED = {  # in \text only: bare letters such as kT are products
     *(base for base in _BASES if len(base) > 1),
     *("AM", "PM", "Kg", "KG", "Km", "KM", "Cm", "CM", "MM", "RM", "KB", "Kb", "kt", "Mt", "ac", "fl", "Hg", "li", "mu"),
 }
+_SPOKEN = {  # commands and signs inside a unit
+    "\\text": "", "{": "", "}": "", "\\cdot": " ", "(": " ", ")": " ", "\\Omega": "ohm", "\\mu ": "u", "\\mu": "u",
+}  # fmt: skip
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+_EQUAL = {"mph": {"mi": 1, "h": -1}, "kph": {"km": 1, "h": -1}, "cc": {"cm": 3}, "mL": {"cm": 3}, "l": {"dm": 3}}
+_TEMPERATURES = {
+    "celsius": "degreeC", "celsius degree": "degreeC", "fahrenheit": "degreeF", "degree fahrenheit": "degreeF",
+}  # fmt: skip
 _SMALL_WORDS = frozenset(("of", "in", "a", "an", "per", "sq", "cu", "on"))
 SCALES = {
     "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15, "lakh": 5, "crore": 7,
@@ -81,11 +91,14 @@ _BARE_UNIT = compile_quick_pattern(
     r"(?<=[\d}\]) ])([a-zA-Z]{1,20}(?:[ /][a-zA-Z]{1,20}){0,4})(\s?\^\s?(?:\{\s?-?\d\s?\}|\d))?\Z"
 )
 _PARENTHESIS = compile_quick_pattern(r"(?<=[\d}]) ?\((?:\\text ?\{)?([a-zA-Z][a-zA-Z /]{1,60})\}?\)\Z")
+_OHMS = compile_quick_pattern(r"(?<=[\d} ])\\Omega\s?\Z")
 _DEGREES = compile_quick_pattern(
     r"\s?\^?\s?(?:\\(?:circ|degree) ?|\{\s?\\(?:circ|degree)\s?\}) ?(?:\\text ?\{ ?([CF]) ?\}|([CF]))?\s?\Z"
 )
 _PERCENT = compile_quick_pattern(r"\s?\\?%\s?\Z")
 _MONEY = compile_quick_pattern(r"\A(-?)\s?(?:\\\$|\\text ?\{ (euros|pounds|yen)\})\s?(?=[\d.\\])")
+_RAISED = compile_quick_pattern(r"\b([a-zA-Z]{1,20}) (squared|cubed)\b")
+_RAISED_WORD = compile_full_match(r"([a-zA-Z.-]*[a-zA-Z])\^?(-?\d)?")
 _WORD = compile_full_match(r"[a-zA-Z]+(?:-[a-zA-Z]+)*\.?(?:[a-zA-Z]\.?)?(?:\^?-?\d)?")
 
 
@@ -99,13 +112,14 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
     """
     if money := _MONEY.match(text):
         rest, unit, power = split_unit(text[money.end() :])
-        name = _short(money.group(2) or "dollars")
+        name, _ = _short(money.group(2) or "dollars")
         return (text, None, 0) if unit not in (None, name) else (money.group(1) + rest, name, power)
     if percent := _PERCENT.search(text):
         return text[: percent.start()], PERCENT, 0
     if degrees := _DEGREES.search(text):
         scale = degrees.group(1) or degrees.group(2) or ""
         return text[: degrees.start()], DEGREE + scale, 0
+    text = _OHMS.sub(r"\\text{ ohm}", text)
     if parenthesis := _PARENTHESIS.search(text):
         unit = _name(parenthesis.group(1))
         return (text[: parenthesis.start()], *unit) if unit else (text, None, 0)
@@ -130,7 +144,7 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
 
 _SYMBOLS = str.maketrans(
     {"µ": "u", "Ω": "ohm", "°": "deg", "%": "percent", "‰": "permille", "€": "euro", "$": "usd", "£": "pounds"}
-    | {"¥": "yen", "Å": "angstrom", "·": " ", "⋅": " ", "(": " ", ")": " "}
+    | {"¥": "yen", "Å": "angstrom", "·": " ", "⋅": " "}
 )
 
 
@@ -140,18 +154,16 @@ def is_unit(text: str) -> bool:
     >>> is_unit("km/h"), is_unit("°C"), is_unit("apples"), is_unit("million"), is_unit("or 6")
     (True, True, True, False, False)
     """
-    unit = _name(text.replace("\\Omega", "ohm").replace("\\mu", "u").translate(_SYMBOLS))
+    unit = _name(text.translate(_SYMBOLS))
     return unit is not None and unit[1] == 0
 
 
 def _name(text: str) -> tuple[str | None, int] | None:
     """Return the short name and the power of ten of a unit; None if the words are not a unit."""
-    for command in ("\\text", "\\cdot", "{", "}"):
-        text = text.replace(command, " " if command == "\\cdot" else "")
+    for command, spoken in _SPOKEN.items():
+        text = text.replace(command, spoken)
     text = " ".join(text.replace("/", " per ").split()).strip(" .")
-    for word, power_of in (("squared", 2), ("cubed", 3)):
-        text = text.replace(f"second {word}", f"second^{power_of}").replace(f"meter {word}", f"meter^{power_of}")
-    words = text.replace(" ^", "^").replace("*", " ").split()
+    words = _RAISED.sub(_raised, text).replace(" ^", "^").replace("*", " ").split()
     power = 0
     while words and (scale := words[0].lower().removesuffix("s")) in SCALES:
         power += SCALES[scale]
@@ -180,28 +192,41 @@ def _names_a_thing(word: str) -> bool:
 
 
 def _compound(words: list[str]) -> str:
-    """Read ``square meters per hour`` as ``m^2/h``."""
-    result, power = "", ""
+    """Read ``square meters per second^2`` as ``m^2 s^-2``; whatever stands behind "per" is divided by.
+
+    >>> _compound(["kg", "m", "per", "s^2"]), _compound(["s^-2", "m", "kg"]), _compound(["degrees", "Celsius"])
+    ('kg m s^-2', 'kg m s^-2', 'degreeC')
+    """
+    powers = Counter[str]()
+    power, sign = 1, 1
     for word in words:
-        lower = word.lower()
-        if lower in ("square", "sq", "sq."):
-            power = "^2"
-        elif lower in ("cubic", "cu", "cu."):
-            power = "^3"
+        lower = word.lower().rstrip(".")
+        if lower in _POWERS:
+            power = _POWERS[lower]
         elif lower == "per":
-            result += "/"
+            sign = -1
         elif lower not in ("of", "in", "a", "an"):
-            result += ("" if not result or result.endswith("/") else " ") + _short(word) + power
-            power = ""
-    return result.replace(" ^", "^") or "unit"
+            base, raised = _short(word)
+            for name, exponent in _EQUAL.get(base, {base: 1}).items():
+                powers[name] += sign * power * raised * exponent
+            power = 1
+    factors = (name if exponent == 1 else f"{name}^{exponent}" for name, exponent in sorted(powers.items()) if exponent)
+    unit = " ".join(factors) or "unit"
+    return _TEMPERATURES.get(unit, unit)
 
 
-def _short(word: str) -> str:
-    base, _, power = word.strip(".").partition("^")
+def _short(word: str) -> tuple[str, int]:
+    """Return the short name of a unit and its exponent: ``m``, 2 for ``meters^2``."""
+    parts = _RAISED_WORD(word.strip("."))
+    base, exponent = (parts.group(1), int(parts.group(2) or 1)) if parts else (word, 1)
     if base in _SHORT or len(base) == 1:
-        name = UNIT_NAMES.get(base, base)
-    else:
-        lower = base.lower()
-        singular = lower[:-1] if len(lower) > 3 and lower.endswith("s") and not lower.endswith("ss") else lower
-        name = UNIT_NAMES.get(lower, UNIT_NAMES.get(singular, singular))
-    return name + (f"^{power}" if power else "")
+        return UNIT_NAMES.get(base, base), exponent
+    lower = base.lower()
+    singular = lower[:-1] if len(lower) > 3 and lower.endswith("s") and not lower.endswith("ss") else lower
+    return UNIT_NAMES.get(lower, UNIT_NAMES.get(singular, singular)), exponent
+
+
+def _raised(match: Match) -> str:
+    """Write ``feet squared`` as ``feet^2``; "squared" behind anything but a unit is an operation."""
+    name, _ = _short(match.group(1))
+    return f"{match.group(1)}^{_POWERS[match.group(2)]}" if name in _SHORT or name == "unit" else match.group()

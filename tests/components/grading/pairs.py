@@ -80,6 +80,14 @@ x\sqrt x ~~ \sqrt{x^3}
 12\text{ gm} ~~ 12
 12\text{ MJ} ~~ 12
 9\text{ meters per second squared} ~~ 9
+9\text{ meters per second squared} ~~ 9\,\mathrm{m\cdot s^{-2}}
+4\text{ J/(kg K)} ~~ 4\,\mathrm{J\,kg^{-1}\,K^{-1}}
+8\text{ yards squared} ~~ 8\text{ yd}^2
+40\text{ miles per hour} ~~ 40\text{ mph}
+6\text{ mL} ~~ 6\text{ cubic centimeters}
+35\text{ degrees Fahrenheit} ~~ 35^\circ\text{F}
+47\,\Omega ~~ 47\text{ ohms}
+7{:}45\text{ p.m.} ~~ 7:45\text{ PM}
 7\text{ solutions} ~~ 7
 \lfloor x+1\rfloor ~~ \lfloor x\rfloor+1
 3 \pmod{7} ~~ 10 \pmod{7}
@@ -149,6 +157,11 @@ i ~~ -i
 5 m ~~ 5 km
 5 m ~~ 5 cm
 5\text{ cm}^2 ~~ 5\text{ cm}^3
+5\,\mathrm{m\cdot s^{-1}} ~~ 5\text{ m/s}^2
+5\text{ J/kg} ~~ 5\text{ J kg}
+5\text{ degrees Celsius} ~~ 5^\circ\text{F}
+5\text{ x squared} ~~ 5
+7{:}45\text{ p.m.} ~~ 7:45\text{ AM}
 x\neq 3 ~~ x\neq 2
 x\neq 3 ~~ (-\infty,3)\cup[3,\infty)
 x\neq 3 ~~ x=3
