@@ -16,8 +16,8 @@ import numpy as np
 
 from core.files import write_text
 from evaluation.promotion.answer_counts import FIRST_OOD, first_round
-from evaluation.promotion.error_budget import PACE
 from evaluation.promotion.evidence import can_be_shown, log_evidence, log_wealths
+from evaluation.promotion.promotion_limits import PACE
 from evaluation.promotion.promotion_rules import Z90
 from perf.measurement import parser_of
 from perf.recorded_suites import PAPER, SUITES, Suite, better, recorded

@@ -25,7 +25,7 @@ from core.errors import InputError, did_you_mean, explain_validation
 from core.model.context_extension import ContextExtension
 from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from evaluation.generation.templates import template_names
-from evaluation.promotion.records import PromotionRule
+from evaluation.promotion.promotion_limits import PromotionRule
 from evaluation.promotion.removal_plan import RetentionRules
 from targets.config import PrepareConfig, build_config
 from targets.embedding.embedding_settings import EmbeddingSettings

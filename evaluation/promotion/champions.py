@@ -14,8 +14,8 @@ from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import write_text
 from core.model.lineage_file import MANIFEST, parse_manifest, read_manifest
-from evaluation.promotion.error_budget import ErrorBudget
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile
+from evaluation.promotion.promotion_limits import ErrorBudget, PromotionLimits
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, ScoreFile
 
 POINTER = "champion.json"
 DECISIONS = "decisions"

@@ -13,7 +13,8 @@ from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.decision_text import about, e_value
 from evaluation.promotion.opponent_comparison import Comparison, Evidence, compare_answers
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, PromotionRule
+from evaluation.promotion.promotion_limits import PromotionLimits, PromotionRule
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord
 from evaluation.sample_tables import read_scores, recorded
 
 if TYPE_CHECKING:

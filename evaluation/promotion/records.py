@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
+
+from evaluation.promotion.promotion_limits import PromotionLimits
 
 
 class _Record(BaseModel):
@@ -23,30 +25,6 @@ class Checkpoint(_Record):
     path: str
     digest: str
     scores: dict[str, ScoreFile]
-
-
-class PromotionLimits(BaseModel):
-    """How much a new champion may be worse in."""
-
-    max_ood_drop: float = Field(
-        default=0.05, ge=0, le=1, description="Maximum loss on an out-of-domain benchmark, as a share of the samples."
-    )
-    max_truncated: float = Field(
-        default=0.25, ge=0, le=1, description="Maximum share of samples cut at the token limit."
-    )
-
-
-class PromotionRule(PromotionLimits):
-    """When a new policy becomes the champion."""
-
-    rule: Literal["error_rate", "per_decision"] = Field(
-        default="error_rate",
-        description="With error_rate, the chance of any false promotion over the life of the champions is bounded; "
-        "per_decision takes a 95% interval for each decision alone.",
-    )
-    error_rate: float = Field(
-        default=0.05, gt=0, lt=1, description="The chance of any false promotion, over all decisions together."
-    )
 
 
 class Decision(_Record):

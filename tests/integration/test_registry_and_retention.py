@@ -19,8 +19,9 @@ from core.errors import InputError
 from core.files import write_json
 from core.model.lineage_file import read_manifest, write_manifest
 from evaluation.promotion.champions import Registry
+from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.promotion_rules import reason_without_comparison
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, ScoreFile
 from evaluation.promotion.removal_plan import RetentionRules, find_uses, plan_removals, remove
 
 OLD = time.time() - 90 * 86_400
