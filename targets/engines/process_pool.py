@@ -16,6 +16,7 @@ from targets.engines.tasks import Engine, Inputs, SingleEngine, Task, Tools
 
 FEW_ROWS = 1024  # take less time than two processes need to start
 IN_FLIGHT = 3  # tasks per process: one that runs, the others waiting
+PRELOADED = ["targets.prepare", "pandas"]  # once for all processes
 ATTEMPTS = 3  # at a task whose process died
 
 
@@ -71,7 +72,8 @@ class PoolEngine:
 
     def _submit(self, task: Task) -> Future[Any]:
         if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
+            context = multiprocessing.get_context("forkserver")  # a fork of this process has its threads' locks
+            context.set_forkserver_preload(PRELOADED)
             self._pool = ProcessPoolExecutor(self._workers, context, _start, (self._inputs(),))
         try:
             return self._pool.submit(_run, task)

@@ -131,11 +131,12 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
 
 
 def pool_processes(parent: int) -> list[int]:
+    """Return those that the fork server of ``parent`` has forked."""
     found = []
     for pid in children(parent):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "spawn_main" in " ".join(psutil.Process(pid).cmdline()):
-                found.append(pid)
+            if "multiprocessing.forkserver" in " ".join(psutil.Process(pid).cmdline()):
+                found += children(pid)
     return found
 
 
