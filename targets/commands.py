@@ -34,6 +34,8 @@ def prepare_targets(request: PrepareRequest) -> int:
     """Prepare targets, and split and check them as asked; the exit status is 1 if a check blocks."""
     config = read_config(request.config, request.overrides)
     chosen = request.model_dump(include={"source", "engine", "workers"}, exclude_none=True, mode="json")
+    if twice := [name for name in chosen if any(text.partition("=")[0] == name for text in request.overrides)]:
+        raise InputError(f"--{twice[0]} and --set {twice[0]}=… say two things: give one of them")
     config = build_config({**config.model_dump(), **chosen}, where="command line")
     previous = request.previous / PROFILE_FILE if request.previous else None
     if previous and not is_there(previous):

@@ -7,6 +7,7 @@ over the keys of the accepted traces, to decide between duplicates.
 
 import functools
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ from targets.read.sources import Part, find_parts
 from targets.select.near_search import Places, read_accepted
 from targets.select.output import CheckFiles, WriteFiles, Written
 from targets.select.selection import Outcome, Selection
+from targets.select.split import SPLIT
 from targets.select.trace_choices import Choices
 from targets.staging import clear_staging, staging
 from targets.target_tables import IdDigest, combined_digest, iter_batches, readable
@@ -94,6 +96,9 @@ def prepare(
     benchmarks_digest = _benchmarks_digest(benchmarks)
     filters_with(tuple(config.filters))  # before anything is written: one may not fit
     check_languages(config.languages)
+    for path in config.paths:
+        if os.path.isdir(path) and out_dir.resolve().is_relative_to(Path(path).resolve()):
+            raise InputError(f"{out_dir}: inside the source {path}, so its files would be sources; give another folder")
     parts = find_parts(config, generated)
     choices = Choices.read(config)
     inputs = _inputs(parts, choices, lengths.digest, benchmarks_digest)
@@ -102,7 +107,7 @@ def prepare(
         return earlier
 
     run = _Run(parts, choices, inputs, progress or _silent)
-    with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir, ExitStack() as stack:
+    with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), SPLIT) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
         decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
         verdicts = verdict_file(stack) if config.engine == "local" and config.workers > 1 else None

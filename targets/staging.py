@@ -22,8 +22,10 @@ def clear_staging(out_dir: Path) -> None:
 
 
 @contextmanager
-def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
+def staging(out_dir: Path, names: Sequence[str], outdated: Sequence[str] = ()) -> Iterator[Path]:
     """A folder inside ``out_dir``. When the block ends, its tables ``names`` move to ``out_dir``, in that order.
+
+    The tables ``outdated`` of ``out_dir`` were made from the earlier ones, and are removed before.
 
     Several files cannot take the place of earlier ones at once. The earlier last table is removed before they move, so
     that a kill on the way leaves files that are incomplete, and not some of each version.
@@ -43,6 +45,8 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
         staging_dir.mkdir()
         yield staging_dir
         tables = {name: shards(staging_dir / name) for name in names}
+        for name in outdated:
+            _remove_table(out_dir / name)
         if any(len(files) > 1 for files in tables.values()) or any(shard_files(out_dir / name) for name in names):
             _remove_table(out_dir / names[-1])
         for name, files in tables.items():

@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import cache
+from multiprocessing import resource_tracker
 from typing import Any
 
 from targets.engines.tasks import Engine, Inputs, SingleEngine, Task, Tools
@@ -71,16 +73,17 @@ class PoolEngine:
         )
 
     def _submit(self, task: Task) -> Future[Any]:
-        if self._pool is None:
-            context = multiprocessing.get_context("forkserver")  # a fork of this process has its threads' locks
-            context.set_forkserver_preload(PRELOADED)
-            self._pool = ProcessPoolExecutor(self._workers, context, _start, (self._inputs(),))
-        try:
-            return self._pool.submit(_run, task)
-        except BrokenProcessPool as error:  # noticed when handing over: `_oldest` starts the next pool
-            broken: Future[Any] = Future()
-            broken.set_exception(error)
-            return broken
+        with _interrupts_later():
+            if self._pool is None:
+                context = multiprocessing.get_context("forkserver")  # a fork of this process has its threads' locks
+                context.set_forkserver_preload(PRELOADED)
+                self._pool = ProcessPoolExecutor(self._workers, context, _start, (self._inputs(),))
+            try:
+                return self._pool.submit(_run, task)
+            except BrokenProcessPool as error:  # noticed when handing over: `_oldest` starts the next pool
+                broken: Future[Any] = Future()
+                broken.set_exception(error)
+                return broken
 
     def _stop(self) -> None:
         if self._pool is not None:
@@ -95,12 +98,32 @@ class PoolEngine:
         self._here.__exit__()
 
 
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hold Ctrl-C back while processes start: they never see it, and none is left half-made."""
+    resource_tracker.ensure_running()  # it would let Ctrl-C through
+    held: list[object] = []
+    handler = None
+    if threading.current_thread() is threading.main_thread():  # which handles the Ctrl-C of all threads
+        handler = signal.signal(signal.SIGINT, lambda *of: held.append(of))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+    if held:
+        signal.raise_signal(signal.SIGINT)
+
+
 _TOOLS: list[Tools] = []  # of this pool process
 
 
 def _start(inputs: Inputs) -> None:
     """Begin a pool process: it ends when its parent does, however that ends, and leaves Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # what it starts can be interrupted
     threading.Thread(target=_end_with_parent, daemon=True).start()
     tools = Tools(lambda: inputs)
     _TOOLS.append(tools)

@@ -8,6 +8,7 @@ before all questions of quality, so that a set made of benchmark problems says s
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -18,7 +19,7 @@ from core.text.patterns import compile_full_match, compile_pattern, compile_quic
 from targets.filter.context import FilterContext
 from targets.filter.language import identify_language
 from targets.filter.text_properties import compression_ratio
-from targets.read.response_format import BOX
+from targets.read.response_format import BOX, TURN_TOKENS
 from targets.trace import Rejection, Trace
 
 FIGURE = compile_pattern(r"\[asy\]|!\[[^\]]*\]\(|\\includegraphics|<img\b|https?://|www\.\w")
@@ -128,6 +129,12 @@ def refusal(trace: Trace, context: FilterContext) -> str | None:
     return f"{match.group().strip()!r}" if match else None
 
 
+def chat_tokens(trace: Trace, context: FilterContext) -> str | None:
+    """Reject problems that hold the tokens between turns. Those in a target are found when it is taken apart."""
+    match = TURN_TOKENS.search(trace.problem or "")
+    return f"{match.group()} in the problem" if match else None
+
+
 def double_escaped(trace: Trace, context: FilterContext) -> str | None:
     r"""LaTeX whose backslashes were escaped once too often: ``\\frac{1}{2}`` is a line break and the letters "frac"."""
     for name in ("problem", "gold", "target"):
@@ -223,7 +230,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("repeated_markers", "markers twice, out of order, or text outside them", Stage.RESPONSE),
     Filter("no_answer", "no answer after the thoughts", Stage.RESPONSE),
     Filter("empty_reasoning", "no thoughts", Stage.RESPONSE),
-    Filter("chat_tokens", "chat-template tokens inside the text", Stage.RESPONSE),
+    Filter("chat_tokens", "chat-template tokens inside the text", Stage.RESPONSE, chat_tokens),
     Filter("double_escaped", "LaTeX commands with two backslashes", Stage.TARGET, double_escaped),
     Filter("no_box", "no boxed answer after the thoughts", Stage.TARGET, no_box),
     Filter("loop", "repeats itself (compresses below min_compression_ratio)", Stage.TARGET, loop),
@@ -277,8 +284,10 @@ def filters_with(paths: tuple[str, ...]) -> tuple[Filter, ...]:
 
 
 def _own_rule(path: str, trace: Trace, context: FilterContext) -> str | None:
+    shown = copy(trace)  # whatever the filter does to it
+    shown.reasons, shown.metadata, shown.fields = [*trace.reasons], {**trace.metadata}, deepcopy(trace.fields)
     try:
-        detail = named_in_errors(path)(trace)
+        detail = named_in_errors(path)(shown)
     except UserFunctionError as error:
         raise InputError(f"filters: {error}, for trace {trace.id}") from error
     if detail is not None and not isinstance(detail, str):

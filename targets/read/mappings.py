@@ -37,6 +37,8 @@ def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str)
     there: dict[str, Any] = {
         name: name for name in OPTIONAL_COLUMNS if name in columns and getattr(chosen, name) is None
     }
+    if chosen.system is None and isinstance(chosen.problem, str):
+        there["system"] = "system" if "system" in columns else chosen.problem
     thoughts = [name for name in REASONING_COLUMNS if name in columns]
     if thoughts and chosen.reasoning is None and not chosen.steps:
         there |= {"reasoning": thoughts[0], "reasoning_required": False}
@@ -68,7 +70,9 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
         mapping = ready[mapping]
     mapping = mapping.resolve(columns)
     if missing := [column for column in mapping.columns() if column not in columns]:
-        raise InputError(f"{where}: no column {', '.join(missing)}: {present}; correct the mapping")
+        dotted = [column for column in columns if "." in column]
+        advice = f"rename {dotted[0]}: a dot leads into a column" if dotted else "correct the mapping"
+        raise InputError(f"{where}: no column {', '.join(missing)}: {present}; {advice}")
     return mapping
 
 
@@ -144,7 +148,8 @@ def _fields(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
 
 def _problem(row: Mapping[str, Any], mapping: ColumnMapping) -> str:
     if isinstance(mapping.problem, list):
-        return " ".join(_text(_value(row, path), "problem").strip() for path in mapping.problem)
+        values = [_value(row, path) for path in mapping.problem]
+        return _text(" ".join(_text(value, "problem").strip() for value in values if not _is_empty(value)), "problem")
     value = _value(row, mapping.problem)
     chat = read_chat(value, "user")
     if chat is None:
@@ -178,7 +183,7 @@ def _system(row: Mapping[str, Any], mapping: ColumnMapping) -> str | None:
     chat = read_chat(value, "user" if mapping.system == mapping.problem else "system")
     if chat is not None:
         return chat.system
-    return None if value is None or mapping.system == mapping.problem else _text(value, "system")
+    return None if _is_empty(value) or mapping.system == mapping.problem else _text(value, "system")
 
 
 def _response(value: Any, reasoning: Any, mapping: ColumnMapping) -> str:
@@ -243,19 +248,25 @@ def _value(row: Mapping[str, Any], path: str) -> Any:
 def _text(value: Any, what: str) -> str:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if _is_empty(value):
         raise Unusable(f"no_{what}", "empty" if value is not None else "missing")
     if not isinstance(value, str):
         raise Unusable("wrong_type", f"{what}: expected text, found {type(value).__name__}")
     return value
 
 
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
 def _flag(value: Any) -> bool | None:
     if isinstance(value, str) and (word := value.strip().lower()) in (*YES, *NO):
         return word in YES
-    if value is not None and not isinstance(value, bool):
+    if isinstance(value, int | float) and value in (0, 1):
+        return bool(value)
+    if value is not None:
         raise Unusable("wrong_type", f"upstream_correct: expected true or false, found {type(value).__name__}")
-    return value
+    return None
 
 
 def _log_probs(value: Any) -> list[float] | None:

@@ -32,12 +32,15 @@ HARMONY_PLAIN = "assistantfinal"  # what is left between the channels where spec
 IM_START = compile_quick_pattern(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
 END_OF_TEXT = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|return|>", "<end_of_turn>", "</s>")
 END_OF_TEXT += ("<\uff5cend\u2581of\u2581sentence\uff5c>",)
+_TURN_TOKENS = (
+    r"<\|(?:im_start|im_end|endoftext|eot_id|begin_of_text|start_header_id|end_header_id|user|assistant|system)\|>"
+    r"|<\|(?:start|channel|message|end|return|call)\|>|<(?:start|end)_of_turn>|<\x{ff5c}[^\x{ff5c}\n]{1,40}\x{ff5c}>"
+)
+TURN_TOKENS = compile_pattern(_TURN_TOKENS)  # inside a problem, the model would read these as the end of it
 # Any of these inside a target would be read as structure by the chat template or by the reward.
 CHAT_TOKENS = compile_pattern(
-    r"<\|(?:im_start|im_end|endoftext|eot_id|begin_of_text|start_header_id|end_header_id|begin_of_thought|end_of_thought"
-    r"|begin_of_solution|end_of_solution|user|assistant|system)\|>|</?think>|</?answer>|</?tool_call>|</?tool_response>"
-    r"|<\|(?:start|channel|message|end|return|call)\|>|<(?:start|end)_of_turn>|\[/?THINK\]|\x{25c1}/?think\x{25b7}"
-    r"|<\x{ff5c}[^\x{ff5c}\n]{1,40}\x{ff5c}>|\[/?INST\]"
+    _TURN_TOKENS + r"|<\|(?:begin|end)_of_(?:thought|solution)\|>|</?think>|</?answer>|</?tool_call>|</?tool_response>"
+    r"|\[/?THINK\]|\x{25c1}/?think\x{25b7}|\[/?INST\]"
 )
 BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])")
 WAITS = frozenset({"Wait", "Wait,", "Wait."})  # lines that budget forcing appends to make the model go on

@@ -81,9 +81,27 @@ class Part:
         return [entry for entry in read_entries(str(self.source.task), options) if entry["answer"]]
 
     @cached_property
+    def _stamp(self) -> tuple[Any, ...]:
+        """What changes when the file is written to or replaced, as it was before its content was read."""
+        return self._stamp_now()
+
+    def _stamp_now(self) -> tuple[Any, ...]:
+        assert self.file is not None
+        info = self.file.filesystem.info(self.file.path)
+        return tuple(info.get(name) for name in ("size", "mtime", "ino", "ETag", "etag"))
+
+    def require_unchanged(self) -> None:
+        """Raise InputError if the file is no longer the one that the digest is of."""
+        if self.file is not None and self._stamp_now() != self._stamp:
+            raise InputError(
+                f"source {self.file.address}: it was changed while it was read; run again when nothing writes to it"
+            )
+
+    @cached_property
     def fingerprint(self) -> tuple[str, int | None]:
         """(digest of the content, rows where known without reading all of it)."""
         if self.file is not None:
+            _ = self._stamp  # before its content
             return self._content.digest, self._content.rows
         if self.name == EMBEDDED:
             texts = [f"{p.id} {p.problem} {p.trace}" for p in _embedded(self.config)]
@@ -195,7 +213,11 @@ class Piece:
     begin: int | None = None  # see `Part.traces`
 
     def batches(self) -> Iterator[list[Trace]]:
-        """Its traces, in lists of a size that bounds memory. Raises InputError where they cannot be read."""
+        """Its traces, in lists of a size that bounds memory.
+
+        Raises:
+            InputError: they cannot be read, or the file has changed since its digest was made.
+        """
         batch: list[Trace] = []
         characters = 0
         for trace in islice(self.part.traces(self.start, self.stop, self.begin), self.most):
@@ -208,6 +230,7 @@ class Piece:
                 batch, characters = [], 0
         if batch:
             yield batch
+        self.part.require_unchanged()
 
     def __str__(self) -> str:
         return f"{self.part.name}: rows {self.start:,} to {self.stop - 1:,}"
@@ -271,7 +294,7 @@ def observe(config: PrepareConfig) -> Observation:
 
 def is_hub_id(spec: str) -> bool:
     """Whether ``spec`` can be the id of a hub dataset; a folder here may be called the same."""
-    return bool(HUB_ID(spec)) and not spec.endswith(SUFFIXES)
+    return bool(HUB_ID(spec)) and not spec.lower().endswith(SUFFIXES)
 
 
 def _embedded(config: PrepareConfig) -> list[Any]:

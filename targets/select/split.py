@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 Ranks = tuple[np.ndarray, np.ndarray]  # see `RankRows`
 Masks = tuple[np.ndarray, np.ndarray]  # whether each row is trained on, and whether it is held out
 TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
+SPLIT = (TRAIN, HELDOUT, LEFT_OUT)
 REMEDY = "run luffy targets"
 
 

@@ -131,13 +131,36 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
 
 
 def pool_processes(parent: int) -> list[int]:
-    """Return those that the fork server of ``parent`` has forked."""
+    """Return those that the fork servers of ``parent`` have forked."""
+    return [pid for server in servers(parent) for pid in children(server)]
+
+
+def servers(parent: int) -> list[int]:
+    """Return the fork servers of ``parent``."""
     found = []
     for pid in children(parent):
         with contextlib.suppress(psutil.NoSuchProcess):
             if "multiprocessing.forkserver" in " ".join(psutil.Process(pid).cmdline()):
-                found += children(pid)
+                found.append(pid)
     return found
+
+
+@pytest.mark.parametrize("later_s", [0, 0.5, 1, 1.5])
+def test_ctrl_c_while_the_pool_starts_is_quiet(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, later_s: float
+) -> None:
+    source = jsonl(*(good(k) for k in range(10, 3000)))
+    command = [sys.executable, "-m", "targets", "--source", str(source), "--out", str(tmp_path / "out")]
+    command += ["--tokenizer", str(tokenizer), "--workers", "2"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not servers(process.pid):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(later_s)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT and "Traceback" not in said, said
 
 
 def hard_rows(good: Any, count: int) -> list[Any]:

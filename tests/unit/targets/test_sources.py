@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from core.errors import InputError
 from core.schemas import TARGET
 from targets.config import build_config
 from targets.read.sources import find_parts, observe, read_source
@@ -246,3 +247,40 @@ def test_a_task_does_not_carry_the_marks_of_all_rows(tmp_path: Path) -> None:
         read = list(pickle.loads(pickle.dumps(piece)).batches())
         assert [trace.row for batch in read for trace in batch] == list(range(piece.start, piece.stop))
     assert sizes[1] < sizes[0] + 50
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_system_text_of_a_source_is_kept(tmp_path: Path) -> None:
+    row = {"problem": "Find 1+2.", "answer": "3", "response": "<think>\na\n</think>\n\n\\boxed{3}"}
+    column = write(tmp_path / "column.jsonl", {**row, "system": "Be terse."}, {**row, "system": ""})
+    assert [trace.system for trace in read(column)] == ["Be terse.", None]
+    chat = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Find 1+2."}]
+    completion = [{"role": "assistant", "content": row["response"]}]
+    chats = write(tmp_path / "chat.jsonl", {"prompt": chat, "completion": completion, "answer": "3"})
+    (trace,) = read(chats, mapping={"problem": "prompt", "answer": "answer", "response": "completion"})
+    assert (trace.system, trace.problem, trace.reasons) == ("Be kind.", "Find 1+2.", [])
+
+
+def test_an_empty_part_of_a_problem_is_left_out(tmp_path: Path) -> None:
+    row = {"instruction": "Find 1+2.", "input": "", "output": "\\boxed{3}", "answer": "3"}
+    file = write(tmp_path / "x.jsonl", row, {**row, "input": "In base 4."}, {**row, "instruction": " "})
+    traces = read(file, mapping={"problem": ["instruction", "input"], "answer": "answer", "response": "output"})
+    assert [trace.problem for trace in traces] == ["Find 1+2.", "Find 1+2. In base 4.", None]
+    assert traces[2].reasons == ["no_problem"]
+
+
+@pytest.mark.parametrize(("flag", "expected"), [(1, True), (0, False), (1.0, True), ("yes", True), (2, "wrong_type")])
+def test_flags_of_correctness(tmp_path: Path, flag: Any, expected: Any) -> None:
+    file = write(tmp_path / "x.jsonl", {"q": "Find 1+2.", "a": "3", "r": "\\boxed{3}", "ok": flag})
+    (trace,) = read(file, mapping={"problem": "q", "answer": "a", "response": "r", "upstream_correct": "ok"})
+    assert (trace.reasons or [trace.upstream_correct]) == [expected]
+
+
+def test_a_column_whose_name_has_dots_is_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.jsonl", {"data.q": "Find 1+2.", "data.a": "3", "data.r": "\\boxed{3}"})
+    with pytest.raises(InputError, match=r"no column data: .*; rename data\.q: a dot leads into a column"):
+        read(file, mapping={"problem": "data.q", "answer": "data.a", "response": "data.r"})
