@@ -4,32 +4,36 @@ A folder may be a clone of a hub dataset, or what ``Dataset.save_to_disk`` write
 only the files of the split that the settings name are read.
 """
 
+import logging
 import os
-from collections import Counter, deque
+import posixpath
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.text.parse import parse_yaml
-from core.text.patterns import compile_full_match
+from targets.read.split_files import (
+    CARD,
+    NAMED_FILES,
+    SHARD,
+    SPLITS,
+    check_shards,
+    config_of_card,
+    files_by_card,
+    no_split,
+    read_card,
+)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}  # with their delimiters
-COMPRESSIONS = ("", ".gz", ".zst")
+COMPRESSIONS = ("", ".gz", ".bz2", ".zst")
 DATA_SUFFIXES = (".parquet", ".arrow", *(suffix + more for suffix in JSON_SUFFIXES for more in COMPRESSIONS))
 SUFFIXES = (*DATA_SUFFIXES, *(suffix + more for suffix in TABLE_SUFFIXES for more in COMPRESSIONS))
 METADATA_FILES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
-CARD = "README.md"
-LARGEST_CARD = 1 << 20  # bytes that are read of it
-# Words that name a split in the names of files and folders, as the hub reads them.
-SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation"}
-SPLITS |= {"dev": "validation", "test": "test", "testing": "test", "eval": "test", "evaluation": "test"}
-SHARD = compile_full_match(r"([^/]{1,200}?)[-_.]?(?:\d{1,6}(?:-of-\d{1,6})?)?")  # train-00000-of-00002 -> train
-NAMED_SPLITS = 10  # in a message
+SEPARATORS = str.maketrans(dict.fromkeys("-._0123456789", " "))
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class DataFile:
 
     @property
     def suffix(self) -> str:
-        """The last part of its name that says what it holds: not that of a compression."""
-        path = PurePosixPath(self.path)
+        """The last part of its name that says what it holds, in small letters: not that of a compression."""
+        path = PurePosixPath(self.path.lower())
         return PurePosixPath(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
 
     @property
@@ -63,131 +67,176 @@ def find_files(spec: str, split: str | None = None, subset: str | None = None) -
 
     ``split`` (None: all) and ``subset`` choose among the files of a folder, where these are named after splits.
     """
-    import fsspec
     from fsspec.implementations.local import LocalFileSystem
 
     if "\0" in spec:
         raise InputError(f"source {spec!r}: the path holds a NUL character")
+    where = f"source {spec}"
     try:
-        filesystem, path = fsspec.core.url_to_fs(spec)
+        filesystem, path = _storage(spec)
+        is_local = isinstance(filesystem, LocalFileSystem)
         if filesystem.isfile(path):
             return [DataFile(filesystem, path, _printable(PurePosixPath(path).name))]
         is_folder = filesystem.isdir(path)
         if is_folder:
             entries, root = filesystem.find(path), path
         elif any(character in spec for character in "*?["):
-            entries = [entry for entry in filesystem.glob(path) if filesystem.isfile(entry)]
+            entries = [entry for entry in filesystem.glob(path) if not filesystem.isdir(entry)]
             fixed = path[: min(path.find(c) for c in "*?[" if c in path)]
             root = fixed.rpartition("/")[0]
+        elif is_local:
+            raise InputError(f"{where}: {_why_no_file(path)}")
         else:
-            remote = ", or the storage does not answer" if "://" in spec else ""
-            raise InputError(f"source {spec}: no such file or folder{remote}")
-        if isinstance(filesystem, LocalFileSystem):  # which leaves out what may not be read
-            deque(islice(os.walk(root, onerror=_raise_if_forbidden), None if is_folder else 1), 0)
-        card = _read_card(filesystem, f"{path}/{CARD}", spec) if is_folder and f"{path}/{CARD}" in entries else None
+            raise InputError(f"{where}: no such file or folder, or the storage does not answer")
+        if is_local:
+            _check_rights(root or "/", ["**"] if is_folder else path[len(root) :].lstrip("/").split("/"))
+        card = read_card(filesystem, f"{path}/{CARD}", where) if is_folder and f"{path}/{CARD}" in entries else None
     except InputError:
         raise
     except Exception as error:
         if "://" not in spec and not isinstance(error, OSError | ValueError):
             raise
         if isinstance(error, PermissionError) and error.filename:
-            raise InputError(f"source {spec}: no right to read {error.filename}; make it readable") from error
+            raise InputError(f"{where}: no right to read {error.filename}; make it readable") from error
         # The driver of a storage raises errors of its own library.
-        raise InputError(f"source {spec}: cannot be reached: {first_line(error)}") from error
-    names = {entry[len(root) :].lstrip("/"): entry for entry in sorted(entries)}
-    chosen = _data_names(list(names))
-    if not chosen:
-        raise InputError(f"source {spec}: no data file there; expected names ending in {', '.join(SUFFIXES)}")
-    if is_folder and split is not None:
-        chosen = _of_split(chosen, split, subset, card, f"source {spec}")
-    return [DataFile(filesystem, names[name], _printable(name)) for name in chosen]
+        raise InputError(f"{where}: cannot be reached: {first_line(error)}") from error
+    paths = {entry[len(root) :].lstrip("/"): entry for entry in sorted(entries)}
+    visible = [name for name in paths if not _is_metadata(name)]
+    names = [name for name in visible if name.lower().endswith(SUFFIXES)]
+    if not names:
+        raise InputError(f"{where}: no data file there; expected names ending in {', '.join(SUFFIXES)}")
+    data = _rows_before_tables(names) if is_folder else names
+    chosen = _of_split(names, split, subset, card, where) if is_folder and split is not None else data
+    if split is not None:  # the files are to be read, and not only listed
+        _warn_of_unread(sorted({*visible} - {*data, *chosen}), where)
+    files = [DataFile(filesystem, paths[name], _printable(name)) for name in chosen]
+    for file in files if is_local else []:
+        if not os.path.isfile(file.path):
+            raise InputError(f"source {file.address}: {_why_no_file(file.path)}")
+    return files
 
 
-def _raise_if_forbidden(error: OSError) -> None:
-    """Let a search fail at a folder that may not be read; one that has gone meanwhile has no files."""
-    if isinstance(error, PermissionError):
-        raise error
+def _storage(spec: str) -> tuple[Any, str]:
+    """The filesystem of a source and its path there; ``::`` may be part of a file's name, or chain filesystems."""
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    if "::" in spec and os.path.exists(spec):
+        return LocalFileSystem(), os.path.abspath(spec)
+    return fsspec.core.url_to_fs(spec)
 
 
-def _data_names(names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that are data; tables as text only where nothing else is there."""
-    visible = [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
-    visible = [name for name in visible if not _is_metadata(PurePosixPath(name).name)]
-    data = [name for name in visible if name.endswith(DATA_SUFFIXES)]
-    return data or [name for name in visible if name.endswith(SUFFIXES)]
+def _why_no_file(path: str) -> str:
+    """Why a local path is no file that can be read."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return f"no right to read {path}; make it readable"
+    except OSError:
+        broken = "a link to a file that is not there; get the file or remove the link"
+        return broken if os.path.islink(path) else "no such file or folder"
+    return "neither a regular file nor a folder; write what it gives to a file"
+
+
+def _check_rights(root: str, pattern: Sequence[str]) -> None:
+    """Raise PermissionError for a folder below ``root`` that a glob leads into but may not be read.
+
+    A search leaves such a folder out. One that has gone meanwhile has no files.
+    """
+
+    def on_error(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            raise error
+
+    for folder, folders, _ in os.walk(root, onerror=on_error):
+        depth = 0 if folder == root else folder[len(root) :].strip("/").count("/") + 1
+        if "**" not in pattern[: depth + 1]:
+            leads_on = depth + 1 < len(pattern)
+            folders[:] = [name for name in folders if leads_on and fnmatch(name, pattern[depth])]
 
 
 def _is_metadata(name: str) -> bool:
+    """Whether a file is hidden, or says something of a dataset instead of holding it."""
+    if any(part.startswith(".") for part in name.split("/")):
+        return True
+    file = PurePosixPath(name).name
     # `datasets` caches what it computes of a saved dataset beside it.
-    return name in METADATA_FILES or (name.startswith("cache-") and name.endswith(".arrow"))
+    return file in METADATA_FILES or file == CARD or (file.startswith("cache-") and file.endswith(".arrow"))
+
+
+def _rows_before_tables(names: Sequence[str]) -> list[str]:
+    """Those of the data files that hold rows; tables as text only where nothing else is there."""
+    return [name for name in names if name.lower().endswith(DATA_SUFFIXES)] or list(names)
+
+
+def _warn_of_unread(names: Sequence[str], where: str) -> None:
+    if names:
+        listed = ", ".join(names[:NAMED_FILES]) + (f" and {len(names) - NAMED_FILES} more" * (len(names) > NAMED_FILES))
+        logging.getLogger(__name__).warning("%s: not read: %s; to read one, give it as a source itself", where, listed)
 
 
 def _of_split(names: Sequence[str], split: str, subset: str | None, card: Any, where: str) -> list[str]:
     """The files of a split: by the card of the dataset, or by their names; all of them if nothing names splits."""
-    splits = _splits_of_card(names, subset, card, where) or {name: _split_of_name(name) for name in names}
-    present = sorted({name for name in splits.values() if name})
-    if not present:
-        return list(splits)
-    wanted = SPLITS.get(split, split)
-    chosen = [name for name, named in splits.items() if (named or "train") in (wanted, split)]
-    if not chosen:
-        listed = ", ".join(present[:NAMED_SPLITS])
-        raise InputError(f"{where}: no file of the split {split!r}: it has {listed}; set split to one of them")
-    return chosen
+    config = config_of_card(card, subset, where)
+    folder = posixpath.normpath(str(config.get("data_dir") or "."))
+    if config.get("data_files"):
+        return files_by_card(names, split, config, folder, where)
+    prefix = "" if folder == "." else f"{folder}/"
+    inside = _rows_before_tables([name for name in names if name.startswith(prefix)])
+    if not inside:
+        raise InputError(f"{where}: its {CARD} names the data_dir {folder!r}, in which no data file is; correct it")
+    by_split = defaultdict[str | None, list[str]](list)
+    for name in inside:
+        by_split[_split_of_name(name.removeprefix(prefix), where)].append(name)
+    if set(by_split) == {None}:
+        chosen = inside
+    else:
+        chosen = [
+            name for named, of in by_split.items() if (named or "train") in (SPLITS.get(split), split) for name in of
+        ]
+        if not chosen:
+            raise no_split(split, [named for named in by_split if named], where)
+    check_shards(chosen, lambda name: True, where)
+    return sorted(chosen)
 
 
-def _split_of_name(name: str) -> str | None:
+def _split_of_name(name: str, where: str) -> str | None:
     """The split that a file's name, or else the nearest of its folders, is called after; None if none is.
 
     Of the files ``data/X-00000-of-00002.parquet`` X is the split whatever it is called.
+
+    >>> [_split_of_name(name, "") for name in ("my_test1.csv", "2024-dev/a.csv", "a.csv", "data/x-00000-of-00002.csv")]
+    ['test', 'validation', None, 'x']
     """
     *folders, file = name.split("/")
-    stem = file[: -len(next(suffix for suffix in SUFFIXES if file.endswith(suffix)))]
-    match = SHARD(stem)
-    prefix = match.group(1) if match else stem
-    if folders[-1:] == ["data"] and "-of-" in stem and prefix != "data":
+    shard = SHARD.search(file)
+    prefix = file[: shard.start()].rstrip("-_.") if shard and folders[-1:] == ["data"] else ""
+    if prefix and prefix != "data":
         return SPLITS.get(prefix, prefix)
-    return next((SPLITS[part] for part in (prefix, *reversed(folders)) if part in SPLITS), None)
-
-
-def _splits_of_card(names: Sequence[str], subset: str | None, card: Any, where: str) -> dict[str, str | None]:
-    """{file: split} as the card says; empty if it says nothing."""
-    configs = card.get("configs") if isinstance(card, dict) else None
-    configs = [config for config in configs or [] if isinstance(config, dict) and config.get("data_files")]
-    if not configs:
-        return {}
-    by_name = {str(config.get("config_name", "default")): config for config in configs}
-    default = next((name for name, config in by_name.items() if config.get("default")), "default")
-    chosen = by_name.get(subset or default) or (next(iter(by_name.values())) if len(by_name) == 1 else None)
-    if chosen is None or (subset and subset not in by_name):
-        problem = f"no subset {subset!r}" if subset else "several subsets"
-        raise InputError(f"{where}: {problem}: its {CARD} has {', '.join(by_name)}; set subset to one of them")
-    entries = chosen["data_files"] if isinstance(chosen["data_files"], list) else [chosen["data_files"]]
-    splits: dict[str, str | None] = {}
-    for entry in entries:
-        named = entry if isinstance(entry, dict) else {"split": "train", "path": entry}
-        patterns = named.get("path")
-        for pattern in patterns if isinstance(patterns, list) else [patterns]:
-            splits |= {name: str(named.get("split", "train")) for name in names if fnmatch(name, str(pattern))}
-    return splits
-
-
-def _read_card(filesystem: Any, path: str, spec: str) -> Any:
-    """The metadata at the beginning of a dataset's card; None if there are none."""
-    with filesystem.open(path, "rb") as stream:
-        text = stream.read(LARGEST_CARD).decode("utf-8", "replace")
-    _, start, rest = text.partition("---\n")
-    metadata, end, _ = rest.partition("\n---")
-    return parse_yaml(metadata, f"source {spec}: {CARD}") if start and end and text.startswith("---") else None
+    for part in (file, *reversed(folders)):
+        splits = sorted({SPLITS[word] for word in part.lower().translate(SEPARATORS).split() if word in SPLITS})
+        if len(splits) > 1:
+            raise InputError(
+                f"{where}: {part!r} names the splits {' and '.join(splits)}; rename it, or give a glob of what to read"
+            )
+        if splits:
+            return splits[0]
+    return None
 
 
 def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
     """``files``, where those of the same name are called by as many folders of their path as tell them apart."""
     unique = list(files)
-    while any(file.name != longer.name for file, longer in zip(unique, _longer_names(unique), strict=True)):
-        unique = _longer_names(unique)
-    if twice := sorted({file.path for file in unique if [f.path for f in unique].count(file.path) > 1}):
+    while (longer := _longer_names(unique)) != unique:
+        unique = longer
+    paths = Counter(file.path for file in unique)
+    if twice := sorted(path for path, count in paths.items() if count > 1):
         raise InputError(f"sources name {twice[0]} more than once, so its rows would count twice")
+    names = Counter(file.name for file in unique)
+    if same := [file.path for file in unique if names[file.name] > 1]:
+        raise InputError(
+            f"sources {_printable(same[0])} and {same[1]!r} are called the same in ids; rename one of them"
+        )
     return unique
 
 
@@ -203,5 +252,5 @@ def _longer_names(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _printable(name: str) -> str:
-    """A file's name in ids, which are written as UTF-8."""
-    return name.encode("utf-8", "replace").decode()
+    """A file's name in ids, which are written as UTF-8; other bytes are told apart by their escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()

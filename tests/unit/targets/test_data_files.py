@@ -1,0 +1,236 @@
+"""Which files a folder or glob gives: by their names, by the card of a dataset, and what is said of the others."""
+
+import os
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from processes import without_rights
+
+from core.errors import InputError
+from targets.read.data_files import DataFile, find_files, with_unique_names
+
+
+def folder(path: Path, *names: str, card: str = "") -> Path:
+    for name in names:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("{}\n")
+    if card:
+        (path / "README.md").write_bytes(card.encode())
+    return path
+
+
+def names(source: Path | str, split: str = "train", subset: str | None = None) -> list[str]:
+    return [file.name for file in with_unique_names(find_files(str(source), split, subset))]
+
+
+@pytest.mark.parametrize(
+    ("file", "split"),
+    [
+        ("test_part1.jsonl", "test"),
+        ("math.testing.v2.jsonl", "test"),
+        ("my eval set.jsonl", "test"),
+        ("Test.jsonl", "test"),
+        ("evaluation2.jsonl", "test"),
+        ("2024-test/a.jsonl", "test"),
+        ("test/2024/a.jsonl", "test"),
+        ("val.jsonl", "validation"),
+        ("gsm_dev/a.jsonl", "validation"),
+        ("test-sets/traces_train.jsonl", "train"),  # the name of the file counts before its folders
+        ("latest.jsonl", "train"),
+        ("contest/a.jsonl", "train"),
+        ("evaluator_values.jsonl", "train"),
+        ("data/test-00000-of-00001-0123456789abcdef.parquet", "test"),
+        ("data/cot-00000-of-00001.parquet", "cot"),
+    ],
+)
+def test_a_word_between_separators_names_the_split_of_a_file(tmp_path: Path, file: str, split: str) -> None:
+    folder(tmp_path, file, "train/x.jsonl")
+    assert (file in names(tmp_path)) == (split == "train")
+    assert file in names(tmp_path, split)
+
+
+def test_a_name_with_the_words_of_two_splits_is_refused(tmp_path: Path) -> None:
+    folder(tmp_path, "train_test.jsonl")
+    with pytest.raises(
+        InputError, match=r"'train_test\.jsonl' names the splits test and train; rename it, or give a gl"
+    ):
+        names(tmp_path)
+    assert names(f"{tmp_path}/*") == ["train_test.jsonl"]
+
+
+LANGUAGES = """---
+configs:
+- config_name: en
+  data_files: en/*
+- config_name: de
+  data_dir: ./de/
+---
+# Two languages
+"""
+
+
+@pytest.mark.parametrize(("end", "begin"), [("\n", ""), ("\r\n", ""), ("\n", "\ufeff"), ("\n", "\n")])
+def test_a_card_gives_the_files_of_a_subset(tmp_path: Path, end: str, begin: str) -> None:
+    card = begin + LANGUAGES.replace("\n", end)
+    folder(tmp_path, "en/a.jsonl", "de/a.jsonl", "de/test.jsonl", "de-old/a.jsonl", card=card)
+    assert names(tmp_path, subset="en") == ["en/a.jsonl"]
+    assert names(tmp_path, subset="de") == ["de/a.jsonl"] and names(tmp_path, "test", "de") == ["de/test.jsonl"]
+    with pytest.raises(InputError, match=r"no subset 'fr': its README\.md has en, de; set subset to one of them"):
+        names(tmp_path, subset="fr")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chosen"),
+    [
+        ("./data/*.jsonl", ["data/train-1.jsonl"]),
+        ("'**/train-*.jsonl'", ["data/train-1.jsonl", "train-0.jsonl"]),
+        ("'*.jsonl'", ["train-0.jsonl"]),
+        ("data/**", ["data/deep/x.jsonl", "data/train-1.jsonl"]),
+        ("[train-0.jsonl, data/deep/x.jsonl]", ["data/deep/x.jsonl", "train-0.jsonl"]),
+        ("{split: train, path: train-0.jsonl}", ["train-0.jsonl"]),
+        ("old.csv", ["old.csv"]),  # named by the card, so read beside other forms
+    ],
+)
+def test_the_patterns_of_a_card_match_as_a_glob_does(tmp_path: Path, pattern: str, chosen: list[str]) -> None:
+    files = ("train-0.jsonl", "data/train-1.jsonl", "data/deep/x.jsonl", "old.csv")
+    folder(tmp_path, *files, card=f"---\nconfigs:\n- config_name: default\n  data_files: {pattern}\n---\n")
+    assert names(tmp_path) == chosen
+
+
+def test_a_file_may_be_of_two_splits_of_a_card(tmp_path: Path) -> None:
+    splits = "[{split: train, path: a.jsonl}, {split: all, path: '*.jsonl'}]"
+    folder(tmp_path, "a.jsonl", "b.jsonl", card=f"---\nconfigs:\n- {{config_name: x, data_files: {splits}}}\n---\n")
+    assert names(tmp_path) == ["a.jsonl"] and names(tmp_path, "all") == ["a.jsonl", "b.jsonl"]
+    with pytest.raises(InputError, match="no file of the split 'test': it has all, train; set split"):
+        names(tmp_path, "test")
+
+
+@pytest.mark.parametrize(
+    ("configs", "subset", "problem"),
+    [
+        (
+            "- data_files: gone-*.jsonl",
+            None,
+            r"gives the split 'train' the files 'gone-\*\.jsonl', and no data file is",
+        ),
+        ("- data_files: [a.jsonl, b.jsonl]", None, r"the files 'b\.jsonl', and no data file is called so; get them"),
+        ("- data_dir: gone", None, r"names the data_dir 'gone', in which no data file is"),
+        (
+            "- data_files: {train: a.jsonl}",
+            None,
+            r"data_files: got {'train': 'a\.jsonl'}; expected a path, or split and",
+        ),
+        ("- data_files: a**.jsonl", None, r"data_files: 'a\*\*\.jsonl': Invalid pattern"),
+        ("  default: a.jsonl", None, "configs: expected a list of subsets with config_name and data_files"),
+        (
+            "- config_name: en\n- config_name: de",
+            "de",
+            "does not say which files are of the subset 'de'; add its data_f",
+        ),
+        ("- config_name: en\n---\nconfigs: [", "de", r"no subset 'de': its README\.md has en; set subset"),
+    ],
+)
+def test_a_card_that_does_not_fit_is_refused(tmp_path: Path, configs: str, subset: str | None, problem: str) -> None:
+    folder(tmp_path, "a.jsonl", card=f"---\nconfigs:\n{configs}\n---\n")
+    with pytest.raises(InputError, match=problem):
+        names(tmp_path, subset=subset)
+
+
+def test_a_subset_that_no_card_names_is_refused(tmp_path: Path) -> None:
+    folder(tmp_path, "de/a.jsonl", "en/a.jsonl")
+    for card in ("", "# A dataset", "---\nlicense: mit\n---\n"):
+        folder(tmp_path, card=card)
+        with pytest.raises(InputError, match=r"no subset 'de': no README\.md there names subsets .*; give the folder"):
+            names(tmp_path, subset="de")
+    folder(tmp_path, card="---\nconfigs:\n")
+    with pytest.raises(InputError, match="no line '---' ends the metadata"):
+        names(tmp_path)
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    folder(tmp_path, *(f"data/train-0000{k}-of-00003.parquet" for k in (0, 2)), "data/test-00000-of-00002.parquet")
+    with pytest.raises(InputError, match=r"data/train-00001-of-00003\.parquet is missing: 2 of 3 such files are there"):
+        names(tmp_path)
+    assert len(names(f"{tmp_path}/data/train-*")) == 2
+    folder(tmp_path, "data/train-00001-of-00003.parquet")
+    assert len(names(tmp_path)) == 3
+    folder(tmp_path / "from-one", "a-00001-of-00002.jsonl", "a-00002-of-00002.jsonl", "best-3-of-8.jsonl")
+    assert len(names(tmp_path / "from-one")) == 3
+
+
+def test_a_card_may_name_some_of_the_shards(tmp_path: Path) -> None:
+    card = "---\nconfigs:\n- {config_name: some, data_files: 'a-0000[0-1]-of-*'}\n---\n"
+    folder(tmp_path, "a-00000-of-00009.jsonl", "a-00001-of-00009.jsonl", card=card)
+    assert len(names(tmp_path)) == 2
+    (tmp_path / "a-00000-of-00009.jsonl").unlink()
+    with pytest.raises(InputError, match=r"a-00000-of-00009\.jsonl is missing"):
+        names(tmp_path)
+
+
+def test_suffixes_are_compared_without_case_and_other_files_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = ["B.JSONL", "a.jsonl", "d.jsonl.bz2", "f.Parquet"]
+    folder(tmp_path, *read, "c.txt", "e.feather", "t.csv", ".hidden", "state.json", card="# Traces")
+    assert names(tmp_path) == read
+    assert caplog.messages == [
+        f"source {tmp_path}: not read: c.txt, e.feather, t.csv; to read one, give it as a source itself"
+    ]
+    assert {file.suffix for file in find_files(str(tmp_path))} == {".jsonl", ".parquet"}
+    caplog.clear()
+    assert names(f"{tmp_path}/*") == [*read, "t.csv"]
+    assert caplog.messages[0].startswith(f"source {tmp_path}/*: not read: c.txt, e.feather; ")
+    caplog.clear()
+    folder(tmp_path / "tables", "train.csv", "test.csv")
+    assert names(tmp_path / "tables") == ["train.csv"] and not caplog.messages
+
+
+@pytest.mark.parametrize("glob", ["*/*.jsonl", "**/*.jsonl", "*/*/*.jsonl", "l*/x/*"])
+def test_a_glob_into_a_folder_that_may_not_be_read_is_refused(glob: str) -> None:
+    with without_rights(0o000) as locked:
+        with pytest.raises(InputError, match=f"no right to read {locked}; make it readable"):
+            names(f"{locked.parent}/{glob}")
+        for beside in ("*.jsonl", "a*/*.jsonl"):
+            with pytest.raises(InputError, match="no data file there"):
+                names(f"{locked.parent}/{beside}")
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    with without_rights(0o000) as locked, pytest.raises(InputError, match=rf"no right to read {locked}/a\.jsonl; make"):
+        names(locked / "a.jsonl")
+    folder(tmp_path, "a.jsonl")
+    (tmp_path / "gone.jsonl").symlink_to("nowhere.jsonl")
+    for source in (tmp_path, tmp_path / "*.jsonl", tmp_path / "gone.jsonl"):
+        with pytest.raises(
+            InputError, match=r"gone\.jsonl: a link to a file that is not there; get the file or remove"
+        ):
+            names(source)
+    (tmp_path / "gone.jsonl").unlink()
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for source in (tmp_path, tmp_path / "*.jsonl", tmp_path / "pipe.jsonl"):
+        with pytest.raises(
+            InputError, match=r"pipe\.jsonl: neither a regular file nor a folder; write what it gives to"
+        ):
+            names(source)
+
+
+@pytest.mark.parametrize("name", ["a::b.jsonl", "q'\".jsonl", "q?[1]*.jsonl", "{x,y}.jsonl", "a%20#b.jsonl", "~.jsonl"])
+def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    folder(tmp_path, name)
+    assert names(tmp_path / name) == names(tmp_path) == [name]
+
+
+def test_names_that_differ_in_other_bytes_stay_apart(tmp_path: Path) -> None:
+    for byte in (b"\xe8", b"\xe9"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/cours_" + byte + b".jsonl")).write_text("{}\n")
+    assert names(tmp_path) == [r"cours_\udce8.jsonl", r"cours_\udce9.jsonl"]
+    folder(tmp_path, r"cours_\udce9.jsonl")
+    with pytest.raises(InputError, match="are called the same in ids; rename one of them"):
+        names(tmp_path)
+
+
+def test_thousands_of_files_of_one_name_are_told_apart() -> None:
+    storage = LocalFileSystem()
+    files = [DataFile(storage, f"/in/{k % 50}/{k // 50}.jsonl", f"{k // 50}.jsonl") for k in range(12_000)]
+    assert len({file.name for file in with_unique_names(files)}) == len(files)
