@@ -18,7 +18,7 @@ from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
 from targets.config import build_config, read_config
 from targets.prepare import prepare
-from targets.prepared_files import PROFILE_FILE, Prepared, hint_texts, log_probs_text, require_targets
+from targets.prepared_files import PROFILE_FILE, Prepared, column_texts, hint_texts, log_probs_text, require_targets
 from targets.select.split import Split, reconcile, select_train
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
         path = Path(name)
         if path.suffix != ".parquet":
             path = Path(folder) / "suite.parquet"
-            command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(path)]
+            command = [sys.executable, "-P", "-m", "evaluation", "suite", "--suite", name, "--out", str(path)]
             command += [part for root in roots for part in ("--roots", str(root))]
             environment = {**os.environ, "PYTHONPATH": python_path()}
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -111,6 +111,8 @@ def _print_lines(lines: Sequence[tuple[str, str, str]]) -> None:
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
+    for text in column_texts(prepared):
+        print(text)
     read = prepared.counts["read"]
     print(f"{'read':18}{read:>9,}")
     for step in prepared.filter_counts:

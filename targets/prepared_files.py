@@ -8,6 +8,7 @@ from typing import Any
 from core.errors import InputError
 from core.parquet import read_shards
 from targets.config import PrepareConfig
+from targets.source_settings import EMBEDDED
 from targets.target_tables import read_metadata
 
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
@@ -22,6 +23,7 @@ COUNTED = (
     "disagreements",
     "hints",
     "log_probs",
+    "mappings",
 )
 REMEDY = "run luffy targets"
 EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
@@ -44,6 +46,7 @@ class Prepared:
     response_formats: dict[str, int]
     disagreements: dict[str, int]  # our verdicts against the source's own flags
     hints: dict[str, str]  # by source block: what would keep more of its traces, such as another verifier
+    mappings: list[dict[str, Any]]  # of each file or dataset: its columns, as a mapping, and its "source" by number
     log_probs: dict[str, int]  # kept targets "with" and "without" them; empty if no source has any
     config: PrepareConfig
     reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
@@ -63,6 +66,20 @@ def kept_text(prepared: Prepared) -> str:
         return text
     parts = [f"{name} {n.get('kept', 0):,} of {n['read']:,}" for name, n in sorted(prepared.by_source.items())]
     return f"{text} ({', '.join(parts)})"
+
+
+def column_texts(prepared: Prepared) -> list[str]:
+    """A sentence on each set of columns that ``auto`` chose."""
+    texts: dict[str, None] = {}
+    for mapping in prepared.mappings:
+        source = prepared.config.sources[mapping["source"]]
+        if source.mapping in (None, "auto") and source.path != EMBEDDED and not source.task:
+            columns = {part: mapping[part] for part in ("problem", "answer", "response", "reasoning", "system")}
+            if columns["system"] == columns["problem"]:  # of chats alone
+                del columns["system"]
+            named = [f"{part} from {name}" for part, name in columns.items() if name]
+            texts[f"source {source.name}: reads {', '.join(named)}"] = None
+    return list(texts)
 
 
 def hint_texts(prepared: Prepared) -> list[str]:

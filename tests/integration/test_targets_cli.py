@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -47,8 +48,25 @@ def test_a_check_that_blocks_gives_status_1(
     assert "expected: There are at least min_rows targets (min_value " in printed
 
 
+def test_the_columns_that_auto_chose_are_said(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = {"question": "What is two and two?", "answer": "It is four.\n#### 4", "teacher": good(2)["response"]}
+    settings = ["--tokenizer", str(tokenizer), "--source", str(jsonl(source))]
+    assert main(["--out", str(tmp_path / "out"), *settings]) == 0  # none of the known columns is the teacher's
+    said = "source traces: reads problem from question, answer from answer, response from answer\n"
+    assert said in capsys.readouterr().out
+    chosen = "mapping={problem: question, answer: answer, response: teacher, answer_form: gsm8k}"
+    assert main(["--out", str(tmp_path / "own"), *settings, "--set", chosen]) == 0
+    assert "reads" not in capsys.readouterr().out
+
+
 def test_mistakes_are_one_line_and_status_2(tmp_path: Path, tokenizer: Path) -> None:
-    for mistake in (["--source", str(tmp_path / "gone.parquet")], ["--benchmarks", "nosuch"]):
+    for mistake in (
+        ["--source", str(tmp_path / "gone.parquet")],
+        ["--benchmarks", "nosuch"],
+        ["--source", "embedded", "--set", "source=other"],
+    ):
         command = [sys.executable, "-m", "targets", "--out", str(tmp_path / "out")]
         command += ["--tokenizer", str(tokenizer), *mistake]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
