@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARROW_FILE = b"ARROW1"  # the beginning of an Arrow file; a stream has none
+CONTINUATION = b"\xff" * 4  # before each message of a stream; streams from before Arrow 0.15 have none
+NO_MESSAGE = bytes(4)  # the length that ends a stream
 
 
 def open_file(file: Any) -> Any:
@@ -79,16 +81,25 @@ def open_arrow(file: Any) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]
 
     try:
         with file.filesystem.open(file.path, "rb") as stream:
-            is_file = stream.read(len(ARROW_FILE)) == ARROW_FILE
+            head = stream.read(len(ARROW_FILE))
             stream.seek(0)
-            if is_file:
+            if head == ARROW_FILE:
                 reader = pa.ipc.open_file(stream)
                 yield reader.schema, (reader.get_batch(number) for number in range(reader.num_record_batches))
             else:
                 reader = pa.ipc.open_stream(stream)
-                yield reader.schema, iter(reader)
+                end = (CONTINUATION if head.startswith(CONTINUATION) else b"") + NO_MESSAGE
+                yield reader.schema, _complete(reader, stream, end)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"source {file.address}: not a readable Arrow file: {first_line(error)}") from error
+
+
+def _complete(reader: Any, stream: Any, end: bytes) -> "Iterator[pa.RecordBatch]":
+    """The batches of ``reader``; OSError if ``end`` does not follow them, which Arrow itself does not ask for."""
+    yield from reader
+    stream.seek(stream.tell() - len(end))
+    if stream.read(len(end)) != end:
+        raise OSError("its end is missing: it was cut, or its writer was stopped; copy or write it again")
 
 
 def _rows_of(batches: "Iterator[pa.RecordBatch]", where: str) -> Iterator[Row]:
@@ -141,6 +152,11 @@ def _replaced(kind: "pa.DataType", by: str) -> "pa.DataType":
         return pa.type_for_alias(by)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_replaced(field.type, by)) for field in kind.fields])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_replaced(kind.value_type, by)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        values = kind.value_field.with_type(_replaced(kind.value_type, by))
+        if pa.types.is_fixed_size_list(kind):
+            return pa.list_(values, kind.list_size)
+        return pa.list_(values) if pa.types.is_list(kind) else pa.large_list(values)
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(_replaced(kind.item_type, by)))
     return kind

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -28,6 +28,7 @@ CUT = "length"
 NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in a table that is written as text
 YES, NO = ("yes", "true"), ("no", "false")
 NAMED_COLUMNS = 30  # of a file, in a message
+LONGEST_COLUMN = 60  # characters of its name
 NEAREST_MAPPINGS = 5  # in a message
 
 
@@ -46,8 +47,7 @@ def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str)
 
 
 def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
-    more = f" and {len(columns) - NAMED_COLUMNS:,} more" if len(columns) > NAMED_COLUMNS else ""
-    present = f"it has {', '.join(columns[:NAMED_COLUMNS]) or 'no columns'}{more}"
+    present = f"it has {_named(columns)}"
     ready = ready_mappings()
     if mapping == "auto":
         for candidate in (mapping.resolve(columns) for mapping in ready.values()):
@@ -76,13 +76,19 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
     return mapping
 
 
+def _named(columns: Sequence[str]) -> str:
+    """The first columns, for a message: a file without a header has a row in place of their names."""
+    more = f" and {len(columns) - NAMED_COLUMNS:,} more" if len(columns) > NAMED_COLUMNS else ""
+    names = [name if len(name) <= LONGEST_COLUMN else f"{name[:LONGEST_COLUMN]}…" for name in columns[:NAMED_COLUMNS]]
+    return f"{', '.join(' '.join(name.split()) for name in names) or 'no columns'}{more}"
+
+
 def check_columns(source: Source, columns: list[str], where: str) -> None:
     """Raise InputError if metadata or fields of ``source`` name a column that is not among ``columns``."""
     for setting, paths in (("metadata", source.metadata), ("fields", source.field_paths)):
         if missing := [name for name in top_level(paths.values()) if name not in columns]:
             raise InputError(
-                f"{where}: no column {', '.join(missing)} for {setting}: it has {', '.join(columns[:NAMED_COLUMNS])}; "
-                f"correct {setting}"
+                f"{where}: no column {', '.join(missing)} for {setting}: it has {_named(columns)}; correct {setting}"
             )
 
 

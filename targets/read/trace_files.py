@@ -7,6 +7,7 @@ be read is a `Rejection` in its place, so that the row is still counted.
 import hashlib
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,10 +38,14 @@ OTHER_KINDS = (  # the beginning of a file, what it is, and the end of a name th
     (b"PK\x03\x04", "a zip archive: unpack it", None),
     (b"PAR1", "a parquet file: give it a name that ends in .parquet", ".parquet"),
     (b"ARROW1", "an Arrow file: give it a name that ends in .arrow", ".arrow"),
+    (b"\xff\xfe\0\0", "UTF-32 text: convert it to UTF-8 (iconv -f UTF-32 -t UTF-8)", None),
     (b"\xff\xfe", "UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", None),
     (b"\xfe\xff", "UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", None),
     (b"<", "a web page or XML, not data: download the file itself", None),
 )
+# Which of the first 4 bytes are not NUL, in a text that begins with two ASCII characters and has no byte order mark.
+UNMARKED = {b"\1\0\1\0": "UTF-16LE", b"\0\1\0\1": "UTF-16BE", b"\1\0\0\0": "UTF-32LE", b"\0\0\0\1": "UTF-32BE"}
+TAR, TAR_AT = b"ustar", 257  # what a tar archive has at which byte
 
 
 def piece_rows(rows: int, read_together: int = 0) -> int:
@@ -84,16 +89,26 @@ def inspect(file: DataFile) -> Content:
         parquet = open_file(file)
         digest = _digest(file) if local else str(file.filesystem.checksum(file.path))
         groups = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
-        return _content(digest, sum(groups), parquet.schema_arrow.names, max(groups, default=0))
+        return _content(digest, sum(groups), _distinct(parquet.schema_arrow.names, file), max(groups, default=0))
     if file.suffix == ".arrow":
         with open_arrow(file) as (schema, batches):
             rows = sum(batch.num_rows for batch in batches)
-        return _content(_digest(file), rows, schema.names)
+        return _content(_digest(file), rows, _distinct(schema.names, file))
     if file.suffix in TABLE_SUFFIXES:
         with _opened(file) as stream:
             columns = csv_columns(stream, f"source {file.address}", TABLE_SUFFIXES[file.suffix])
+        columns = _distinct(columns, file)
         return _content(_digest(file), sum(1 for _ in _csv_rows(file)), columns)
     return _inspect_json(file)
+
+
+def _distinct(columns: list[str], file: DataFile) -> list[str]:
+    """``columns``; InputError if several have the same name, except in a header that ends in empty values."""
+    if repeated := [name for name, times in Counter(columns).items() if name and times > 1]:
+        raise InputError(
+            f"source {file.address}: several columns are called {repeated[0]:.80}; rename or remove all but one of them"
+        )
+    return columns
 
 
 def _content(digest: str, rows: int, columns: list[str], read_together: int | None = None) -> Content:
@@ -176,7 +191,7 @@ def _inspect_json(file: DataFile) -> Content:
         is_array = holds_array(stream)
     if is_array:
         return _content(digest.hexdigest(), sum(1 for _ in _json_rows(file)), columns)
-    if file.path.endswith(tuple(filter(None, COMPRESSIONS))):
+    if file.path.lower().endswith(tuple(filter(None, COMPRESSIONS))):
         begins = array("Q")
     return Content(digest.hexdigest(), count, columns, begins, count)
 
@@ -241,7 +256,7 @@ def _digest(file: DataFile) -> str:
 @contextmanager
 def _opened(file: DataFile) -> Iterator[Any]:
     """The decompressed bytes of a file; InputError where they cannot be read."""
-    if file.path.endswith((".xz", ".lzma")):
+    if file.path.lower().endswith((".xz", ".lzma")):
         raise InputError(f"source {file.address}: an xz file decides how much memory it takes: compress it with gzip")
     with _readable(file), _decompressed(file) as stream:
         yield stream
@@ -266,7 +281,7 @@ def _readable(file: DataFile) -> Iterator[None]:
 
 
 def _decompressed(file: DataFile) -> Any:
-    if file.path.endswith(".zst"):
+    if file.path.lower().endswith(".zst"):
         import pyarrow as pa
 
         return pa.CompressedInputStream(file.filesystem.open(file.path, "rb"), "zstd")
@@ -276,7 +291,22 @@ def _decompressed(file: DataFile) -> Any:
 def _check_kind(file: DataFile) -> None:
     """Raise InputError if a file is of a kind that its name does not say."""
     with _readable(file), file.filesystem.open(file.path, "rb") as stream:
-        head = stream.read(HEAD_BYTES).lstrip()
+        head = stream.read(HEAD_BYTES)
+    _check_head(head, file)
+    if file.is_parquet or file.suffix == ".arrow":
+        return
+    with _opened(file) as stream:
+        head = stream.read(HEAD_BYTES)
+    _check_head(head, file)
+    if head.startswith(TAR, TAR_AT):
+        raise InputError(f"source {file.address}: it is a tar archive: unpack it")
+    if encoding := UNMARKED.get(bytes(map(bool, head[:4]))):
+        raise InputError(
+            f"source {file.address}: it is {encoding[:6]} text: convert it to UTF-8 (iconv -f {encoding} -t UTF-8)"
+        )
+
+
+def _check_head(head: bytes, file: DataFile) -> None:
     for beginning, kind, suffix in OTHER_KINDS:
-        if head.startswith(beginning) and not (suffix and file.path.endswith(suffix)):
+        if head.lstrip().startswith(beginning) and not (suffix and file.path.lower().endswith(suffix)):
             raise InputError(f"source {file.address}: it is {kind}")

@@ -72,6 +72,14 @@ BOMBS: dict[str, tuple[str, Write]] = {
         "x.jsonl.gz",
         zipped((json.dumps(GOOD).encode() + b'\n{"problem": "', 1), (b"x" * len(MIB), 400), (b'"}\n', 1)),
     ),
+    "a CSV line of 400 MiB": (
+        "x.csv.gz",
+        zipped((b"problem,answer,response\np,1,", 1), (b"x" * len(MIB), 400), (b"\nq,2,r\n", 1)),
+    ),
+    "a CSV row of 5 million values": (
+        "x.csv",
+        lambda path: path.write_bytes(b"problem\n" + b"xx," * 5_000_000 + b"\n"),
+    ),
     "400 MiB of blanks": ("x.jsonl.gz", zipped((MIB, 400), (json.dumps(GOOD).encode(), 1))),
     "a text of 400 MiB in an array": ("x.json.gz", zipped((b'[{"problem": "', 1), (b"x" * len(MIB), 400))),
     "an array of 4 million lists": ("x.json.gz", zipped((b"[", 1), (b"[]," * 40_000, 100), (b"[]]", 1))),

@@ -1,8 +1,11 @@
 """Files as people have them: which are read, which are skipped, and what is said of the others."""
 
+import bz2
 import codecs
 import gzip
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,8 @@ SAME_ROWS: dict[str, tuple[str, bytes]] = {
     "CSV": ("x.csv", CSV.encode()),
     "CSV after a byte order mark, with CRLF": ("x.csv", codecs.BOM_UTF8 + CSV.replace("\n", "\r\n").encode()),
     "CSV in gzip": ("x.csv.gz", gzip.compress(CSV.encode())),
+    "CSV in bzip2": ("x.csv.bz2", bz2.compress(CSV.encode())),
+    "lines in bzip2": ("x.jsonl.bz2", bz2.compress(LINES.encode())),
     "tabs": ("x.tsv", "\t".join(ROW).encode() + b"\n" + b"".join(f"4+{k}=?\t{4 + k}\tb\n".encode() for k in range(3))),
 }
 
@@ -79,11 +84,26 @@ def test_what_follows_an_array_is_an_error(tmp_path: Path, rest: str) -> None:
     assert golds(written(tmp_path / "x.json", ARRAY + " \n\n")) == ["4", "5", "6"]
 
 
+def tar(content: bytes) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as members:
+        member = tarfile.TarInfo("x.jsonl")
+        member.size = len(content)
+        members.addfile(member, io.BytesIO(content))
+    return archive.getvalue()
+
+
 PRETTY = "\n".join(json.dumps(row, indent=1) for row in ROWS)
 OTHER_KINDS = {
     "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n": r"pointer of Git LFS.*git lfs pull",
     "\n<!DOCTYPE html>\n<html>": "web page or XML, not data: download",
-    LINES.encode("utf-16"): "UTF-16 text: convert it to UTF-8",
+    LINES.encode("utf-16"): r"UTF-16 text: convert it to UTF-8 \(iconv -f UTF-16 ",
+    LINES.encode("utf-32"): r"UTF-32 text: convert it to UTF-8 \(iconv -f UTF-32 ",
+    LINES.encode("utf-16-le"): r"UTF-16 text: convert it to UTF-8 \(iconv -f UTF-16LE ",
+    LINES.encode("utf-16-be"): r"UTF-16 text: .* UTF-16BE ",
+    LINES.encode("utf-32-le"): r"UTF-32 text: .* UTF-32LE ",
+    LINES.encode("utf-32-be"): r"UTF-32 text: .* UTF-32BE ",
+    tar(LINES.encode()): "it is a tar archive: unpack it",
     gzip.compress(LINES.encode()): r"compressed with gzip: give it a name that ends in \.gz",
     pa.compress(LINES.encode(), "zstd", asbytes=True): r"compressed with zstd: .* \.zst",
     b"PK\x03\x04rest": "a zip archive: unpack it",
@@ -102,6 +122,14 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path: Path, content: str | b
     with pytest.raises(InputError, match=OTHER_KINDS[content]) as error:
         read(written(tmp_path / "x.jsonl", content))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.jsonl.gz", "x.csv.gz"])
+def test_an_archive_is_named_under_any_name_and_compressed(tmp_path: Path, name: str) -> None:
+    content = tar(LINES.encode())
+    path = written(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(InputError, match="it is a tar archive: unpack it"):
+        read(path)
 
 
 def test_a_pointer_is_named_in_the_place_of_any_file(tmp_path: Path) -> None:
@@ -175,6 +203,15 @@ def test_numbers_of_32_bits_are_the_shortest_that_mean_them(tmp_path: Path) -> N
     )
     mapping = {"problem": "problem", "answer": "reward", "response": "response"}
     assert [trace.gold for trace in read(tmp_path / "y.parquet", mapping=mapping)][1:3] == ["0.25", "2.5"]
+    for kind in (pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 1)):
+        golds = pa.array([[1.1], None, [9876.54], [3.0]], kind)
+        pq.write_table(pa.table({**columns, "reward": golds}), tmp_path / "z.parquet")
+        traces = read(tmp_path / "z.parquet", mapping=mapping)
+        assert [trace.gold for trace in traces] == ["1.1", None, "9876.54", "3"], kind
+    golds = pa.array([[("gold", number)] for number in (1.1, None, 0.1, 3.0)], pa.map_(pa.string(), pa.float32()))
+    pq.write_table(pa.table({**columns, "reward": golds}), tmp_path / "z.parquet")
+    mapping["answer"] = "reward.gold"
+    assert [trace.gold for trace in read(tmp_path / "z.parquet", mapping=mapping)] == ["1.1", None, "0.1", "3"]
 
 
 def test_maps_are_read_as_structs(tmp_path: Path) -> None:
@@ -235,7 +272,7 @@ def test_files_that_are_named_after_another_split_are_left_out(tmp_path: Path, o
 
 
 def test_names_that_only_contain_the_word_are_data(tmp_path: Path) -> None:
-    for name in ("latest.jsonl", "test_takers.jsonl", "contest/a.jsonl"):
+    for name in ("latest.jsonl", "evaluator.jsonl", "contest/a.jsonl"):
         written(tmp_path / "in" / name, json.dumps(ROW))
     assert len(golds(tmp_path / "in")) == 3
 

@@ -1,6 +1,7 @@
 """What is wrong with a source: which errors are of a row, and which of a file."""
 
 import gzip
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,40 @@ def test_a_parquet_damaged_in_the_middle_is_one_error(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"t\.parquet: damaged after row \d+"):
         read(path)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_an_arrow_stream_without_its_end_is_refused(tmp_path: Path, legacy: bool) -> None:
+    path, texts = tmp_path / "t.arrow", pa.array(["1", "2", "3", "4"])
+    table, content = pa.table({"problem": texts, "answer": texts, "response": texts}), io.BytesIO()
+    with pa.ipc.new_stream(content, table.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=legacy)) as writer:
+        writer.write_table(table, max_chunksize=2)
+        written = content.tell()  # of a writer that is killed now
+    path.write_bytes(content.getvalue())
+    assert [trace.gold for trace in read(path)] == ["1", "2", "3", "4"]
+    if not legacy:  # its last bytes cannot be told from the padding of a batch
+        path.write_bytes(content.getvalue()[:written])
+        with pytest.raises(InputError, match=r"t\.arrow: not a readable Arrow file: its end is missing"):
+            read(path)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.csv", "t.tsv"])
+def test_columns_of_the_same_name_are_refused(tmp_path: Path, name: str) -> None:
+    names, path = ["problem", "answer", "response", "answer"], tmp_path / name
+    table = pa.table([pa.array([text]) for text in ("p", "4", "r", "5")], names)
+    if name == "t.parquet":
+        pq.write_table(table, path)
+    elif name == "t.arrow":
+        with pa.ipc.new_stream(path, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        delimiter = "," if name == "t.csv" else "\t"
+        path.write_text(delimiter.join(names) + "\n" + delimiter.join("p4r5") + "\n")
+    with pytest.raises(InputError, match=rf"{name}: several columns are called answer; rename or remove"):
+        read(path)
+
+
+def test_a_header_may_end_in_several_empty_names(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("problem,answer,response,,\np,4,r,,\n")
+    assert [(trace.gold, trace.reasons) for trace in read(path)] == [("4", [])]
