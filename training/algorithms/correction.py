@@ -110,6 +110,7 @@ def rollout_correction(
     with torch.no_grad():
         mismatch = measure_mismatch(old_log_prob, rollout_log_prob, response_mask, off_policy_mask)
         weights, keep = CORRECTIONS.function(options.type)(mismatch, options)
+        weights = torch.where(keep, weights, 0.0)  # whatever a function of the user's gives tokens that it drops
         return weights, keep, correction_metrics(mismatch, keep)
 
 

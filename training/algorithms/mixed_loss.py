@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from training.algorithms.methods.on_policy import on_policy_loss
-from training.algorithms.options import LossOptions, MixedPolicyOptions
+from training.algorithms.options import LossOptions
 from training.algorithms.reshape import shape_off_policy
 from training.algorithms.tensors import (
     as_mask,
@@ -42,7 +42,7 @@ def mixed_policy_token_loss(
     with ``loss_remove_clip`` (section 2.4). `on_policy_loss` has the alternatives to PPO. Off-policy tokens
     (equation 5): ``-A f``, with ``f`` for the shaped ``exp(log_prob)`` held between ``off_min_clip`` and
     ``off_max_clip``; there is no old policy and no clip. With ``target_probs`` (the teacher's phi) ``f`` is the shaped
-    ``p / (phi + 1e-6)``.
+    ``p / (phi + 1e-6)``, or ``p / phi`` with a replay (`MixedPolicyOptions.phi_epsilon`).
 
     >>> log_prob = torch.tensor([[0.5, 0.2], [0.1, 0.4]]).log()  # the first row is off-policy, A = 1
     >>> old_log_prob = torch.tensor([[1.0, 1.0], [0.1, 0.2]]).log()  # the second is on-policy, A = -1
@@ -120,20 +120,12 @@ def off_policy_ratio(log_prob: Tensor, target_probs: Tensor | None, off_policy: 
     log_ratio = log_prob
     if target_probs is not None:
         known = off_policy & (target_probs >= 0)
-        log_ratio = log_prob - torch.log(torch.where(known, working_precision(target_probs), 1.0) + 1e-6)
+        probs = torch.where(known, working_precision(target_probs), 1.0) + options.phi_epsilon
+        log_ratio = log_prob - torch.log(probs.clamp(min=torch.finfo(probs.dtype).tiny))
     ratio = shape_off_policy(log_ratio, options)
     if options.off_max_clip is not None:
         ratio = ratio.clamp(max=options.off_max_clip)
     return ratio if options.off_min_clip is None else ratio.clamp(min=options.off_min_clip)
-
-
-def recorded_probs(log_probs: Float[Tensor, "..."], options: MixedPolicyOptions) -> Float[Tensor, "..."]:
-    """Return the ``target_probs`` of a run with recorded log-probabilities.
-
-    The token loss adds 1e-6 to the teacher's probabilities; ExGRPO's ratio has the recorded ones as they are.
-    """
-    probs = log_probs.exp()
-    return (probs - 1e-6).clamp(min=0.0) if options.replay.use else probs
 
 
 def _sum_over(tokens: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

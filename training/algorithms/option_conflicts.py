@@ -1,5 +1,6 @@
 """The pairs of options of the section ``mixed`` that exclude each other. No torch."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -44,6 +45,28 @@ def _needed_by_srft(name: str, needed: object) -> Conflict:
     return Conflict("srft.use", name, why, lambda o: o.srft.use and o.value(name) != needed)
 
 
+def _least_upper_clip(o: Any) -> float:
+    """Return the upper clip of ``clip_ratio``, which a lower bound does not change; 0 where the bound is the clip."""
+    if o.on_policy_loss == "gmpo":
+        return math.exp(o.clip_ratio)
+    return 1 + o.clip_ratio if o.on_policy_loss in ("ppo", "gspo", "dppo", "dppo_kl") else 0.0
+
+
+def _teacher_alone(name: str) -> Conflict:
+    """Return the conflict of an option of the group's advantage with a run in which no token has it."""
+    return Conflict(
+        name,
+        "distillation.task_rewards",
+        "the teacher's scores alone are the advantage",
+        lambda o: not o.is_default(name) and o.distillation.use and not _has_group_advantage(o),
+    )
+
+
+def _has_group_advantage(o: Any) -> bool:
+    off_policy = o.use_off_policy_loss and (o.prefix.n_prefix != 0 or o.replay.use)
+    return o.distillation.task_rewards or off_policy
+
+
 CONFLICTS = (
     Conflict(
         "off_min_clip",
@@ -56,6 +79,18 @@ CONFLICTS = (
         "clip_upper_bound",
         "there is no clip to bound",
         lambda o: o.loss_remove_clip and o.clip_upper_bound is not None,
+    ),
+    Conflict(
+        "clip_upper_bound",
+        "clip_ratio",
+        "the upper clip is at least that of clip_ratio, so the bound has no effect",
+        lambda o: o.clip_upper_bound is not None and o.clip_upper_bound < _least_upper_clip(o),
+    ),
+    Conflict(
+        "clip_upper_bound",
+        "clip_ratio",
+        "the upper clip is below the lower one, 1 - clip_ratio",
+        lambda o: o.on_policy_loss == "cispo" and (o.clip_upper_bound or 1) < 1 - o.clip_ratio,
     ),
     Conflict(
         "on_policy_loss",
@@ -92,6 +127,12 @@ CONFLICTS = (
     _needs_prefix("sft_multitask.use"),
     _needs_prefix("off_policy_schedule"),
     Conflict(
+        "baseline",
+        "prefix.n_prefix",
+        "all samples are on-policy",
+        lambda o: o.baseline == "on_policy" and o.prefix.n_prefix == 0 and not o.replay.use,
+    ),
+    Conflict(
         "replay.use",
         "prefix.n_prefix",
         "the first sample of a group is replayed",
@@ -118,11 +159,25 @@ CONFLICTS = (
         "an on-policy sample's advantage is its outcome",
         lambda o: o.srft.use and o.distillation.use,
     ),
+    Conflict(
+        "srft.use",
+        "prefix.beta",
+        "an on-policy sample's advantage is its outcome",
+        lambda o: o.srft.use and not o.is_default("prefix.beta"),
+    ),
+    Conflict(
+        "prefix.beta",
+        "distillation.task_rewards",
+        "an on-policy sample's advantage is the teacher's score",
+        lambda o: not o.is_default("prefix.beta") and o.distillation.use and not o.distillation.task_rewards,
+    ),
+    *map(_teacher_alone, ("use_std", "length_penalty.use")),
     *(
         Conflict("prefix.place", name, "no sample starts with a part of the target", holds)
         for name, holds in {
             "use_off_policy_loss": lambda o: o.shows_prefix and o.use_off_policy_loss,
             "sft_multitask.use": lambda o: o.shows_prefix and o.sft_multitask.use,
+            "regularize_on": lambda o: o.shows_prefix and o.regularize_on == "on_policy",
         }.items()
     ),
     Conflict(

@@ -223,7 +223,7 @@ class LossOptions(FunctionOptions):
     # on-policy tokens
     on_policy_loss: Annotated[str, AfterValidator(ON_POLICY_LOSSES.require)] = "ppo"
     clip_ratio: Positive = 0.2
-    clip_upper_bound: Positive | None = None  # a higher upper clip than 1 + clip_ratio
+    clip_upper_bound: Positive | None = None  # the upper clip, where it is not 1 + clip_ratio
     loss_remove_clip: bool = False
     sapo_tau_pos: Positive = 1.0  # steepness of SAPO's gate where A > 0
     sapo_tau_neg: Positive = 1.05  # the same where A <= 0
@@ -256,6 +256,11 @@ class LossOptions(FunctionOptions):
                 values = {**values, name: "p_div_p", f"{name}_gamma": gamma}
         return values
 
+    @property
+    def phi_epsilon(self) -> float:
+        """What is added to the recorded probability of an off-policy token (arXiv 2504.14945, equation 5)."""
+        return 1e-6
+
     @model_validator(mode="after")
     def _check_kwargs(self) -> Self:
         self._are_read("", (self.loss, LOSSES), (self.on_policy_loss, ON_POLICY_LOSSES))
@@ -287,6 +292,11 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
         return self.use_target_probs or self.replay.use
 
     @property
+    def phi_epsilon(self) -> float:
+        """Nothing is added in ExGRPO, which records the probabilities of what was sampled (arXiv 2510.02245)."""
+        return 0.0 if self.replay.use else super().phi_epsilon
+
+    @property
     def uses_unsolved_prompts(self) -> bool:
         """Whether a group that was never solved has a supervised loss, so that nothing may drop it."""
         return self.sft_multitask.use or self.relift.use
@@ -313,12 +323,13 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
         n_prefix, without = self.prefix.n_prefix, n - self.prefix.samples_of(n)
         if n_prefix > n:
             raise contradiction("prefix.n_prefix", n_prefix, "rollout.n", n, "a group has only n samples")
-        if not without and self.prefix.min > 0:
-            for name in ("baseline", "filter_on"):
+        if not without:
+            # With a minimum of 0, some groups have no prefix: they can be filtered, but the others have no baseline.
+            for name in ("baseline", "filter_on") if self.prefix.min > 0 else ("baseline",):
                 if getattr(self, name) == "on_policy":
                     why = f"all {n} samples of a group have a prefix, none is on-policy"
                     raise contradiction(name, "on_policy", "prefix.n_prefix", n_prefix, why)
-            if self.off_policy_schedule == UNTIL_SOLVED:
+            if self.off_policy_schedule == UNTIL_SOLVED and self.prefix.min > 0:
                 why = "it waits for an on-policy sample that is right, and a group has none"
                 raise contradiction("off_policy_schedule", self.off_policy_schedule, "prefix.n_prefix", n_prefix, why)
         if self.shows_prefix and 1 in (n_prefix, n - n_prefix):

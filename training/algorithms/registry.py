@@ -12,8 +12,10 @@ from typing import Any
 
 from core.errors import InputError
 from core.plugins.config_files import entries, entry
-from core.plugins.user_code import function_path, load_function, named_in_errors
+from core.plugins.user_code import UserFunctionError, function_path, load_function, named_in_errors
 from core.text.patterns import compile_full_match
+from training.algorithms import returned
+from training.algorithms.returned import Returned
 
 
 class Registry(dict[str, str]):
@@ -22,20 +24,47 @@ class Registry(dict[str, str]):
     Args:
         group: The group of entry points by which packages add functions.
         arguments: the names of what a function is called with, in order.
+        returns: what a function returns.
     """
 
-    def __init__(self, group: str, arguments: str, names: Mapping[str, str] | None = None, **more: str) -> None:
+    def __init__(
+        self,
+        group: str,
+        arguments: str,
+        returns: Returned = returned.ANYTHING,
+        names: Mapping[str, str] | None = None,
+        **more: str,
+    ) -> None:
         super().__init__(names or {}, **more)
-        self.group, self.arguments = group, arguments.split(", ")
+        self.group, self.arguments, self.returns = group, arguments.split(", "), returns
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return the function that `find` gives for ``name``; the errors of one outside the project name it.
 
         A path is not looked up again: composing the configuration has found it, and a loss is asked for at each step.
+        Such a function raises `UserFunctionError` if it returns something else than `returns`, or changes a tensor that
+        it is given: the terms and counts that are computed after it read the same tensors.
         """
         if name in self:
             return load_function(self[name])
-        return named_in_errors(name if ":" in name else self.find(name))
+        path = name if ":" in name else self.find(name)
+        function = named_in_errors(path)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before = returned.versions(self.arguments, args)
+            result = function(*args, **kwargs)
+            after = returned.versions(self.arguments, args)
+            problem = None
+            if changed := [name for name in before if before[name] != after[name]]:
+                problem = f"changed its argument {changed[0]} in place: change a copy, {changed[0]}.clone()"
+            elif not self.returns.accepts(result, args):
+                problem = f"returned {returned.described(result)}, expected {self.returns.text}"
+            if problem:
+                keys = " or ".join(key for key, registry in KEYS.items() if registry is self)
+                raise UserFunctionError(f"{keys}: {path} {problem}")
+            return result
+
+        return call
 
     def find(self, name: str, folder: Path | None = None) -> str:
         """Return ``module:function`` of a registered name, of an entry point or of a path.
@@ -65,14 +94,16 @@ class Registry(dict[str, str]):
         return function_path(name, folder or Path.cwd()) if ":" in name else entry(self.group, name)
 
 
-LOSSES = Registry(  # -> losses of the tokens, stats
+LOSSES = Registry(
     "luffy.losses",
     "old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options",
+    returned.LOSSES_AND_STATS,
     mixed_policy="training.algorithms.mixed_loss:mixed_policy_token_loss",
 )
-ON_POLICY_LOSSES = Registry(  # -> losses of the tokens, clipped
+ON_POLICY_LOSSES = Registry(
     "luffy.on_policy_losses",
     "log_prob, old_log_prob, loss_per_ratio, on_policy, options",
+    returned.LOSSES_AND_CLIPPED,
     ppo="training.algorithms.methods.on_policy:ppo",
     cispo="training.algorithms.methods.on_policy:cispo",
     gspo="training.algorithms.methods.on_policy:gspo",
@@ -82,9 +113,10 @@ ON_POLICY_LOSSES = Registry(  # -> losses of the tokens, clipped
     dppo_kl="training.algorithms.methods.on_policy:dppo_kl",
     reinforce="training.algorithms.methods.on_policy:reinforce",
 )
-SFT_WEIGHTS = Registry(  # -> weight of each token in the supervised loss
+SFT_WEIGHTS = Registry(
     "luffy.sft_weights",
     "log_prob",
+    returned.LIKE_FIRST,
     {
         "one": "training.algorithms.methods.sft:one",
         "p": "training.algorithms.methods.sft:probability",
@@ -92,16 +124,18 @@ SFT_WEIGHTS = Registry(  # -> weight of each token in the supervised loss
         "luffy": "training.algorithms.methods.sft:luffy",
     },
 )
-GATES = Registry(  # -> the weights of a prompt's policy loss and supervised loss
+GATES = Registry(
     "luffy.gates",
     "successes, n, options",
+    returned.TWO_WEIGHTS,
     none="training.algorithms.methods.gate:none",
     hard="training.algorithms.methods.gate:hard",
     soft="training.algorithms.methods.gate:soft",
 )
-LOSS_AGG_MODES = Registry(  # -> sum, divisor
+LOSS_AGG_MODES = Registry(
     "luffy.loss_agg_modes",
     "losses, response_mask, size",
+    returned.SUM_AND_DIVISOR,
     {
         "token-mean": "training.algorithms.aggregate:token_mean",
         "seq-mean-token-mean": "training.algorithms.aggregate:seq_mean_token_mean",
@@ -116,15 +150,17 @@ LOSS_AGG_MODES = Registry(  # -> sum, divisor
 MEAN_AGG_MODES = Registry(
     "luffy.mean_agg_modes",
     "values, mask, size",
+    returned.SUM_AND_DIVISOR,
     {
         "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_token_mean",
         "seq64-mean-token-sum-norm-occupied": "training.algorithms.aggregate:seq64_occupied_mean",
         "published": "training.algorithms.aggregate:published_mean",
     },
 )
-CORRECTIONS = Registry(  # -> weights of the tokens, keep
+CORRECTIONS = Registry(
     "luffy.corrections",
     "mismatch, options",
+    returned.WEIGHTS_AND_KEPT,
     {
         "none": "training.algorithms.correction:keep_all",
         "tis": "training.algorithms.correction:tis",
@@ -136,9 +172,10 @@ CORRECTIONS = Registry(  # -> weights of the tokens, keep
         "seq-mis": "training.algorithms.correction:seq_mis",
     },
 )
-PREFIX_STRATEGIES = Registry(  # -> the share of the target that a sample starts with
+PREFIX_STRATEGIES = Registry(
     "luffy.prefix_strategies",
     "options, sample",
+    returned.SHARE,
     random="training.algorithms.schedules.prefix:random",
     linear="training.algorithms.schedules.prefix:linear",
     linear_max="training.algorithms.schedules.prefix:linear_max",
@@ -147,9 +184,10 @@ PREFIX_STRATEGIES = Registry(  # -> the share of the target that a sample starts
     binomial="training.algorithms.schedules.prefix:binomial",
     fixed="training.algorithms.schedules.prefix:fixed",
 )
-RESHAPES = Registry(  # -> shaped ratio
+RESHAPES = Registry(
     "luffy.reshapes",
     "log_ratio, shape",
+    returned.LIKE_FIRST,
     no_reshape="training.algorithms.reshape:no_reshape",
     logp="training.algorithms.reshape:logp",
     p_logp="training.algorithms.reshape:p_logp",
@@ -159,6 +197,9 @@ RESHAPES = Registry(  # -> shaped ratio
 )
 
 # The keys of a configuration that choose a function.
+# The trackers of verl by name, and the module that each needs.
+TRACKERS = Registry("luffy.trackers", "step, metrics", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
+
 KEYS: Mapping[str, Registry] = {
     "mixed.loss": LOSSES,
     "mixed.on_policy_loss": ON_POLICY_LOSSES,
@@ -172,14 +213,16 @@ KEYS: Mapping[str, Registry] = {
 }
 
 
-def outside_function(key: str, value: object, folder: Path | None = None, where: str = "") -> str | None:
-    """Return `Registry.outside` for the value of a key of `KEYS`.
+def outside_function(
+    key: str, value: object, folder: Path | None = None, where: str = "", registry: Registry | None = None
+) -> str | None:
+    """Return `Registry.outside` for the value of a key, by the ``registry`` that `KEYS` has for it, or by another one.
 
     Raises:
         InputError: it is a path that leads nowhere; the message starts with ``where`` and the key.
     """
     try:
-        return KEYS[key].outside(value, folder)
+        return (registry or KEYS[key]).outside(value, folder)
     except ValueError as error:
         raise InputError(f"{where}{key}: {value}: {error}") from None
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from core.errors import InputError
 from core.files import read_yaml
 from core.plugins.config_files import RECIPES, config_files
+from core.text.patterns import compile_full_match
 
 TABLE = Path(__file__).with_name("keys.yaml")
 # Sections into which a run accepts any key: they are handed on to vLLM, Ray, Slurm, the model, the processes, or a
@@ -31,6 +32,8 @@ OPEN = (
 )
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
 NO_FILE = ("", "null")
+PLAIN = compile_full_match(r"[A-Za-z0-9_./@%+:?-]*")  # a text that Hydra reads without quotes
+BACKSLASH = "\\"
 SIMILAR = 60  # similarity from 0 to 100; below it, two names have nothing to do with each other
 
 
@@ -90,12 +93,17 @@ def check_key(key: str, where: str = "--set") -> None:
         raise InputError(f"{where}: {key} cannot be set: {rules().refused[section]}")
 
 
+def check_objective(key: str, objective: str, where: str = "--set") -> None:
+    """Raise InputError for a key that supervised training does not read; ``where`` says who sets it."""
+    if objective == "sft" and _rollouts_only(key):
+        raise InputError(
+            f"{where}: {key} has no effect with objective=sft: supervised training has no rollouts. Leave it out"
+        )
+
+
 def check_switches(key: str, value_of: Callable[[str], Any]) -> None:
     """Raise InputError for a key that a run with these values does not read; ``value_of`` gives the value of a key."""
-    if value_of("objective") == "sft" and _rollouts_only(key):
-        raise InputError(
-            f"--set: {key} has no effect with objective=sft: supervised training has no rollouts. Leave it out"
-        )
+    check_objective(key, value_of("objective"))
     section = within(key, rules().read_with)
     while section is not None:
         condition = rules().read_with[section]
@@ -155,7 +163,30 @@ def values_of(overrides: Iterable[str]) -> dict[str, str]:
     >>> values_of(["teacher.model=base", "teacher.model='my model'"])
     {'teacher.model': 'my model'}
     """
-    return {key_of(text): text.partition("=")[2].strip("'\"") for text in overrides}
+    return {key_of(text): unquoted(text.partition("=")[2]) for text in overrides}
+
+
+def quoted(text: str, beside: str = "") -> str:
+    """Return ``text`` as Hydra reads it in the value of an override: in quotes, unless it is plain.
+
+    >>> print(quoted("/a/b.py:f"), quoted("/a b/c.py:f"), quoted("/it's/c.py:f"))
+    /a/b.py:f '/a b/c.py:f' "/it's/c.py:f"
+
+    Args:
+        beside: The value that ``text`` will be part of, perhaps within quotes: they are not the same, if possible.
+    """
+    if PLAIN(text):
+        return text
+    mark = next((mark for mark in "'\"" if mark not in text and mark not in beside), "'")
+    return f"{mark}{text.replace(mark, f'{BACKSLASH}{mark}')}{mark}"
+
+
+def unquoted(text: str) -> str:
+    """Return what `quoted` was given."""
+    mark = text[:1]
+    if len(text) < 2 or mark not in "'\"" or not text.endswith(mark):
+        return text
+    return text[1:-1].replace(f"{BACKSLASH}{mark}", mark)
 
 
 def nearest(key: str, candidates: Iterable[str], common: Iterable[str]) -> str | None:

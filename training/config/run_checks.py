@@ -10,12 +10,9 @@ from core.backends import BACKENDS
 from core.errors import InputError
 from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
-from training.algorithms.registry import KEYS, Registry
+from training.algorithms.registry import KEYS, TRACKERS
 from training.config.rollout_modes import SEPARATE
 from training.export import DTYPES
-
-# Those of verl by name, and the module that each needs.
-TRACKERS = Registry("luffy.trackers", "step, metrics", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
 
 
 def check_run(config: DictConfig) -> None:

@@ -27,17 +27,20 @@ from core.plugins.config_files import HARDWARE, RECIPES, config_files, is_shippe
 from grading.grader import TRUNCATED
 from training.algorithms.off_policy_schedule import ALWAYS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
-from training.algorithms.registry import KEYS, outside_function
+from training.algorithms.registry import KEYS, TRACKERS, outside_function
 from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
 from training.config.keys import (
     OPEN,
     check_key,
+    check_objective,
     check_switches,
     file_of,
     leaf_values,
     leaves,
     nearest,
+    objective,
+    quoted,
     rules,
     within,
 )
@@ -152,7 +155,7 @@ def _composed(recipe: str, hardware: str) -> DictConfig:
     """Return the composed files; read them, and copy them before you change them."""
     fixed = [
         f"hydra.searchpath=[file://{verl_config_folder()}]",
-        f"recipe={_offer_recipe(recipe)}",
+        f"recipe={quoted(_offer_recipe(recipe))}",
         f"hardware={hardware}",
         f"paths.project={PROJECT}",
     ]
@@ -194,6 +197,8 @@ def _locate(config: DictConfig, folder: Path, where: str = "") -> None:
         path = None
         if key in KEYS:
             path = outside_function(key, value, folder, where)
+        elif key == "run.trackers" and isinstance(value, list):
+            path = [outside_function(key, name, folder, where, TRACKERS) or name for name in value]
         elif key == TEACHER and value:
             path = located(value, folder)
         elif file := file_of(key, value, folder):
@@ -213,6 +218,8 @@ def _check_files(recipe: str, hardware: str) -> None:
     parent = next((file.stem for file in files if is_shipped(file)), PLAIN)
     for file in (file for file in files if not is_shipped(file)):
         _check_keys_exist(file, parent, hardware)
+        for key in leaves(read_yaml(file, "recipe")):
+            check_objective(key, objective(str(file)), f"recipe {file}")
 
 
 def _check_keys_exist(recipe: Path, parent: str, hardware: str) -> None:
@@ -327,9 +334,9 @@ def _parse(text: str) -> tuple[str, Any]:
         InputError: it is unreadable, or does more than give a key its value.
     """
     name, equals, value = text.partition("=")
-    quoted = f"'{value}'" if "<" in value and not any(mark in value for mark in "'\"[{\\") else value
+    unreadable = ("<" in value or not value.isascii()) and not any(mark in value for mark in "'\"[{\\")  # pass_rate<0.5
     try:
-        override = OverridesParser.create().parse_override(f"{name}{equals}{quoted}")  # quotes, as for pass_rate<0.5
+        override = OverridesParser.create().parse_override(f"{name}{equals}{quoted(value) if unreadable else value}")
     except HydraException as error:
         raise InputError(f"--set {text}: expected KEY=VALUE ({str(error).splitlines()[0]})") from error
     key = override.key_or_group

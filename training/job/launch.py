@@ -20,8 +20,9 @@ from core.errors import InputError
 from core.files import digest_bytes, read_json_lines, write_json, write_text
 from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
+from training.algorithms.registry import TRACKERS
 from training.algorithms.schedules.prompt_order import SHUFFLE
-from training.config.run_checks import TRACKERS, check_functions, check_run, own_trackers
+from training.config.run_checks import check_functions, check_run, own_trackers
 from training.config.teacher_checks import check_teacher, served_folder
 from training.config.teacher_settings import lay_out_teacher
 from training.cost.budget import Budget, BudgetOptions

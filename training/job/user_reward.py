@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.plugins.user_code import ARGUMENTS, load_function
+from core.plugins.user_code import ARGUMENTS, import_problem, load_function
 from training.config.keys import MODULE
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
@@ -39,7 +39,8 @@ def check_reward_function(section: Mapping[str, Any]) -> None:
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise InputError(f"{where}: its import raised {type(error).__name__}: {first_line(error)}") from error
+        problem = import_problem(f"{section['path'].removeprefix(MODULE)}:{section['name']}", error)
+        raise InputError(f"{where}: {problem}") from error
     try:
         inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS), **(section.get("reward_kwargs") or {}))
     except TypeError as error:

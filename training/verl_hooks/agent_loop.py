@@ -36,6 +36,7 @@ class OffPolicyOutput(AgentLoopOutput):
     ``versions`` has for each response token the version of the weights that sampled it: the number of updates they had
     seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
     token; None without ``use_target_probs``. ``guided``: the prompt shows the beginning of the target.
+    ``group_off_policy``: some samples of its group start with a part of the target, or their prompts show one.
     ``teacher_log_probs`` are those of a teacher for each token of the response; None without ``mixed.distillation``.
     """
 
@@ -44,6 +45,7 @@ class OffPolicyOutput(AgentLoopOutput):
     versions: list[int]
     off_policy_log_probs: list[float] | None = None
     guided: bool = False
+    group_off_policy: bool = False
     teacher_log_probs: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,6 +53,7 @@ class OffPolicyOutput(AgentLoopOutput):
         fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
         fields["rollout_versions"] = torch.tensor(self.versions)
         fields["guided"] = torch.tensor(int(self.guided))
+        fields["group_off_policy"] = torch.tensor(int(self.group_off_policy))
         if self.teacher_log_probs is not None:
             fields["teacher_log_probs"] = torch.tensor(self.teacher_log_probs)
         if self.off_policy_log_probs is not None:
@@ -120,6 +123,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
             versions=versions,
             off_policy_log_probs=self._log_probs(row, len(prefix)),
             guided=guided,
+            group_off_policy=self._group_off_policy(row),
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra
@@ -154,6 +158,11 @@ class OffPolicyAgentLoop(AgentLoopBase):
             return Example(prompt, list(replayed["tokens"]) if replayed else [])
         prompt, target = encode_example(row["raw_prompt"], row["target"][0]["content"], self.tokenizer, self.template)
         return Example(prompt, cut_prefix(target[:-1], ratio, eos_id=target[-1], response_length=self.response_length))
+
+    def _group_off_policy(self, row: dict[str, Any]) -> bool:
+        """Return whether any sample of the group of a row starts with a part of the target."""
+        samples = range(self.options.prefix.samples_of(self.rollout_config.n))
+        return any(self._prefix_ratio({**row, "session_id": sample}) for sample in samples)
 
     def _prefix_ratio(self, row: dict[str, Any]) -> float | None:
         """Return the share of the target that this sample starts with; None for an on-policy sample."""

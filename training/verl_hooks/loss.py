@@ -20,7 +20,7 @@ from verl.workers.config import ActorConfig
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
 from training.algorithms.methods.sft import policy_weight, sft_token_loss
 from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
-from training.algorithms.mixed_loss import Stats, recorded_probs
+from training.algorithms.mixed_loss import Stats
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.tensors import mask_of_prefix
@@ -47,7 +47,7 @@ class MicroBatch:
 
     def size_of(self, tokens: str, sequences: str) -> BatchSize:
         """Return ``size`` for a term that only some tokens have; 1 for none of them, whose sum is 0 too."""
-        return replace(self.size, tokens=max(self.counts[tokens], 1), sequences=max(self.counts[sequences], 1))
+        return replace(self.size, tokens=self.counts[tokens] or 1, sequences=self.counts[sequences] or 1)
 
 
 def mixed_policy_loss(
@@ -113,8 +113,8 @@ def read_micro_batch(
     valid = padded["response_mask"].bool()
     entropy = model_output.get("entropy")
     # An update can be all padding, where groups were dropped: its sums are 0, whatever they are divided by.
-    tokens = max(data["kept_tokens"] if gated else data["batch_num_tokens"], 1)
-    sequences = max(data["sequences"], 1)
+    tokens = (data["kept_tokens"] if gated else data["batch_num_tokens"]) or 1
+    sequences = data["sequences"] or 1
     return MicroBatch(
         fields=padded,
         log_prob=of_responses(model_output["log_probs"], data, valid.shape[1]),
@@ -148,19 +148,18 @@ def policy_term(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor,
     if options.srft.use:
         advantages = entropy_advantage(advantages, off_policy_mask, row_entropy(required_entropy(batch), mask))
     if options.has_teacher_log_probs:
-        phi = {"target_probs": recorded_probs(fields["off_policy_log_probs"], options)}
+        phi = {"target_probs": fields["off_policy_log_probs"].exp()}
     token_loss = LOSSES.function(options.loss)
     losses, stats = token_loss(
         fields["old_log_probs"], batch.log_prob, advantages, mask, off_policy_mask, options, **phi
     )
-    if losses.shape != mask.shape:
-        given, expected = tuple(losses.shape), tuple(mask.shape)
-        raise ValueError(f"mixed.loss={options.loss}: losses of shape {given}, expected {expected}")
     losses = losses * fields["rollout_is_weights"]
     if options.gate.type != "none":
         losses = losses * fields["gate"]
-    size = batch.size if options.use_off_policy_loss else batch.size_of("on_policy_tokens", "on_policy_sequences")
-    pg_loss = agg_loss(losses, mask, options.loss_agg_mode, size)
+    counted, size = mask, batch.size
+    if not options.use_off_policy_loss:
+        counted, size = mask & ~off_policy_mask, batch.size_of("on_policy_tokens", "on_policy_sequences")
+    pg_loss = agg_loss(losses, counted, options.loss_agg_mode, size)
     losses = losses.detach()  # with the weights of the rollout correction, unlike those of stats
     for name, tokens in (("on_pg_loss", mask & ~off_policy_mask), ("off_pg_loss", mask & off_policy_mask)):
         stats[name] = torch.where(tokens, losses, 0.0).sum(), tokens.sum()

@@ -8,7 +8,6 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from training.algorithms.group_rejection import SOLVED
 from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.verl_hooks.batch import sample_of
@@ -20,14 +19,16 @@ class GroupReplayBuffer(ReplayBuffer):
 
     Which groups carry no signal, ``algorithm.filter_groups`` decides by the rewards of all samples or, with
     ``filter_on: on_policy``, of on-policy samples. A supervised loss learns from the target of a group that was never
-    solved, so with ``sft_multitask`` such groups stay.
+    solved, so with ``sft_multitask`` such groups stay, and so do groups without a sample that could decide.
     """
 
     off_policy_samples: int = 0  # number for a group with any; they come first
     draws: bool = True  # whether a group has samples beside them
     options: MixedPolicyOptions = MixedPolicyOptions()
     schedule: OffPolicySchedule = OffPolicySchedule(ALWAYS)
-    on_policy_prompts: frozenset[str] = frozenset()  # prompts of finished groups that were looked at
+    # Prompts of finished groups that were looked at: those without off-policy samples, and those that were solved.
+    on_policy_prompts: frozenset[str] = frozenset()
+    solved_prompts: frozenset[str] = frozenset()
 
     def follow(self, options: MixedPolicyOptions, n: int, schedule: OffPolicySchedule) -> Self:
         """Set up for groups of ``n`` samples; ``schedule`` decides whether some of them are off-policy."""
@@ -63,44 +64,54 @@ class GroupReplayBuffer(ReplayBuffer):
             return set(), Counter()
         everything, reward = self.partitions[partition_id], self._dapo_classification_cache[partition_id]
         unseen = self.finished_keys[partition_id] - reward.keys()
-        self._note_finished(partition_id, [key for key in everything if sample_of(key)[0] in unseen])
-        if self.options.filter_on == "on_policy":
-            self.partitions[partition_id] = {key: tag for key, tag in everything.items() if self._is_on_policy(key)}
+        keys = [key for key in everything if sample_of(key)[0] in unseen]
+        deciding = self._note_finished(partition_id, keys)
+        undecided = {sample_of(key)[0] for key in keys} - {sample_of(key)[0] for key in deciding}
+        reward.update(dict.fromkeys(undecided))  # None, as verl has it for a group that it keeps
+        self.partitions[partition_id] = {key: everything[key] for key in deciding}
         try:
             prompts, rewards = super()._dapo_filtered_keys(partition_id)
         finally:
             self.partitions[partition_id] = everything
         if self.options.uses_unsolved_prompts:
             scores = {prompt: score for prompt in prompts if (score := reward[prompt]) is not None}
-            prompts = {prompt for prompt in scores if scores[prompt] >= SOLVED or prompt in self.on_policy_prompts}
+            nothing_to_imitate = frozenset() if self.options.relift.use else self.on_policy_prompts
+            prompts = scores.keys() & (self.solved_prompts | nothing_to_imitate)
             rewards = Counter(scores[prompt] for prompt in prompts)
         return prompts, rewards
 
-    def _note_finished(self, partition_id: str, keys: Sequence[str]) -> None:
-        """Note of finished groups which have no off-policy samples and which are solved: no step sees all of them."""
-        if not self.schedule.depends or not keys:
-            return
+    def _note_finished(self, partition_id: str, keys: Sequence[str]) -> Sequence[str]:
+        """Note of finished groups which have no off-policy samples and which are solved: no step sees all of them.
+
+        Returns:
+            Those of their samples ``keys`` that decide whether a group carries a signal.
+        """
+        on_policy_alone = self.options.filter_on == "on_policy"
+        if not keys or not (self.schedule.depends or on_policy_alone or self.options.uses_unsolved_prompts):
+            return keys
         self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
-        fields = ["prompt_key", "prefix_length", "guided", "rm_scores", "extra_fields"]
+        fields = ["prefix_length", "guided", "rm_scores", "extra_fields"]
+        fields += ["prompt_key"] if self.schedule.depends else []
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
         infos = map(reward_info, list(data["extra_fields"]))
         rewards = (float(scores.sum()) for scores in data["rm_scores"])
         solved = [is_solved(info, reward) for info, reward in zip(infos, rewards, strict=True)]
         alone = ((data["prefix_length"] == 0) & (data["guided"] == 0)).tolist()
-        self.schedule.solve(data["prompt_key"].tolist(), solved, alone)
+        if self.schedule.depends:
+            self.schedule.solve(data["prompt_key"].tolist(), solved, alone)
+        deciding = [key for key, on_policy in zip(keys, alone, strict=True) if on_policy or not on_policy_alone]
+        right = {key for key, is_right in zip(keys, solved, strict=True) if is_right}
+        self.solved_prompts |= {sample_of(key)[0] for key in right.intersection(deciding)}
+        return deciding
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
-        """Return the prompts of the samples ``keys`` that ``mixed.off_policy_schedule`` gives no off-policy samples."""
-        if not self.schedule.depends:
-            return set()
-        data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["has_off_policy"])
+        """Return the prompts of the samples ``keys`` whose groups have no off-policy samples."""
+        if not self.off_policy_samples:
+            return {sample_of(key)[0] for key in keys}
+        data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["group_off_policy"])
         return {
-            sample_of(key)[0] for key, value in zip(keys, data["has_off_policy"].tolist(), strict=True) if not value
+            sample_of(key)[0] for key, value in zip(keys, data["group_off_policy"].tolist(), strict=True) if not value
         }
-
-    def _is_on_policy(self, key: str) -> bool:
-        prompt, number = sample_of(key)
-        return number >= self.off_policy_samples or prompt in self.on_policy_prompts
 
 
 class AsyncGroupBuffer(GroupReplayBuffer, ReplayBufferAsync):

@@ -11,7 +11,7 @@ from core.files import write_table
 from core.schemas import USES
 from training.algorithms.methods.sft import sft_token_loss
 from training.algorithms.methods.srft import row_entropy, supervised_scale
-from training.algorithms.mixed_loss import off_policy_ratio, recorded_probs
+from training.algorithms.mixed_loss import off_policy_ratio
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES
 from training.verl_hooks.batch import Samples
@@ -129,7 +129,7 @@ def target_uses(
     log_prob = samples.rows["old_log_probs"][index].float()
     advantages = fields["advantages"][index].float()
     gate = fields["gate"][index] if "gate" in fields else torch.ones_like(log_prob)
-    phi = recorded_probs(fields["off_policy_log_probs"][index], options) if options.has_teacher_log_probs else None
+    phi = fields["off_policy_log_probs"][index].exp() if options.has_teacher_log_probs else None
     loss = _token_loss(samples, index, advantages, phi, options, sft_coef)
     weight = off_policy_ratio(log_prob, phi, off_policy, options) if options.use_off_policy_loss else None
     shares = (loss * gate).sum(-1)

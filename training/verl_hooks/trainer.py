@@ -179,8 +179,7 @@ class MixedPolicy(PromptTrainer):
         if self.has_several_sources:
             metrics.update(source_metrics(sources, scores[sampled], solved, index, on_policy))
         if self.memory.used:
-            reward = metrics.get("reward/on_policy", 0.0)
-            metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt), reward)
+            metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt))
         rewards, limit = self._rewards(samples, metrics), self.config.data.max_response_length
         signal = compute_advantages(samples, rewards, self.options, limit, updates=self.global_steps - 1)
         metrics |= signal.metrics

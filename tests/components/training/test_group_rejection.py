@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
+from verl.utils import tensordict_utils as tu
 
 from core.plugins.config_files import RECIPES, config_names
+from training.algorithms.group_rejection import reject_groups
 from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.job.configuration import compose_run, mixed_options
@@ -60,27 +61,96 @@ def test_every_recipe_with_rollouts_is_here() -> None:
     }
 
 
-@pytest.mark.parametrize("recipe", DROPPED)
-def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = mixed_options(compose_run(recipe, "cpu", ["algorithm.filter_groups.enable=true"], run=Path("run")))
-    rewards = {f"{prompt}_{n}_0": reward for prompt, group in GROUPS.items() for n, reward in enumerate(group)}
+def options_of(recipe: str, *overrides: str) -> MixedPolicyOptions:
+    settings = ["algorithm.filter_groups={enable: true, metric: reward}", *overrides]
+    return mixed_options(compose_run(recipe, "cpu", settings, run=Path("run")))
 
-    def rm_scores(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
-        values = torch.tensor([[0.0, float(rewards[key])] for key in keys])
-        return TensorDict({"rm_scores": values}, batch_size=len(keys))
 
-    monkeypatch.setattr(verl_buffer, "tq", SimpleNamespace(kv_batch_get=rm_scores))  # the real one needs Ray
+def queue(
+    monkeypatch: pytest.MonkeyPatch,
+    rewards: dict[str, list[float]],
+    prefixes: dict[str, list[int]],
+    solved: dict[str, list[bool]] | None = None,
+    cleared: list[str] | None = None,
+) -> None:
+    """Replace the queue, which needs Ray, by one with groups of these rewards and numbers of off-policy tokens."""
+
+    def fields(keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
+        samples = [replay_buffer.sample_of(key) for key in keys]
+        lengths = [prefixes[prompt][number] for prompt, number in samples]
+        tensors = {
+            "prefix_length": lengths,
+            "guided": [0] * len(keys),
+            "group_off_policy": [int(any(prefixes[prompt])) for prompt, _ in samples],
+            "rm_scores": [[0.0, float(rewards[prompt][number])] for prompt, number in samples if rewards],
+        }
+        infos = [{"reward_extra_info": {"solved": solved[prompt][n]}} if solved else {} for prompt, n in samples]
+        chosen = {name: torch.tensor(values) for name, values in tensors.items() if name in select_fields}
+        return tu.get_tensordict({**chosen, "extra_fields": infos}, {})
+
+    kept = [] if cleared is None else cleared
+    stub = SimpleNamespace(kv_batch_get=fields, kv_clear=lambda partition_id, keys: kept.extend(keys))
+    for module in (verl_buffer, replay_buffer):
+        monkeypatch.setattr(module, "tq", stub)
+
+
+def dropped_groups(options: MixedPolicyOptions, rewards: dict[str, list[float]]) -> set[str]:
+    """Return the groups that the buffer drops; `queue` has their samples."""
+    n = len(next(iter(rewards.values())))
     buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
-        options, 4, OffPolicySchedule(ALWAYS)
+        options, n, OffPolicySchedule(ALWAYS)
     )
+    keys = [f"{prompt}_{number}_0" for prompt in rewards for number in range(n)]
     buffer.filter_groups_metric = "reward"
-    buffer.partitions = {"train": {key: {} for key in rewards}}
-    buffer.finished_keys = {"train": set(GROUPS)}
+    buffer.partitions = {"train": {key: {} for key in keys}}
+    buffer.finished_keys = {"train": set(rewards)}
     buffer._dapo_classification_cache = defaultdict(dict)
     prompts, counts = buffer._dapo_filtered_keys("train")
-    assert prompts == DROPPED[recipe]
     assert counts.total() == len(prompts)
-    assert len(buffer.partitions["train"]) == len(rewards)
+    assert len(buffer.partitions["train"]) == len(keys)
+    assert buffer._dapo_filtered_keys("train")[0] == prompts  # the next time, nothing is new
+    return prompts
+
+
+@pytest.mark.parametrize("recipe", DROPPED)
+def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = options_of(recipe)
+    prefix = [9 * (number < options.prefix.samples_of(4)) for number in range(4)]
+    queue(monkeypatch, GROUPS, dict.fromkeys(GROUPS, prefix))
+    assert dropped_groups(options, GROUPS) == DROPPED[recipe]
+
+
+def test_what_a_sample_is_decides_whether_it_counts_as_on_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompt b has no target, so all of its samples are on-policy, the first one too; of prompt t the first one is the
+    target."""
+    options = options_of("luffy_rejection", "mixed.filter_on=on_policy", "data.sample_target_ratio=0.5")
+    rewards: dict[str, list[float]] = {"b": [1, 0, 0, 0], "t": [1, 0, 0, 0], "s": [0, 1, 0, 0]}
+    prefixes = {"b": [0, 0, 0, 0], "t": [9, 0, 0, 0], "s": [9, 0, 0, 0]}
+    queue(monkeypatch, rewards, prefixes)
+    rows = [
+        (reward, prompt, not length)
+        for prompt in rewards
+        for reward, length in zip(rewards[prompt], prefixes[prompt], strict=True)
+    ]
+    scores, index, on_policy = map(list, zip(*rows, strict=True))
+    keep = reject_groups(scores, index, on_policy, options).keep  # pyright: ignore[reportArgumentType]
+    assert dropped_groups(options, rewards) == {"t"}
+    assert {prompt for prompt, kept in zip(index, keep, strict=True) if not kept} == {"t"}
+
+
+def test_a_group_in_which_all_samples_continue_a_hint_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sample of h could decide; after the last hint all samples decide, and nothing is left to imitate."""
+    rewards: dict[str, list[float]] = {"h": [1, 1, 1], "none": [0, 0, 0], "all": [1, 1, 1], "some": [1, 0, 1]}
+    queue(monkeypatch, rewards, {"h": [2, 2, 2], "none": [0, 0, 0], "all": [0, 0, 0], "some": [0, 0, 0]})
+    assert dropped_groups(options_of("uft", "mixed.filter_on=on_policy"), rewards) == {"none", "all"}
+
+
+def test_the_verifier_says_which_groups_were_never_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All samples score 0.8, which is right by the verifier of r alone."""
+    rewards: dict[str, list[float]] = {"r": [0.8] * 3, "w": [0.8] * 3}
+    solved = {"r": [True] * 3, "w": [False] * 3}
+    queue(monkeypatch, rewards, {"r": [0, 0, 0], "w": [0, 0, 0]}, solved)
+    assert dropped_groups(options_of("relift"), rewards) == {"r"}
 
 
 def sampled(keys: list[str]) -> Any:
@@ -91,12 +161,13 @@ def sampled(keys: list[str]) -> Any:
 def test_a_group_that_lost_its_off_policy_sample_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ["a_0_0", "a_1_0", "b_1_0", "b_2_0", "c_0_0", "c_2_0"]  # c lost an on-policy sample
     cleared: list[str] = []
-    monkeypatch.setattr(replay_buffer, "tq", SimpleNamespace(kv_clear=lambda partition_id, keys: cleared.extend(keys)))
+    queue(monkeypatch, {}, {"a": [9, 0, 0], "b": [9, 0, 0], "c": [9, 0, 0], "d": [0, 0, 0]}, cleared=cleared)
+    keys += ["d_1_0", "d_2_0"]  # d has no target, so it lost an on-policy sample too
     monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(keys))
     buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer)
     buffer.off_policy_samples = 1
     batch, metrics = buffer.sample(1, "train", 3)
-    assert batch.keys == ["a_0_0", "a_1_0", "c_0_0", "c_2_0"]
+    assert batch.keys == ["a_0_0", "a_1_0", "c_0_0", "c_2_0", "d_1_0", "d_2_0"]
     assert (metrics, cleared) == ({"groups/dropped": 1.0}, ["b_1_0", "b_2_0"])
     assert buffer.sample(1, "val", 3)[0].keys == keys
     monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(["b_1_0"]))
@@ -109,6 +180,7 @@ def test_a_batch_of_which_nothing_was_generated_ends_the_training(
     n_prefix: int, keys: list[str], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = MixedPolicyOptions.from_mapping({"prefix": {"n_prefix": n_prefix}})
+    queue(monkeypatch, {}, {"a": [9] * n_prefix + [0] * (2 - n_prefix), "b": [9, 0]})
     monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(keys))
     buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
         options, 2, OffPolicySchedule(ALWAYS)

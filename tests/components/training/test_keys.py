@@ -181,8 +181,8 @@ def test_a_key_that_is_switched_off_is_refused_and_one_that_is_on_is_not(key: st
     for on in (False, True):
         values = pickle.loads(pickle.dumps(config))  # far quicker than deepcopy
         for section in above(key):  # the key itself, and the sections around it
-            switch, present = state(rules().read_with[section], on or section != key)
-            OmegaConf.update(values, switch, present)
+            for switch, present in states(rules().read_with[section], on or section != key):
+                OmegaConf.update(values, switch, present)
         if on:
             check_switches(key, lambda switch, values=values: OmegaConf.select(values, switch))
         else:
@@ -197,13 +197,13 @@ def above(key: str) -> Iterator[str]:
         section = within(section.rpartition(".")[0], rules().read_with)
 
 
-def state(condition: str, on: bool) -> tuple[str, Any]:
-    """A switch, and a value of it with which ``condition`` holds or does not."""
-    first = condition.split(" or ")[0]
-    switch, _, values = first.partition("=")
-    listed = switch.endswith("!") != on
-    value = yaml.safe_load(values.split("|")[0]) if listed else "another"
-    return switch.removesuffix("!"), value
+def states(condition: str, on: bool) -> Iterator[tuple[str, Any]]:
+    """Switches, and values of them with which ``condition`` holds or does not."""
+    for part in condition.split(" or ")[: 1 if on else None]:
+        switch, _, values = part.partition("=")
+        listed = switch.endswith("!") != on
+        value = yaml.safe_load(values.split("|")[0]) if listed else "another"
+        yield switch.removesuffix("!"), value
 
 
 def test_supervised_training_refuses_what_rollouts_read() -> None:

@@ -129,7 +129,7 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
     def fields(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
         prompts, numbers = zip(*map(replay_buffer.sample_of, keys), strict=True)
         values = {
-            "has_off_policy": [prompt not in unguided for prompt in prompts],
+            "group_off_policy": [int(prompt not in unguided) for prompt in prompts],
             "prompt_key": [ord(prompt) for prompt in prompts],
             "prefix_length": [9 * (n == 0 and p not in unguided) for p, n in zip(prompts, numbers, strict=True)],
             "guided": [0] * len(keys),  # by a target in the prompt

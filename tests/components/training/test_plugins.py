@@ -5,11 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
 from core.plugins.config_files import RECIPES, _packages, config_file, is_shipped
 from core.plugins.user_code import UserFunctionError, check_function
+from pipelines.user_paths import locate
+from training.algorithms.correction import Mismatch, rollout_correction
+from training.algorithms.options import RolloutCorrectionOptions
 from training.algorithms.registry import CORRECTIONS, GATES, KEYS, LOSSES
 from training.config.run_checks import check_functions, check_run
 from training.job.configuration import compose_run, mixed_options
@@ -116,7 +120,7 @@ def test_a_recipe_names_its_reward_function_relative_to_itself(plugin: Path, tmp
         ("loss.py:nothing", r"mixed\.loss: .*loss\.py:nothing: there is no such function in it"),
         ("loss.py:short", r"mixed\.loss: .*loss\.py:short: expected a function of \(old_log_prob, .*; too many"),
         ("gone.py:mine", r"recipe .*mine\.yaml: mixed\.loss: gone\.py:mine: no file .*gone\.py"),
-        ("nowhere.losses:mine", r"mixed\.loss: nowhere\.losses:mine: its import raised ModuleNotFoundError"),
+        ("nowhere.losses:mine", r"mixed\.loss: nowhere\.losses:mine: no module nowhere\.losses: install its package"),
         ("exits.py:mine", r"mixed\.loss: .*exits\.py:mine: its import raised SystemExit: 3"),
         ("clash.py:mine", r"clash\.py imports .*grading\.py, but Python has .*grading/__init__\.py .*: rename yours"),
         ("library.py:mine", r"library\.py imports .*statistics\.py, but Python has .*/lib/.* under that name"),
@@ -136,10 +140,11 @@ def test_a_function_that_cannot_be_called_is_refused_by_name(plugin: Path, text:
 def test_two_files_of_one_name_run_and_two_helpers_of_one_name_are_refused(plugin: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     for folder, number in ((plugin, 2), (tmp_path / "other", 3)):
-        (folder / "gates.py").write_text(f"def g(successes, n, options):\n    return {number}\n")
+        (folder / "gates.py").write_text(f"def g(successes, n, options):\n    return {number}, 1\n")
         (folder / "helper.py").write_text(f"POWER = {number}\n")
         (folder / "helped.py").write_text(LOSS.replace("from weights", "from helper"))
-    assert [GATES.function(f"{folder}/gates.py:g")(0, 1, None) for folder in (plugin, tmp_path / "other")] == [2, 3]
+    gates = [GATES.function(f"{folder}/gates.py:g") for folder in (plugin, tmp_path / "other")]
+    assert [gate(0, 1, None) for gate in gates] == [(2, 1), (3, 1)]
     check_function(f"{plugin}/helped.py:mine", LOSSES.arguments)
     with pytest.raises(InputError, match=r"other/helped\.py imports .*/other/helper\.py, but Python has .*plugin/h"):
         check_function(f"{tmp_path}/other/helped.py:mine", LOSSES.arguments)
@@ -242,6 +247,108 @@ def test_an_error_of_a_function_names_it(tmp_path: Path) -> None:
         CORRECTIONS.function(f"{tmp_path}/bad.py:f")(None, None)
     with pytest.raises(ValueError, match=r"expected file\.py:function"):
         LOSSES.find(":f")
+
+
+WRONG = {
+    "mixed.gate.type": ["None", "0.5", "(1.0, 0.0, 1.0)", "(float('nan'), 1.0)", "(-1.0, 1.0)", "(1.0, 'x')"],
+    "mixed.prefix.strategy": ["None", "1.5", "float('nan')"],
+    "mixed.loss": [
+        "None",
+        "args[1]",
+        "(args[1], None)",
+        "(args[1], {'a': args[1].sum()})",
+        "(args[1], {'a': (args[1], args[3])})",
+        "(args[1].sum(), {})",
+    ],
+    "mixed.on_policy_loss": ["None", "args[0]", "(args[0], args[0].sum())"],
+    "mixed.loss_agg_mode": ["args[0].sum()", "(args[0], 1)", "(args[0].sum(), None)"],
+    "mixed.sft_multitask.weight": ["1.0", "args[0].sum()"],
+    "mixed.on_policy_reshape": ["args[0].sum()"],
+    "mixed.rollout_correction.type": [
+        "None",
+        "args[0].ratio",
+        "(args[0].ratio, args[0].ratio)",
+        "(-args[0].ratio, args[0].on_policy)",
+        "(args[0].ratio / 0, args[0].on_policy)",
+        "(args[0].ratio[:1], args[0].on_policy)",
+    ],
+}
+
+
+@pytest.mark.parametrize(("key", "result"), [(key, result) for key, results in WRONG.items() for result in results])
+def test_a_wrong_result_names_the_key_and_the_function(key: str, result: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(f"def f(*args):\n    return {result}\n")
+    tokens, mask = torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)
+    first = Mismatch(tokens, mask) if key == "mixed.rollout_correction.type" else tokens
+    given = [1, 2, None] if key == "mixed.gate.type" else [first, tokens, tokens, mask, mask, None]
+    with pytest.raises(UserFunctionError, match=rf"{key}.*: {tmp_path}/wrong\.py:f returned .*, expected "):
+        KEYS[key].function(f"{tmp_path}/wrong.py:f")(*given[: len(KEYS[key].arguments)])
+
+
+RUDE = """
+def rude(old, new, advantages, response_mask, off_policy_mask, options):
+    response_mask &= off_policy_mask
+    return -advantages * new, {}
+
+def polite(old, new, advantages, response_mask, off_policy_mask, options):
+    losses = -advantages * new
+    losses *= 2
+    return losses, {"mine": (losses.sum(), response_mask.sum())}
+"""
+
+
+def test_a_loss_cannot_change_what_is_read_after_it(tmp_path: Path) -> None:
+    (tmp_path / "losses.py").write_text(RUDE)
+    tokens, mask = torch.ones(2, 3), torch.ones(2, 3, dtype=torch.bool)
+    given = tokens, tokens, tokens, mask, ~mask, None
+    assert LOSSES.function(f"{tmp_path}/losses.py:polite")(*given)[1]["mine"][0] == -12
+    message = r"mixed\.loss: .*losses\.py:rude changed its argument response_mask in place: change a copy"
+    with pytest.raises(UserFunctionError, match=message):
+        LOSSES.function(f"{tmp_path}/losses.py:rude")(*given)
+
+
+def test_a_token_that_a_correction_drops_has_no_weight(tmp_path: Path) -> None:
+    (tmp_path / "drop.py").write_text("def f(mismatch, options):\n    return mismatch.ratio, mismatch.ratio > 9\n")
+    options = RolloutCorrectionOptions(type=f"{tmp_path}/drop.py:f")
+    old, rollout = torch.zeros(1, 2), torch.tensor([[-3.0, 0.0]])
+    weights, keep, _ = rollout_correction(old, rollout, torch.ones(1, 2), None, options)
+    assert keep.tolist() == [[True, False]]
+    assert weights.tolist() == [[pytest.approx(20.0855, rel=1e-4), 0.0]]
+
+
+def test_a_recipe_names_its_trackers_relative_to_itself(
+    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    (plugin / "watch.py").write_text("def note(step, metrics): pass\n")
+    for recipe, file in (("mine", "watch.py"), ("other", "gone.py")):
+        (plugin / f"{recipe}.yaml").write_text(f"defaults:\n  - luffy\nrun: {{trackers: [tensorboard, {file}:note]}}\n")
+    config = compose_run(str(plugin / "mine.yaml"), "cpu", [], run=tmp_path)
+    assert config.run.trackers == ["tensorboard", f"{plugin}/watch.py:note"]
+    with pytest.raises(InputError, match=rf"recipe {plugin}/other\.yaml: run\.trackers: gone\.py:note: no file"):
+        compose_run(str(plugin / "other.yaml"), "cpu", [], run=tmp_path)
+
+
+def test_a_recipe_without_rollouts_has_none_of_their_keys(plugin: Path) -> None:
+    (plugin / "mine.yaml").write_text(RECIPE.replace("luffy", "sft"))
+    (plugin / "child.yaml").write_text("defaults:\n  - mine\n")
+    message = rf"recipe {plugin}/mine\.yaml: mixed\.loss has no effect with objective=sft"
+    for name in ("mine", "child"):
+        with pytest.raises(InputError, match=message):
+            compose_run(str(plugin / f"{name}.yaml"), "cpu", [], run=plugin)
+
+
+@pytest.mark.parametrize("name", ["größe", "my chem (v2)", "it's", "a=b, [c]", 'say "it"', "plain"])
+def test_a_folder_of_any_name_can_have_plugins(name: str, plugin: Path, tmp_path: Path) -> None:
+    folder = plugin.rename(tmp_path / name)
+    (folder / "notes.py").write_text("def note(step, metrics): pass\n")
+    given = ["run.trackers=[tensorboard,notes.py:note]", "mixed.loss=loss.py:mine"]
+    overrides = locate("training.overrides", given, folder)
+    assert locate("training.overrides", overrides, Path("/")) == overrides
+    config = compose_run(str(folder / "mine.yaml"), "cpu", overrides, run=tmp_path)
+    assert config.run.trackers == ["tensorboard", f"{folder}/notes.py:note"]
+    assert config.mixed.loss == f"{folder}/loss.py:mine"
+    assert identity("luffy", *overrides) != identity("luffy")  # the files are found for it, too
 
 
 def test_the_nearest_recipe_says_whether_there_is_a_first_stage(plugin: Path) -> None:

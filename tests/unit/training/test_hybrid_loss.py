@@ -1,5 +1,6 @@
 """What a worker differentiates for the hybrid methods: both terms, their weights, and any cut into micro-batches."""
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,9 +9,10 @@ import torch
 from verl.utils import tensordict_utils as tu
 
 from core.model.prompts import Example
+from training.algorithms.aggregate import BatchSize
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
-from training.verl_hooks.loss import mixed_policy_loss, supervised_loss
+from training.verl_hooks.loss import MicroBatch, mixed_policy_loss, supervised_loss
 from training.verl_hooks.metrics import update_counts
 from training.verl_hooks.prompts.prompt_trainer import sft_update_batch
 
@@ -64,6 +66,15 @@ def counts(gated: bool) -> dict[str, Any]:
 
 HPT = MixedPolicyOptions(**TARGET, sft_multitask={"use": True, "coef": 0.5}, gate={"type": "hard"})  # pyright: ignore[reportArgumentType]
 CHORD = {"use": True, "coef": 0.9, "complement": True}
+# The counts of `ROWS` with the gate, for one of two updates.
+HALF = {
+    "kept_tokens": 1.5,
+    "sequences": 1.0,
+    "on_policy_tokens": 0.5,
+    "on_policy_sequences": 0.5,
+    "off_policy_tokens": 1.0,
+    "off_policy_sequences": 0.5,
+}
 
 
 def test_a_prompt_that_was_not_solved_is_imitated_and_another_one_has_rl_alone() -> None:
@@ -72,6 +83,34 @@ def test_a_prompt_that_was_not_solved_is_imitated_and_another_one_has_rl_alone()
     assert metrics["pg_loss"].aggregate() == pytest.approx(-0.5)
     assert metrics["sft_loss"].aggregate() == pytest.approx((1.0 + 3.0) / 2)
     assert loss == pytest.approx(-0.5 + 0.5 * 2.0)
+
+
+def test_the_updates_of_a_batch_add_up_to_it_with_one_target_in_all_of_them() -> None:
+    """Each of two updates divides by half of the batch's counts: half a row of a target, with two tokens."""
+    mode = "seq64-mean-token-sum-norm-occupied"
+    options = HPT.model_copy(update={"loss_agg_mode": mode})
+    size = MicroBatch(
+        *[None] * 3,
+        mask=torch.ones(1),
+        off_policy_mask=torch.ones(1),
+        size=BatchSize(),
+        counts=tu.get_tensordict({}, HALF),  # pyright: ignore[reportArgumentType]
+    ).size_of("off_policy_tokens", "off_policy_sequences")
+    assert (size.tokens, size.sequences) == (1.0, 0.5)
+    _, metrics = share([0, 1], counts(gated=True) | HALF, options)
+    batch_sequences, tokens = 1.0, 1.5
+    ranks = batch_sequences / 64
+    micro_batches = math.ceil(tokens / (4 * 4 * ranks))
+    rows = 0.5 * 8 / ranks
+    occupied = micro_batches * (1 - (1 - 1 / (8 * micro_batches)) ** rows)
+    assert metrics["sft_loss"].aggregate() == pytest.approx((1.0 + 3.0) / 1.0 * occupied)
+
+
+def test_nothing_counts_as_one() -> None:
+    """Its sum is 0, whatever divides it."""
+    none = dict.fromkeys(HALF, 0.0)
+    _, metrics = share([1], counts(gated=True) | none, HPT)
+    assert metrics["pg_loss"].aggregate() == metrics["sft_loss"].aggregate() == 0
 
 
 def test_mu_weighs_the_supervised_loss_and_one_minus_mu_the_policy_loss() -> None:

@@ -85,6 +85,31 @@ def test_a_share_of_the_prompts_is_off_policy_the_same_ones_in_every_step() -> N
     assert all(loop()._prefix_ratio(row(prompt)) for prompt in range(20))
 
 
+def test_a_sample_says_whether_any_sample_of_its_group_is_off_policy() -> None:
+    scheduled = row(0, 3) | {"has_off_policy": torch.tensor(False)}
+    hint = {"n_prefix": -1, "strategy": "binomial", "min": 0.0, "max": 0.8, "steps": 300, "share": True}
+    cases = [
+        (loop(), row(0, 3), True),  # on-policy itself
+        (loop(), scheduled, False),
+        (loop(), row(0, 3) | {"target": []}, False),
+        (loop(sample_target_ratio=0.0), row(0, 3), False),
+        (loop(**hint), row(0, 3, step=301), False),  # after the last hint
+    ]
+    assert [agent_loop._group_off_policy(one) for agent_loop, one, _ in cases] == [expected for *_, expected in cases]
+    sample = OffPolicyOutput(
+        prompt_ids=[1],
+        response_ids=[2],
+        response_mask=[1],
+        num_turns=2,
+        metrics={},  # pyright: ignore[reportArgumentType]
+        prefix_length=0,
+        requests=1,
+        versions=[0],
+        group_off_policy=True,
+    )
+    assert sample.as_dict()["group_off_policy"] == 1
+
+
 def test_a_seed_is_the_same_in_every_process() -> None:
     assert stable_hash(3, 7, "p1", 2) == 900045305790255882
     drawn = {stable_hash(3, step, f"p{prompt}", sample) for step in (1, 2) for prompt in (1, 2) for sample in range(4)}

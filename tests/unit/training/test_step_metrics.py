@@ -29,6 +29,15 @@ def nested(*rows: list[float]) -> torch.Tensor:
     return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
 
 
+ROW = {
+    "responses": 7.0,
+    "response_mask": 1.0,
+    "old_log_probs": -1.0,
+    "advantages": 1.0,
+    "rollout_is_weights": 1.0,
+}
+
+
 def loss_of(weights: float = 1.0, entropy: float = 0.0, **mixed: Any) -> tuple[float, dict[str, float]]:
     """Loss and metrics of a batch of two responses: one of 2 off-policy tokens, one of an on-policy token."""
     data = {
@@ -78,6 +87,25 @@ def test_off_policy_tokens_without_a_policy_loss_are_not_in_its_denominator() ->
     for mode in ("token-mean", "seq-mean-token-mean"):
         _, metrics = loss_of(use_off_policy_loss=False, loss_remove_clip=True, loss_agg_mode=mode)
         assert metrics["pg_loss"] == pytest.approx(-torch.tensor(0.5).exp().item())
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("seq-mean-token-mean", -1.0), ("token-mean", -1.0)])
+def test_a_hint_without_a_policy_loss_does_not_count_in_its_sequence(mode: str, expected: float) -> None:
+    """Two on-policy tokens with A = 1 in each row, of which the first row has them after a hint of three tokens."""
+    lengths, hints = (5, 2), (3, 0)
+    data = {name: nested(*([value] * length for length in lengths)) for name, value in ROW.items()}
+    data |= {"prompts": nested([5], [5]), "prefix_length": torch.tensor(hints)}
+    valid = torch.arange(5) < torch.tensor(lengths)[:, None]
+    hint = torch.arange(5) < torch.tensor(hints)[:, None]
+    counts = {"batch_num_tokens": 7, "dp_size": 1, "entropy_coeff": 0.0, **update_counts(valid, hint, 1.0)}
+    log_prob = torch.full((9,), -1.0, requires_grad=True)
+    output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 6, 9]))}
+    options = MixedPolicyOptions(prefix={"n_prefix": -1}, use_off_policy_loss=False, loss_agg_mode=mode)  # pyright: ignore[reportArgumentType]
+    loss, _ = mixed_policy_loss(ACTOR, options, 8, output, tu.get_tensordict(data, counts))  # pyright: ignore[reportArgumentType]
+    loss.backward()
+    assert loss.item() == pytest.approx(expected)
+    # The prompt has one token, whose output is about the first token of the response.
+    assert log_prob.grad.tolist() == pytest.approx([0, 0, 0, -0.25, -0.25, 0, -0.25, -0.25, 0])  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_a_share_is_averaged_over_the_updates_of_a_batch_by_its_tokens() -> None:

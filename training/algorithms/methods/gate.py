@@ -49,7 +49,7 @@ def group_gate(
     every, sampled = outcomes_by_group(solved, index, on_policy)
     gate = GATES.function(options.type)
     weights = {
-        group: Weights(*gate(sum(outcomes), len(outcomes), options))
+        group: Weights(*map(float, gate(sum(outcomes), len(outcomes), options)))
         for group, outcomes in sampled.items()
         if 0 < len(outcomes) < len(every[group])
     }

@@ -29,7 +29,7 @@ def on_policy_loss(
     """Losses of all tokens as if they were on-policy, and which of them are clipped (None without a clip).
 
     With ``d = log_prob - old_log_prob``, and a band from ``1 - clip_ratio`` to ``max(clip_upper_bound, 1 +
-    clip_ratio)``:
+    clip_ratio)``, or to ``clip_upper_bound`` for ``cispo`` if it is given:
 
     =============  ==========================================================================================
     ``ppo``        ``max(-A r, -A clamp(r))`` with ``r`` for the reshaped ``e^d`` (arXiv 1707.06347, equation 7)
@@ -157,8 +157,19 @@ def reinforce(
 
 
 def clip_band(options: LossOptions) -> tuple[float, float]:
-    """Return the lowest and the highest ratio."""
-    return 1.0 - options.clip_ratio, max(options.clip_upper_bound or 0.0, 1.0 + options.clip_ratio)
+    """Return the lowest and the highest ratio.
+
+    The two ends of CISPO are apart, because its lower one is usually off.
+
+    >>> clip_band(LossOptions(on_policy_loss="cispo", clip_ratio=1.0, clip_upper_bound=1.2))
+    (0.0, 1.2)
+    """
+    lower, upper = 1.0 - options.clip_ratio, 1.0 + options.clip_ratio
+    if options.clip_upper_bound is None:
+        return lower, upper
+    if options.on_policy_loss == "cispo":
+        return lower, options.clip_upper_bound
+    return lower, max(options.clip_upper_bound, upper)
 
 
 def _clipped(ratio: Tensor, loss_per_ratio: Tensor, options: LossOptions) -> Losses:

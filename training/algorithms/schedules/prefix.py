@@ -107,13 +107,14 @@ def binomial(options: PrefixOptions, sample: Sample) -> float:
     while sample.draw > below and chunks < HINT_CHUNKS:
         chunks += 1
         below += math.comb(HINT_CHUNKS, chunks) * q**chunks * (1.0 - q) ** (HINT_CHUNKS - chunks)
-    return options.min + (options.max - options.min) * chunks / HINT_CHUNKS
+    return min(options.min + (options.max - options.min) * chunks / HINT_CHUNKS, options.max)
 
 
 def fixed(options: PrefixOptions, sample: Sample) -> float:
-    if sample.n_prefix == 1:
-        return options.max
-    return options.min + sample.sample_id * ((options.max - options.min) / (sample.n_prefix - 1))
+    if sample.sample_id == sample.n_prefix - 1:
+        return options.max  # exactly: a ratio just below 1 would cut the end of the target
+    ratio = options.min + sample.sample_id * ((options.max - options.min) / (sample.n_prefix - 1))
+    return min(ratio, options.max)
 
 
 def prefix_length(n_target_tokens: int, ratio: float) -> int:

@@ -81,7 +81,7 @@ class PromptMemory:
             return True
         return prompt in self._replayed and len(self._replayed) < prompts - len(self.replay.absent)
 
-    def note(self, samples: Samples, has_target: Callable[[int], bool], on_policy_reward: float) -> dict[str, float]:
+    def note(self, samples: Samples, has_target: Callable[[int], bool]) -> dict[str, float]:
         """Take in the outcomes of the samples of a step; return metrics of the memory."""
         rows, sampled, solved, on_policy = samples.rows, samples.sampled, samples.solved, samples.on_policy
         if self.schedule.depends:
@@ -92,7 +92,9 @@ class PromptMemory:
         if not self.replays:
             return {}
         insert(self.replay, rows[sampled], samples.index[sampled.numpy()].tolist())
-        self.replay.note_success(on_policy_reward)  # the batch after this one is the first that is kept
+        right = solved[sampled & on_policy].float()
+        # The batch after this one is the first that is kept.
+        self.replay.note_success(float(right.mean()) if len(right) else 0.0)
         stored, retired = len(self.replay.experiences), len(self.replay.retired)
         return {"replay/stored": float(stored), "replay/retired": float(retired)}
 

@@ -59,6 +59,16 @@ def test_cispo_keeps_the_gradient_of_a_clipped_token():
     assert ppo[0] == [0.0, 0.0]
 
 
+def test_cispo_has_an_upper_clip_below_2_without_a_lower_one():
+    _, gradient, _ = on_policy(
+        LossOptions(on_policy_loss="cispo", clip_ratio=1.0, clip_upper_bound=1.2),
+        [[0.5, 0.5]],
+        [[0.9, 0.1]],
+        [[1.0, 1.0]],
+    )
+    assert gradient[0] == pytest.approx([-1.2, -0.2])  # ratios 1.8 and 0.2
+
+
 def test_gspo_has_one_ratio_for_a_response():
     losses, gradient, _ = on_policy(
         LossOptions(on_policy_loss="gspo", clip_ratio=0.5), [[0.2, 0.5, 0.1]], [[0.4, 0.5, 0.1]], [[1.0, 1.0, 1.0]]

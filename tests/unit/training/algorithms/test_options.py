@@ -33,15 +33,30 @@ ON_POLICY = {"use_off_policy_loss": False}
 HPT = RL_SFT_LOSS | {"gate": {"type": "hard"}}
 CHORD = RL_SFT_LOSS | {"sft_multitask": {"use": True, "coef": 0.9, "complement": True, "decay_steps": 9, "valley": 0.1}}
 DAPO = ON_POLICY | {"clip_upper_bound": 1.28, "length_penalty": {"use": True}}
-GSPO = ON_POLICY | {"on_policy_loss": "gspo", "clip_upper_bound": 1.0004}
+GSPO = ON_POLICY | {"on_policy_loss": "gspo", "clip_ratio": 3e-4, "clip_upper_bound": 1.0004}
+
+POPE = ON_POLICY | {"prefix": {"n_prefix": 4, "place": "prompt", "strategy": "random", "min": 0.0}}
+SRFT = {"prefix": ONE_TARGET, "loss_remove_clip": True, "on_policy_loss": "reinforce", "sft_multitask": {"use": True}}
+SRFT |= {"srft": {"use": True}}
+OPD = ON_POLICY | {"distillation": {"use": True, "task_rewards": False}}
+UFT = ON_POLICY | {"prefix": {"n_prefix": -1, "strategy": "binomial", "min": 0.0, "max": 0.8}}
 
 
-@pytest.mark.parametrize("recipe", [{}, LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY, HPT, CHORD, DAPO, GSPO])
+@pytest.mark.parametrize(
+    "recipe", [{}, POPE, SRFT, OPD, UFT, LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY, HPT, CHORD, DAPO, GSPO]
+)
 def test_the_recipes_are_valid_and_survive_a_round_trip(recipe):
     options = MixedPolicyOptions.from_mapping(recipe)
     options.check_group(8)
     assert MixedPolicyOptions.from_mapping(options.model_dump()) == options
     assert hash(options) == hash(MixedPolicyOptions(**recipe))
+
+
+def test_options_of_the_group_that_a_target_reads_combine_with_a_teacher():
+    """Without the rewards of the task, the target still has the advantage of its group."""
+    teacher = {"use": True, "task_rewards": False}
+    MixedPolicyOptions.from_mapping({"prefix": ONE_TARGET, "use_std": True, "distillation": teacher})
+    MixedPolicyOptions.from_mapping({"on_policy_loss": "cispo", "clip_ratio": 1.0, "clip_upper_bound": 1.2})
 
 
 def test_options_combine_freely():
@@ -84,6 +99,16 @@ def test_options_combine_freely():
         ({"gate": {"type": "soft", "gamma": 1}}, "gate.type=soft", "gate.gamma=1"),
         ({"gate": {"type": "hard"}, "prefix": ONE_TARGET}, "gate.type=hard", "sft_multitask.use=False"),
         (HPT | {"use_off_policy_loss": True}, "gate.type=hard", "use_off_policy_loss=True"),
+        (ON_POLICY | {"clip_upper_bound": 0.5}, "clip_upper_bound=0.5", "clip_ratio=0.2"),
+        (GSPO | {"clip_upper_bound": 1.0002}, "clip_upper_bound=1.0002", "clip_ratio=0.0003"),
+        ({"on_policy_loss": "gmpo", "clip_ratio": 0.4, "clip_upper_bound": 1.45}, "bound=1.45", "clip_ratio=0.4"),
+        ({"on_policy_loss": "cispo", "clip_upper_bound": 0.7}, "clip_upper_bound=0.7", "clip_ratio=0.2"),
+        (ON_POLICY | {"baseline": "on_policy"}, "baseline=on_policy", "prefix.n_prefix=0"),
+        (POPE | {"regularize_on": "on_policy"}, "prefix.place=prompt", "regularize_on=on_policy"),
+        (SRFT | {"prefix": ONE_TARGET | {"beta": 0.5}}, "srft.use=True", "prefix.beta=0.5"),
+        (OPD | {"use_std": True}, "use_std=True", "distillation.task_rewards=False"),
+        (OPD | {"length_penalty": {"use": True}}, "length_penalty.use=True", "distillation.task_rewards=False"),
+        (OPD | {"prefix": {"beta": 0.5}}, "prefix.beta=0.5", "distillation.task_rewards=False"),
     ],
 )
 def test_a_contradiction_names_both_options(values, first, second):
@@ -98,6 +123,7 @@ def test_a_contradiction_names_both_options(values, first, second):
     [
         ({"prefix": {"n_prefix": 9}}, 8, "prefix.n_prefix=9 contradicts rollout.n=8"),
         ({"prefix": {"n_prefix": 8}, "baseline": "on_policy"}, 8, "baseline=on_policy contradicts prefix.n_prefix=8"),
+        (UFT | {"baseline": "on_policy"}, 8, "baseline=on_policy contradicts prefix.n_prefix=-1"),
         (HPT | {"gate": {"type": "hard", "gamma": 7}}, 8, "gate.gamma=7 contradicts rollout.n=8: no group has more"),
         (HPT | {"prefix": {"n_prefix": 8}}, 8, "gate.type=hard contradicts prefix.n_prefix=8"),
         ({"prefix": {"n_prefix": -1}, "filter_on": "on_policy"}, 8, "filter_on=on_policy contradicts prefix.n_prefix"),

@@ -112,6 +112,20 @@ def test_fixed_values_are_evenly_spaced(n_prefix, minimum, maximum):
     assert ratios(7, n_prefix=1, **given)[0] == maximum
 
 
+@pytest.mark.parametrize(("minimum", "maximum", "n"), [(0.1, 1.0, 8), (0.1, 1.0, 4), (0.0, 0.45, 4), (0.0, 0.85, 6)])
+def test_the_last_fixed_value_is_the_maximum_itself(minimum, maximum, n):
+    """By rounding, 0.1 + 7 (0.9 / 7) is above 1, and 0.1 + 3 (0.9 / 3) is below it."""
+    drawn = ratios(n=n, n_prefix=-1, strategy="fixed", min=minimum, max=maximum)
+    assert drawn[-1] == maximum and all(minimum <= value <= maximum for value in drawn)
+    assert len(cut_prefix(range(2, 11), drawn[-1], eos_id=1, response_length=64)) == int(10 * maximum)
+
+
+def test_a_whole_hint_is_no_more_than_the_target():
+    """By rounding, 0.08 + (1 - 0.08) 5 / 5 is above 1."""
+    drawn = [ratio(prompt_id=prompt, n_prefix=-1, strategy="binomial", min=0.08, max=1.0) for prompt in range(20)]
+    assert max(drawn) == 1.0
+
+
 def test_each_of_seed_step_prompt_and_sample_changes_the_draw():
     def draw(step=3, **changes):
         return ratio(step, **({"n": 2, "seed": 1, "prompt_id": "a"} | changes))

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,11 +19,12 @@ from verl.utils import tensordict_utils as tu  # noqa: E402
 from core.errors import InputError  # noqa: E402
 from core.model.prompts import CHAT  # noqa: E402
 from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
-from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
+from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio  # noqa: E402
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
 from training.embedded_model.resolve_model import SHIPPED  # noqa: E402
 from training.job.configuration import compose_run, mixed_options  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
+from training.verl_hooks.batch import Samples  # noqa: E402
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory, insert, read_store, write_store  # noqa: E402
 from training.verl_hooks.prompts.prompt_trainer import prompt_batch, with_replay  # noqa: E402
 
@@ -102,6 +104,35 @@ def test_retired_prompts_leave_the_dataset_when_an_epoch_starts_unless_no_batch_
     assert store.absent == {0, 1, 2}
     store.add(3, 4, 4, [])
     assert store.absent == {0, 1, 2}  # it leaves with the next epoch
+
+
+@pytest.mark.parametrize("p", [1e-2, 1e-6, 1e-8])
+def test_an_unchanged_policy_has_the_ratio_one_however_rare_a_token_is(p):
+    options = MixedPolicyOptions(replay={"use": True}, off_policy_reshape="p_div_p", loss_remove_clip=True)  # pyright: ignore[reportArgumentType]
+    log_prob = torch.tensor([[p]]).log()
+    ratio = off_policy_ratio(log_prob, log_prob.exp(), torch.ones(1, 1, dtype=torch.bool), options)
+    assert ratio.item() == pytest.approx(1 / 1.1, rel=1e-5)
+    weighed = options.model_copy(update={"off_policy_reshape": "logp"})
+    none = off_policy_ratio(log_prob, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool), weighed)
+    assert none.isfinite().all()  # the recorded probability is too small for its precision
+
+
+@pytest.mark.parametrize(("score", "solved", "starts"), [(0.5, False, False), (0.3, True, True)])
+def test_replay_starts_by_right_samples_and_not_by_scores(score, solved, starts):
+    """Two groups of two samples; the last row only fills the batch up, and the first is a replayed sample."""
+    rows = {
+        "solved": torch.tensor([not solved, *[solved] * 3, not solved]),
+        "rm_scores": torch.full((5, 2), score / 2),
+        "prefix_length": torch.tensor([2, 0, 0, 0, 0]),
+        "prompt_key": torch.tensor([1, 1, 2, 2, 2]),
+        "response_mask": torch.ones(5, 2),
+        "responses": torch.ones(5, 2, dtype=torch.long),
+        "old_log_probs": -torch.ones(5, 2),
+    }
+    index, sampled = np.array(["a", "a", "b", "b", "b"], dtype=object), torch.tensor([True] * 4 + [False])
+    memory = PromptMemory(MixedPolicyOptions(replay={"use": True}), n=2)  # pyright: ignore[reportArgumentType]
+    memory.note(Samples(TensorDict(rows, batch_size=[5]), index, sampled), lambda prompt: True)
+    assert memory.replay.started == starts
 
 
 def test_the_surest_trajectory_of_each_prompt_is_replayed():

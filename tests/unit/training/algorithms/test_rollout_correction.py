@@ -192,6 +192,14 @@ def test_divergence_of_a_step_is_that_of_its_parts_by_tokens(given):
     assert whole["k3_kl"] >= -1e-12
 
 
+@pytest.mark.parametrize("name", ["icepop", "seq-mask-tis", "reinforce_pro", "geo-mask", "seq-mis"])
+def test_a_token_that_is_not_kept_has_no_weight_even_if_its_probability_is_unknown(name):
+    old, rollout = torch.full((2, 2), -1.0), torch.tensor([[math.nan, -1.0], [-1.0, -1.0]])
+    weights, keep, _ = correct(old, rollout, torch.ones(2, 2), None, name)
+    assert not keep[0, 0] and weights[~keep].tolist() == [0.0] * int((~keep).sum())
+    assert weights[1].tolist() == [1.0, 1.0]
+
+
 def test_the_ppo_gradient_is_only_scaled():
     torch.manual_seed(0)
     old, rollout = -torch.rand(2, 5), -torch.rand(2, 5)
