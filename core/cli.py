@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import InputError, TaskFailed
@@ -29,6 +31,7 @@ def exit_status(work: Callable[[], int | None]) -> int:
     in the input and 1 for a file or disk that fails.
     """
     private_files()
+    _forget_current_folder()
     if parent := os.environ.pop(PARENT, None):
         die_with_parent(int(parent))
     repeat_lost_interrupts()
@@ -48,6 +51,13 @@ def exit_status(work: Callable[[], int | None]) -> int:
         return 2 if wrong_path else 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _forget_current_folder() -> None:
+    """Drop the current folder, which ``python -m`` puts first, from Python's path: no process that we start has it."""
+    with suppress(OSError):  # the folder is gone
+        if sys.path[0] == os.getcwd() != str(Path(__file__).parents[1]):
+            del sys.path[0]
 
 
 def new_app(help_text: str, *, add_completion: bool = False, epilog: str | None = None) -> "typer.Typer":

@@ -55,7 +55,7 @@ class Worker:
         self._fork: Process | None = None  # the one that compares
         self._owner = os.getpid()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *program, str(limit_s)],
+            [sys.executable, "-P", "-m", *program, str(limit_s)],  # -P: nothing of the current folder is imported
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"},
@@ -71,7 +71,7 @@ class Worker:
         except NoReply as error:
             self.close()
             status = self._process.returncode
-            command = f"{sys.executable} -m {' '.join(program)}"
+            command = f"{sys.executable} -P -m {' '.join(program)}"
             raise NotStarted(
                 f"the grading worker did not start (exit status {status}): {command}; see its error above"
             ) from error

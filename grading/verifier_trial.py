@@ -10,11 +10,14 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import read_json_lines
+from core.text.parse import parse_yaml
+from grading.row_fields import PROBLEM, name_columns, row_fields
+from grading.spec_values import require_fields
 from grading.verdict import Grade, Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Item
 
-RESPONSE, GOLDS = "response", ("gold", "answer")  # keys of a row; all others are fields of the verifier
+RESPONSE, GOLDS, PROBLEMS = "response", ("gold", "answer"), (PROBLEM, "question")  # keys of a row
 SHOWN = 10  # examples of each verdict
 LONGEST = 70  # characters of a value in an example
 
@@ -29,8 +32,15 @@ class Tried:
     seconds: float
 
 
-def read_responses(file: Path) -> list[Item]:
-    """Read a file with one JSON object per line: ``response``, ``gold`` (or ``answer``), and further fields.
+def read_responses(file: Path, columns: Mapping[str, str] | None = None) -> list[Item]:
+    """Read a file with one JSON object per line: ``response``, ``gold`` (or ``answer``), ``problem`` (or ``question``).
+
+    The fields of a row are those that the preparation gives it: the name of the source, which is that of the file, the
+    problem, and the ``columns``.
+
+    Args:
+        columns: what the verifier reads beside these: {name: column or dotted path}, as `fields` of a source. None: all
+            other keys of a row.
 
     Raises:
         InputError: the file has no rows, or one of them lacks a text as its response, or a text or number as its gold.
@@ -44,11 +54,42 @@ def read_responses(file: Path) -> list[Item]:
         for key, kinds, expected in ((RESPONSE, str, "a text"), (gold, str | int | float, "a text or a number")):
             if not isinstance(row.get(key), kinds) or isinstance(row[key], bool):
                 raise InputError(f"{where}: {key}: expected {expected}, found {type(row.get(key)).__name__}")
-        fields = {key: value for key, value in row.items() if key not in (RESPONSE, gold)}
+        problem = next((row[key] for key in PROBLEMS if key in row), None)
+        paths = {key: key for key in row if key not in (RESPONSE, gold)} if columns is None else columns
+        more = {name: value for name, path in paths.items() if (value := _value(row, path)) is not None}
+        fields = {**row_fields(file.name.partition(".")[0], problem, None), **more}
         items.append(Item(row[RESPONSE], str(row[gold]), fields))
     if not items:
         raise InputError(f"{file}: no rows; expected one JSON object with response and gold per line")
     return items
+
+
+def _value(row: Any, path: str) -> Any:
+    """Return the value at a dotted path; None if the row has none."""
+    if path in row:
+        return row[path]
+    for key in path.split("."):
+        row = row.get(key) if isinstance(row, Mapping) else None
+    return row
+
+
+def read_columns(text: str | None) -> dict[str, str] | None:
+    """Return the columns that ``--fields`` names; InputError if it is neither a list nor a mapping of names."""
+    if text is None:
+        return None
+    value = name_columns(parse_yaml(text, "--fields"))
+    if not isinstance(value, dict) or not all(isinstance(part, str) for pair in value.items() for part in pair):
+        raise InputError(f"--fields: got {text!r:.80}, expected a list of columns, or a mapping of names to columns")
+    return value
+
+
+def check_fields(spec: VerifierSpec, columns: Mapping[str, str] | None, file: Path) -> None:
+    """Raise InputError if the verifier reads a field that is not among the ``columns`` of `read_responses`."""
+    try:
+        if columns is not None:
+            require_fields(spec, columns, f"the file {file}")
+    except ValueError as error:
+        raise InputError(f"--fields: {error}") from None
 
 
 def try_verifier(spec: VerifierSpec, items: Sequence[Item], *, thinking: bool, workers: int = 2) -> list[Tried]:
@@ -84,6 +125,11 @@ def describe(tried: Sequence[Tried]) -> Iterator[str]:
         yield f"\n{verdict}" + (f", the first {SHOWN} of {count}" if count > SHOWN else "")
         for one in [one for one in tried if one.grade.verdict is verdict][:SHOWN]:
             yield f"  row {one.row}: {', '.join(_said(one))}"
+
+
+def only_errors(tried: Sequence[Tried]) -> bool:
+    """Return whether the verifier failed on every row."""
+    return all(one.grade.verdict is Verdict.ERROR for one in tried)
 
 
 def _said(one: Tried) -> Iterator[str]:

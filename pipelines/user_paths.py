@@ -11,7 +11,8 @@ from typing import Any
 from core.files import PROJECT
 from core.plugins.config_files import is_path
 from core.text.parse import parse_yaml
-from core.text.patterns import compile_full_match, compile_pattern
+from core.text.patterns import Match, compile_full_match, compile_pattern
+from training.config.keys import quoted, unquoted
 from training.config.teacher_settings import MODEL, located
 
 # Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
@@ -34,7 +35,11 @@ OUTPUTS = "storage.root"  # a folder that need not exist yet
 GLOB = "*?["
 VERIFIERS = ("verifier", "verifiers")  # keys with one spec, or with several
 FUNCTION = compile_full_match(r"(?P<file>.*\.py):(?P<name>\w+)")  # of a file of the user's
-FUNCTIONS = compile_pattern(r"[^\s\[\],{}'\"=]+\.py:\w+")  # among others in the value of an override
+# Those among others in the value of an override, with their quotes if they have some. In quotes, only an absolute path
+# may have a "=": otherwise the quotes hold an override of the first stage.
+FUNCTIONS = compile_pattern(
+    r"""'(?:/[^']*|[^'=]*)\.py:\w+'|"(?:/[^"]*|[^"=]*)\.py:\w+"|[^\s\[\],{}'"=:][^\[\],{}'"=:]*\.py:\w+"""
+)
 
 
 def from_user_folder(key: str, value: str, where: str) -> str:
@@ -86,11 +91,22 @@ def _overrides(value: Any, folder: Path) -> Any:
 
 def _located_value(key: str, value: str, folder: Path) -> str:
     """Locate the value of an override: a teacher, the path of a file, or a text that names functions in files."""
+    text = unquoted(value)
     if key == MODEL:
-        return located(value, folder)
-    if os.path.isfile(folder / Path(value).expanduser()):  # that of Path refuses a value of many characters
-        return _located(value, folder)
-    return FUNCTIONS.sub(lambda found: _located(found[0], folder), value)
+        return _quoted(text, located(text, folder), value)
+    if os.path.isfile(folder / Path(text).expanduser()):  # that of Path refuses a value of many characters
+        return _quoted(text, _located(text, folder), value)
+
+    def function(match: Match) -> str:
+        text, beside = unquoted(match[0]), value.replace(match[0], "")
+        return _quoted(text, _located(text, folder), match[0], beside)
+
+    return FUNCTIONS.sub(function, value)
+
+
+def _quoted(text: str, path: str, value: str, beside: str = "") -> str:
+    """Return the ``path`` of ``text`` for an override; its ``value`` if that is the path already."""
+    return value if path == text else quoted(path, beside)
 
 
 def _located_file(value: Any, folder: Path) -> Any:

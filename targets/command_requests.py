@@ -46,7 +46,7 @@ class PrepareRequest(Request):
     prepare_only: bool = option(False, "Neither split nor check the targets.", TRAINING_SET)
     check: bool = option(False, "Run the quality checks. The exit status is 1 if one of them blocks.", CHECKS)
     suite: Path | None = option(
-        None, "YAML file of the quality checks. Default: targets/check/suite.yaml.", CHECKS, metavar="FILE.yaml"
+        None, "YAML file of quality checks, which replaces targets/check/suite.yaml.", CHECKS, metavar="FILE.yaml"
     )
     previous: Path | None = option(
         None, "Folder of an earlier preparation to compare with. Drift is relative to it.", CHECKS, metavar="DIR"

@@ -51,7 +51,7 @@ class RayJobBackend:
         self._last_answer = time.monotonic()
 
     def start(self, task: Task) -> None:
-        command = shlex.join([sys.executable, "-m", *task.module])
+        command = shlex.join([sys.executable, "-P", "-m", *task.module])
         # The log goes into the run's folder, like that of a local task.
         entrypoint = (
             f"cd {shlex.quote(str(task.folder))} && exec {command} > {shlex.quote(str(task.log.resolve()))} 2>&1"

@@ -60,10 +60,10 @@ def start_supervised(
     module: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, pass_fds: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
     """Start ``python -m`` with ``module`` in ``folder`` under `core.backends.supervisor`, its output into ``log``."""
-    supervisor = [sys.executable, "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
+    supervisor = [sys.executable, "-P", "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
     with log.open("wb") as output:
         return subprocess.Popen(
-            [*supervisor, sys.executable, "-m", *module],
+            [*supervisor, sys.executable, "-P", "-m", *module],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -55,10 +55,16 @@ def function_file(path: str) -> Path:
     module = path.rpartition(":")[0]
     file = Path(module) if module.endswith(".py") else module_file(module)
     if file is None:
-        raise InputError(
-            f"{path}: no module {module}: install its package, put its folder on PYTHONPATH, or name a file.py"
-        )
+        raise InputError(f"{path}: {_no_module(path)}")
     return file
+
+
+def _no_module(path: str) -> str:
+    """Say what to do about the module of a `function_path`, which is not on Python's path."""
+    module, _, name = path.rpartition(":")
+    if (file := Path(f"{module.replace('.', '/')}.py")).is_file():
+        return f"no module {module} on PYTHONPATH: name the file instead: {file}:{name}"
+    return f"no module {module}: install its package, put its folder on PYTHONPATH, or name a file.py"
 
 
 def check_defined(path: str) -> None:
@@ -117,7 +123,7 @@ def check_function(path: str, arguments: Iterable[str]) -> None:
     """Import the function of a `function_path` and check that it takes ``arguments`` by position.
 
     Raises:
-        InputError: its import fails, there is no such function, or it takes others.
+        InputError: its import fails, there is no such function, it takes others, or its body runs only when awaited.
     """
     try:
         function = load_function(path)
@@ -126,12 +132,28 @@ def check_function(path: str, arguments: Iterable[str]) -> None:
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise InputError(f"{path}: its import raised {type(error).__name__}: {first_line(error)}") from error
+        raise InputError(f"{path}: {import_problem(path, error)}") from error
+    if inspect.iscoroutinefunction(function):
+        raise InputError(f"{path}: expected a plain function, not an async one: nothing awaits it, so it would not run")
     names = ", ".join(arguments)
     try:
         inspect.signature(function).bind(*arguments)
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: expected a function of ({names}); {error}") from None
+
+
+def import_problem(path: str, error: BaseException) -> str:
+    """Say what went wrong when the module of a `function_path` was imported, and what to do where that is known."""
+    module, _, name = path.rpartition(":")
+    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        return _no_module(path)
+    problem = f"its import raised {type(error).__name__}: {first_line(error)}"
+    if module.endswith(".py") and isinstance(error, ImportError) and "attempted relative import" in str(error):
+        file = Path(module)
+        root = _root(file) if _root(file) != file.parent else file.parent.parent
+        dotted = ".".join(file.relative_to(root).with_suffix("").parts)
+        return f"{problem}: a file has no package: name it {dotted}:{name}, with {root} on PYTHONPATH"
+    return problem
 
 
 def import_function(module: str, name: str) -> Callable[..., Any]:
@@ -160,15 +182,19 @@ def _check_names_beside(file: Path) -> None:
     Two files of the user's from different folders may import helpers of one name, and a helper may have the name of a
     package: one of the two would run, and the identity would cover the other.
     """
-    root = _root(file)
+    folder = file.parent
     try:
-        beside = [path.relative_to(root).parts[0] for path in source_files(file) if path != file]
+        files = source_files(file)
+        plain = {module[0] for path in files for level, module in _imports(path) if not level}
     except InputError:
         return  # not Python: its import says where
-    for top in beside if root == file.parent else ():  # the modules of a package have its name
-        other = _origin(top.removesuffix(".py"))
-        if other and other not in (path.resolve() for path in (root / top, root / top / "__init__.py")):
-            raise InputError(f"{file} imports {root / top}, but Python has {other} under that name: rename yours")
+    if _root(file) != folder:
+        plain -= sys.stdlib_module_names  # a module of a package has its package's name, too, and may be called so
+    beside = {path.relative_to(folder).parts[0] for path in files if path != file and path.is_relative_to(folder)}
+    for top in sorted(beside):
+        other = _origin(name) if (name := top.removesuffix(".py")) in plain else None
+        if other and other not in (path.resolve() for path in (folder / top, folder / top / "__init__.py")):
+            raise InputError(f"{file} imports {folder / top}, but Python has {other} under that name: rename yours")
 
 
 def _origin(top: str) -> Path | None:
@@ -190,7 +216,7 @@ def user_code_digest(file: Path) -> str:
 def source_digests(file: Path) -> dict[str, str]:
     """Map each of `source_files`, relative to the folder in which the names of modules start, to its sha256."""
     root = _root(file)
-    return {path.relative_to(root).as_posix(): digest_file(path) for path in source_files(file)}
+    return {os.path.relpath(path, root): digest_file(path) for path in source_files(file)}
 
 
 def source_files(file: Path) -> list[Path]:
@@ -202,15 +228,13 @@ def source_files(file: Path) -> list[Path]:
         InputError: one of the files is not Python.
     """
     root = _root(file)
-    top = file.relative_to(root).parts[0].removesuffix(".py")
-    alone = root != file.parent or root.name in INSTALLED  # a package: what stands beside it is not part of it
     found = {path for path in _candidates(file.relative_to(root).with_suffix("").parts, root) if path.is_file()}
     waiting = list(found)
     while waiting:
         path = waiting.pop()
-        for module in _imports(path, root):
-            if not alone or module[:1] == (top,):
-                new = {candidate for candidate in _candidates(module, root) if candidate.is_file()} - found
+        for level, module in _imports(path):
+            for folder in _folders(path, level, module[0], file):
+                new = {candidate for candidate in _candidates(module, folder) if candidate.is_file()} - found
                 found |= new
                 waiting += new
     return sorted(found)
@@ -239,21 +263,41 @@ def _root(file: Path) -> Path:
     return root
 
 
-def _imports(path: Path, root: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the modules, as parts of their names from ``root`` on, that ``path`` may import."""
+def _imports(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the modules that ``path`` may import: the number of dots before the name, and the parts of the name.
+
+    The name of a relative import starts with the package in which it looks: ``from . import x`` in ``p/q.py`` is
+    ``(1, ("p", "x"))``.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: not Python: {first_line(error)}") from None
-    package = path.relative_to(root).parent.parts
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (tuple(alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - (node.level - 1)] if node.level else ()
-            module = (*above, *(node.module.split(".") if node.module else ()))
-            yield module
-            yield from ((*module, alias.name) for alias in node.names)
+            yield from ((0, tuple(alias.name.split("."))) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level < len(path.parents):
+            package = (path.parents[node.level - 1].name,) if node.level else ()
+            module = (*package, *(node.module.split(".") if node.module else ()))
+            yield node.level, module
+            yield from ((node.level, (*module, alias.name)) for alias in node.names)
+
+
+def _folders(path: Path, level: int, top: str, file: Path) -> set[Path]:
+    """Return the folders in which the package or module ``top`` may be that ``path``, a part of ``file``, imports.
+
+    A package need not have an `__init__.py`, so a folder above ``path`` may be the package ``top``. What stands beside
+    a package, or beside a module that is installed, is not part of it.
+    """
+    if level:
+        return {path.parents[level]}
+    root, beside = _root(file), file.parent
+    folders = {parent.parent for parent in [one for one in path.parents if one.name == top][:1]}
+    if top == file.relative_to(root).parts[0].removesuffix(".py") or (root == beside and root.name not in INSTALLED):
+        folders.add(root)
+    if root != beside and top not in sys.stdlib_module_names:
+        folders.add(beside)  # `load_function` puts it on Python's path, behind the standard library
+    return folders
 
 
 def _candidates(module: tuple[str, ...], root: Path) -> Iterator[Path]:

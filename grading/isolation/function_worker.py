@@ -16,11 +16,10 @@ import numbers
 import os
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.plugins.user_code import ARGUMENTS, import_function
+from core.plugins.user_code import ARGUMENTS, import_problem, load_function
 from grading.worker_program import serve
 
 EXPECTED = "expected a number from 0 to 1, or a mapping with one as its score"
@@ -80,15 +79,13 @@ def load(path: str, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
     """
     module, _, name = path.rpartition(":")
     try:
-        if module.endswith(".py"):
-            sys.path.insert(0, str(Path(module).parent))  # it may import what is beside it
-        function = import_function(module, name)
+        function = load_function(path)
     except InputError as error:
         raise InputError(f"verifier {path}: {error}") from None
     except (Exception, SystemExit) as error:  # whatever the user's module raises
         if isinstance(error, AttributeError) and error.name == name:
             raise InputError(f"verifier {path}: {module} has no function {name}") from None
-        raise InputError(f"verifier {path}: its import raised {type(error).__name__}: {first_line(error)}") from None
+        raise InputError(f"verifier {path}: {import_problem(path, error)}") from None
     try:
         inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS), **kwargs)
     except (TypeError, ValueError) as error:

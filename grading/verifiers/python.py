@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from core.errors import InputError
-from core.plugins.user_code import ARGUMENTS, function_path, module_file, source_digests
+from core.plugins.user_code import ARGUMENTS, function_file, function_name, function_path, source_digests
 from grading.answers.extraction import RESPONSE
 from grading.pool import NotStarted, WorkerPool
 from grading.row_fields import DATA_SOURCE
@@ -101,11 +101,12 @@ class PythonVerifier(FunctionVerifier):
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Any:
         """Replace the path of the function by the contents of its file and of the files beside it that it imports."""
-        module, _, name = options["path"].rpartition(":")
-        file = Path(module) if module.endswith(".py") else module_file(module)
-        if file is None:
-            raise InputError(f"verifier {module}: no such module; install its package, or name a file.py")
-        return {**options, "path": name, "files": source_digests(file)}
+        path = options["path"]
+        try:
+            files = source_digests(function_file(path))
+        except InputError as error:
+            raise InputError(f"verifier {error}") from None
+        return {**options, "path": function_name(path), "files": files}
 
 
 def _plain(value: Any) -> Any:

@@ -48,8 +48,8 @@ class PackageCommand(TyperCommand):
         completing = extra.get("resilient_parsing", False)
         if self.name in TRAINING_PYTHON and not completing and not HELP & {*args}:
             python = _interpreter().executable()
-            os.environ[COMMAND] = f"luffy {self.name}"
-            os.execv(python, [str(python), "-m", package, *args])
+            os.environ |= {COMMAND: f"luffy {self.name}", "PYTHONPATH": python_path()}
+            os.execv(python, [str(python), "-P", "-m", package, *args])  # -P: not what the current folder calls so
         application = typer.main.get_command(import_module(f"{package}.__main__").app)
         return application.make_context(info_name, args, parent, **extra)
 
@@ -176,23 +176,35 @@ def verify(
         str, typer.Option(metavar="SPEC", help="Verifier: a type, or a mapping with type and options.")
     ],
     file: Annotated[
-        Path, typer.Option("--in", metavar="FILE.jsonl", help="Responses: JSON objects with response, gold and fields.")
+        Path,
+        typer.Option("--in", metavar="FILE.jsonl", help="Responses: JSON objects with response, gold and fields."),
     ],
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YAML",
+            help="The fields of a source, for a trial of what its rows will have: [options], or {entry: column.path}; "
+            "by default all keys.",
+        ),
+    ] = None,
     thinking: Annotated[
         bool, typer.Option("--thinking", help="Count an answer only after </think>, as in training.")
     ] = False,
     workers: Annotated[
         int, typer.Option(metavar="N", parser=whole_number(1), help="Number of responses to grade at the same time.")
     ] = 2,
-) -> None:
+) -> int:
     """Try a verifier on a file of responses: count each verdict, and show ten examples of each."""
     from core.text.parse import parse_yaml
-    from grading.verifier_trial import describe, read_responses, try_verifier
+    from grading.verifier_trial import check_fields, describe, only_errors, read_columns, read_responses, try_verifier
     from grading.verifiers.spec import parse_spec
 
-    spec = parse_spec(parse_yaml(verifier, "--verifier"), "--verifier")
-    for line in describe(try_verifier(spec, read_responses(file), thinking=thinking, workers=workers)):
+    spec, columns = parse_spec(parse_yaml(verifier, "--verifier"), "--verifier"), read_columns(fields)
+    check_fields(spec, columns, file)
+    tried = try_verifier(spec, read_responses(file, columns), thinking=thinking, workers=workers)
+    for line in describe(tried):
         sys.stdout.write(f"{line}\n")
+    return int(only_errors(tried))
 
 
 @app.command(cls=PackageCommand, rich_help_panel=DATA)

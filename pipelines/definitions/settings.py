@@ -80,7 +80,7 @@ class SuiteSettings(_Section):
 class CheckSettings(_Section):
     """The quality checks. They decide which asset checks exist, so they cannot be changed in the Launchpad."""
 
-    suite: str | None = Field(default=None, description="YAML file of quality checks. None: targets/check/suite.yaml.")
+    suite: str | None = Field(default=None, description="YAML file of checks that replaces targets/check/suite.yaml.")
 
 
 class ScheduleSettings(_Section):

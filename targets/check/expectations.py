@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from core.errors import InputError, validated
 from core.files import read_yaml
@@ -42,6 +42,14 @@ class Check(BaseModel):
     description: str
     type: str = Field(pattern=r"^expect_\w+$")
     kwargs: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("kwargs")
+    @classmethod
+    def _are_comparable(cls, kwargs: dict[str, Any]) -> dict[str, Any]:
+        for key, value in kwargs.items():
+            if any(part != part for part in (value if isinstance(value, list) else [value])):
+                raise ValueError(f"{key}: got nan, expected a number: nothing is above or below nan")
+        return kwargs
 
 
 class _Suite(BaseModel):

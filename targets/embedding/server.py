@@ -46,7 +46,7 @@ def serve(folder: Path) -> Iterator[tuple[str, str]]:
         )
     check_model(folder, chat_template=False)
     key, port, python = secrets.token_hex(16), _free_port(), _python()
-    command = [sys.executable, "-m", "core.backends.supervisor", "--", str(python), "-m", MODULE]
+    command = [sys.executable, "-P", "-m", "core.backends.supervisor", "--", str(python), "-P", "-m", MODULE]
     command += ["--model", str(folder), "--served-model-name", str(folder), "--runner", "pooling"]
     command += ["--host", LOOPBACK, "--port", str(port), "--enforce-eager"]
     command += ON_CPU if ExistingPython.look(python).kind == "cpu" else []

@@ -133,6 +133,20 @@ def test_the_programs_behind_it_call_themselves_luffy(luffy):
     assert "there is no champion" in shown.stdout
 
 
+def test_files_of_the_current_folder_are_not_taken_for_the_project(luffy, tmp_path: Path):
+    for name in ("training", "evaluation", "core", "enum"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a script of the user')\n")
+    (tmp_path / "curve.yaml").write_text("defaults:\n  - luffy\nmixed:\n  loss: curve:bend\n")
+    (tmp_path / "curve.py").write_text("def bend(*arguments): ...\n")
+    for command in ("train", "evaluate suite"):
+        refused = luffy(*command.split(), "--nothing")
+        assert refused.stderr == f"error: No such option: --nothing; see luffy {command} --help\n"
+    model = str(ROOT / "training/embedded_model/model")
+    refused = luffy("train", "--recipe", "curve.yaml", "--targets", "curve.yaml", "--model", model, "--out", "run")
+    said = "curve:bend: no module curve on PYTHONPATH: name the file instead: curve.py:bend"
+    assert refused.stderr == f"error: {said}\n"
+
+
 @pytest.mark.parametrize("option", [["--hardware", "gpu"], ["--machine-only"]])
 def test_an_option_that_an_examination_would_ignore_is_refused(option: list[str]):
     refused = CliRunner().invoke(app, ["doctor", "--profile", "none", *option])

@@ -63,6 +63,12 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
         ("experiments.matrix", "[{overrides: [r.path=rows.jsonl]}]", [{"overrides": ["r.path={here}/rows.jsonl"]}]),
         ("experiments.overrides", "[r.path=rows.jsonl]", ["r.path={here}/rows.jsonl"]),
         ("training.overrides", "[teacher.model=suites]", ["teacher.model={here}/suites"]),
+        ("training.overrides", """['mixed.loss="my mine.py:f"']""", ["mixed.loss='{here}/my mine.py:f'"]),
+        (
+            "training.overrides",
+            """['first_stage.set=["mixed.loss=my mine.py:f"]']""",
+            ["""first_stage.set=["mixed.loss='{here}/my mine.py:f'"]"""],
+        ),
         ("targets.filters", "[typo.py:f]", ["{here}/typo.py:f"]),  # so that the message names the user's folder
     ],
 )

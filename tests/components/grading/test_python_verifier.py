@@ -203,7 +203,7 @@ BROKEN = {
         ("dies.py:f", "the process that imports it ended"),
         ("prints.py:g", "prints.py has no function g"),
         ("other.py:f", "f does not take data_source, solution_str, ground_truth, extra_info by name"),
-        ("no_such_package.x:f", "its import raised ModuleNotFoundError"),
+        ("no_such_package.x:f", "no module no_such_package.x: install its package, put its folder on PYTHONPATH"),
     ],
 )
 def test_a_function_that_cannot_be_imported_is_one_message(tmp_path: Path, path: str, said: str) -> None:
@@ -281,8 +281,29 @@ def test_the_digest_of_a_package_covers_what_it_imports_of_itself(
         digests.append(parse_spec({"type": "python", "path": "lawyers.score:f"}, "test").digest)
     assert digests[0] == digests[1] and len(set(digests)) == 4
     assert "lawyers" not in sys.modules  # to look is not to import
-    with pytest.raises(InputError, match="no such module"):
+    with pytest.raises(InputError, match="no module"):
         _ = parse_spec({"type": "python", "path": "lawyers.scores:f"}, "test").digest
+
+
+def test_the_current_folder_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository with an edited copy of the package, and with files named like modules of Python and the project."""
+    for folder, score in (("site", 1.0), ("repository", 0.0)):
+        (tmp_path / folder / "botany").mkdir(parents=True)
+        code = f"def leaf(data_source, solution_str, ground_truth, extra_info=None):\n    return {score}\n"
+        (tmp_path / folder / "botany" / "leaves.py").write_text(code, encoding="utf-8")
+    for name in ("types", "queue", "grading", "core"):
+        (tmp_path / "repository" / f"{name}.py").write_text("raise SystemExit(9)\n", encoding="utf-8")
+    (tmp_path / "repository" / "trees.py").write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "repository")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    scores = {"botany.leaves:leaf": 1.0, "trees.py:leaf": 0.0}
+    for path, score in scores.items():
+        with open_verifier(parse_spec({"type": "python", "path": path}, "test"), workers=1) as verifier:
+            assert verifier.verify("r", "g", thinking=False).score == score
+    spec = parse_spec({"type": "python", "path": "trees:leaf"}, "test")
+    with pytest.raises(InputError, match=r"no module trees on PYTHONPATH: name the file instead: trees\.py:leaf"):
+        open_verifier(spec, workers=1).__enter__()
 
 
 def test_a_third_party_declares_a_verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

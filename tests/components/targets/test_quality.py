@@ -217,6 +217,8 @@ def test_suites_that_do_not_work_are_named(prepared: Prepared, tmp_path: Path) -
         validate(prepared.profile, suite=suite(tmp_path / "b.yaml", type="expect_column_values_to_be_unqiue"))
     with pytest.raises(InputError, match="min_value and max_value cannot both be None"):
         validate(prepared.profile, suite=suite(tmp_path / "b.yaml", kwargs={"column": "id"}))
+    with pytest.raises(InputError, match=r"check suite .*: checks\.0\.kwargs: max_value: got nan, expected a number"):
+        validate(prepared.profile, suite=suite(tmp_path / "n.yaml", kwargs={"column": "id", "max_value": float("nan")}))
     with pytest.raises(InputError, match="severity"):
         load_checks(suite(tmp_path / "c.yaml", severity="fatal"))
     with pytest.raises(InputError, match="give a YAML file"):

@@ -7,8 +7,18 @@ import pytest
 
 from core.errors import InputError
 from grading.verdict import Verdict
-from grading.verifier_trial import SHOWN, describe, read_responses, try_verifier
+from grading.verifier_trial import (
+    SHOWN,
+    check_fields,
+    describe,
+    only_errors,
+    read_columns,
+    read_responses,
+    try_verifier,
+)
 from grading.verifiers.spec import parse_spec
+from targets.config import build_config
+from targets.read.sources import find_parts
 
 
 def written(folder: Path, rows: list[object]) -> Path:
@@ -44,6 +54,31 @@ def test_fields_reach_the_verifier_and_thoughts_are_asked_for(tmp_path: Path) ->
     spec = parse_spec({"type": "choice", "answer": "after_thoughts"}, "test")
     assert try_verifier(spec, items, thinking=False)[0].grade.solved
     assert try_verifier(spec, items, thinking=True)[0].grade.verdict is Verdict.NO_THINK_END
+
+
+@pytest.mark.parametrize("fields", [[], {"unit": "unit.name", "gone": "unit.gone"}])
+def test_a_function_gets_the_fields_that_the_preparation_gives_it(fields: object, tmp_path: Path) -> None:
+    row = {"question": "Who?", "response": "B", "answer": "B", "unit": {"name": "g"}, "more": 7}
+    file = written(tmp_path, [row])
+    config = build_config({"source": [{"path": str(file), "fields": fields, "verifier": "exact"}]})
+    (trace,) = find_parts(config)[0].traces()
+    (item,) = read_responses(file, read_columns(json.dumps(fields)))
+    assert item.fields == trace.verifier_fields
+
+
+def test_fields_that_are_missing_and_a_verifier_that_only_fails_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--fields: the verifier gym reads the field 'entry'"):
+        check_fields(parse_spec("gym", "test"), {}, Path("r.jsonl"))
+    with pytest.raises(InputError, match=r"--fields: got '7', expected a list of columns"):
+        read_columns("7")
+    (tmp_path / "raises.py").write_text(
+        "def score(data_source, solution_str, ground_truth, extra_info=None): return float(extra_info['unit'])"
+    )
+    spec = parse_spec({"type": "python", "path": "raises.py:score"}, "test", folder=tmp_path)
+    file = written(tmp_path, [{"response": "6", "gold": 7}, {"response": "6", "gold": 7, "unit": 1}])
+    assert only_errors(try_verifier(spec, read_responses(file, {}), thinking=False))
+    for columns in ({"unit": "unit"}, None):
+        assert not only_errors(try_verifier(spec, read_responses(file, columns), thinking=False))
 
 
 @pytest.mark.parametrize(
