@@ -177,7 +177,7 @@ class BenchmarkOptions(Options):
 
     roots: list[str] = Field(default=[], description="Folders that hold the suite's files.")
     limit: int | None = Field(default=None, ge=1, description="Problems per benchmark, sampled by seed. None: all.")
-    seed: int = Field(default=0, description="Seed of that sample and of generated problems.")
+    seed: int = Field(default=0, ge=0, description="Seed of that sample and of generated problems.")
     system_prompt: str | None = Field(default=None, description="System message before every problem.")
 
 
@@ -195,7 +195,7 @@ class TrainingOptions(Options):
         description="KEY=VALUE settings of the training configuration, for example attention=sdpa, "
         "rollouts=separate_async or data.order=easy_first. If a key is set twice, the later one wins.",
     )
-    seed: int = Field(default=0, description="Seed of the training.")
+    seed: int = Field(default=0, ge=0, description="Seed of the training.")
     force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
     ignore_checks: bool = Field(
         default=False,
@@ -212,7 +212,7 @@ class SamplingOptions(Options):
         default=0.95, gt=0, le=1, description="Sample from the likeliest tokens that together have this probability."
     )
     max_tokens: int = Field(default=8192, ge=1, description="Token limit of a response.")
-    seed: int = Field(default=0, description="Seed of the samples.")
+    seed: int = Field(default=0, ge=0, description="Seed of the samples.")
     template: Annotated[str, AfterValidator(known_template)] = Field(
         default="training",
         description="Prompt template: training (the checkpoint's own), own, qwen, simplerl, prime, none or tokenizer.",

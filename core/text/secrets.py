@@ -36,7 +36,7 @@ def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if SECRET_NAME.search(name) and not name.endswith(("_VARIABLE", "_VARIABLES")):
-            yield value
+            yield value.strip()
         if "://" in value:
             for info in USER_INFO.findall(value):
                 password = info.partition(":")[2]

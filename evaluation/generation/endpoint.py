@@ -4,15 +4,14 @@ Nothing proves which weights an endpoint serves: its name and address stand for 
 """
 
 import json
-import os
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
+from core.endpoints import API_KEY, address_problem, open_client
 from core.errors import InputError, first_line, validated
 from core.model.prompts import Messages, PromptRecord
 from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from evaluation.generation.sample_cache import SampleCache
 
-API_KEY = "OPENAI_API_KEY"
 CONCURRENCY = 64  # requests under way at once; the server batches them
 RETRIES = 6  # most retries of a request, with growing pauses, if the server is busy or does not answer
 TIMEOUT_S = 3600.0  # time limit of one response
@@ -89,11 +87,10 @@ class Endpoint:
         name, separator, url = text.partition("@http")
         if not separator:
             return None
-        parts = urlsplit(url := f"http{url}")
-        if not name or parts.scheme not in ("http", "https") or not parts.hostname:
+        if not name:
             raise InputError(f"{text}: expected MODEL@URL, such as Qwen/Qwen3-8B@http://localhost:8000/v1")
-        if parts.password:
-            raise InputError(f"{name}@…: the URL holds a password; give the key in the variable {API_KEY}")
+        if problem := address_problem(url := f"http{url}"):
+            raise InputError(f"{name}@…: the URL: {problem}")
         return cls(name, url)
 
     @property
@@ -130,9 +127,7 @@ class Endpoint:
         """
         import openai
 
-        client = openai.OpenAI(
-            base_url=self.url, api_key=os.environ.get(API_KEY) or "none", max_retries=RETRIES, timeout=TIMEOUT_S
-        )
+        client = open_client(self.url, max_retries=RETRIES, timeout=TIMEOUT_S)
         self._reach(client)
         budget = budget or Budget()
         remaining = iter(enumerate(requests))

@@ -15,6 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ class SampleCache:
         self._rows: list[dict[str, Any]] = []
         self._flushed = time.monotonic()
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None  # writes what no later sample would
 
     def __enter__(self) -> "SampleCache":
         return self
@@ -80,12 +82,16 @@ class SampleCache:
         return samples
 
     def add(self, key: SampleKey, completion: Completion) -> None:
-        """Keep one sample; it is on disk within ``flush_s`` seconds of more samples, or at the end. Thread-safe."""
+        """Keep one sample; it is on disk within ``flush_s`` seconds, or at the end. Thread-safe."""
         digest, sample = key
         with self._lock:
             self._rows.append({"prompt_digest": digest, "sample": sample, **completion._asdict()})
             if len(self._rows) >= FLUSH_ROWS or time.monotonic() - self._flushed >= self._flush_s:
                 self._write()
+            elif self._timer is None:
+                self._timer = threading.Timer(self._flush_s, self._flush_in_time)
+                self._timer.daemon = True
+                self._timer.start()
 
     def keep_unread(self, key: SampleKey, raw: str) -> Path:
         """Keep an answer from which no sample can be read, as the endpoint sent it; returns its file."""
@@ -99,8 +105,15 @@ class SampleCache:
         with self._lock:
             self._write()
 
+    def _flush_in_time(self) -> None:
+        with suppress(OSError):  # the rows stay, and the next attempt to write them says why it fails
+            self.flush()
+
     def _write(self) -> None:
         self._flushed = time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if not self._rows:
             return
         table = pa.Table.from_pylist(self._rows, schema=self._schema)

@@ -1,15 +1,14 @@
 """One question to an OpenAI-compatible endpoint: asked again only where the server says that it did no work."""
 
 import json
-import os
 import random
 import time
 from typing import Any
 
+from core.endpoints import API_KEY, open_client
 from core.errors import InputError, first_line
 from grading.judging.paid_replies import PaidForNothing
 
-API_KEY = "OPENAI_API_KEY"
 RETRIES = 5
 PAUSE_S = 1.0  # before the first retry, then twice as long each time
 REACH_S = 10.0
@@ -26,9 +25,7 @@ class JudgeClient:
         import openai
 
         self._model = model
-        self._client = openai.OpenAI(
-            base_url=url, api_key=os.environ.get(API_KEY) or "none", max_retries=0, timeout=limit_s
-        )
+        self._client = open_client(url, max_retries=0, timeout=limit_s)
         try:
             self._client.with_options(timeout=REACH_S).models.with_raw_response.list()
         except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
@@ -54,6 +51,8 @@ class JudgeClient:
             try:
                 create: Any = self._client.chat.completions.with_raw_response.create
                 body = create(model=self._model, messages=messages, **sampling).http_response.text
+                if is_no_completion(body):
+                    raise NoReply(f"a response of no known form: {body[:80]!r}")
                 return body, tokens_of(body)
             except openai.APITimeoutError:
                 raise PaidForNothing("the endpoint did not answer in time") from None
@@ -66,6 +65,19 @@ class JudgeClient:
     def close(self) -> None:
         """Close its connections."""
         self._client.close()
+
+
+def is_no_completion(body: str) -> bool:
+    """Return whether a response is an error or a page, which some servers send with status 200; half of one is not.
+
+    >>> is_no_completion('{"error": "overloaded"}'), is_no_completion("<html>"), is_no_completion('{"choices": [{"mess')
+    (True, True, False)
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return not body.lstrip().startswith("{")
+    return not (isinstance(value, dict) and value.get("choices"))
 
 
 def tokens_of(body: str) -> int:

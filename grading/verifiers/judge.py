@@ -9,11 +9,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from core.code_digest import identity
+from core.endpoints import address_problem
 from core.errors import first_line
 from grading.answers.extraction import find_answer
 from grading.judging.judge_client import JudgeClient, NoReply
@@ -66,11 +66,8 @@ class JudgeOptions(ScoredOptions):
     @field_validator("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("expected the url of an endpoint, such as http://localhost:8000/v1")
-        if parts.password:
-            raise ValueError("it holds a password; give the key in the variable OPENAI_API_KEY")
+        if problem := address_problem(url):
+            raise ValueError(problem)
         return url
 
 

@@ -1,7 +1,6 @@
 """Ask an OpenAI-compatible endpoint for the vectors of problems."""
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.endpoints import API_KEY, endpoint_key, open_client
 from core.errors import InputError, first_line
-from grading.judging.judge_client import API_KEY
 from targets.embedding.embedding_settings import EmbeddingSettings
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Endpoint:
     @classmethod
     def reach(cls, settings: EmbeddingSettings, url: str, key: str | None = None) -> "Endpoint":
         """The endpoint after a first question, which says how long its vectors are; InputError if it has no answer."""
-        key = key or os.environ.get(API_KEY) or "none"
+        key = key or endpoint_key()
         with Embedder(cls(settings, url, key, 0)) as embedder:
             return cls(settings, url, key, embedder.vectors([PROBE]).shape[1])
 
@@ -53,11 +52,9 @@ class Embedder:
 
     @cached_property
     def _client(self) -> "openai.OpenAI":
-        import openai
-
-        return openai.OpenAI(
-            base_url=self._endpoint.url,
-            api_key=self._endpoint.key,
+        return open_client(
+            self._endpoint.url,
+            self._endpoint.key,
             max_retries=RETRIES,
             timeout=self._settings.timeout_s,
         )

@@ -3,10 +3,10 @@
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from core.endpoints import address_problem
 from core.errors import InputError
 from core.model.model_folder import model_digest, model_files
 
@@ -48,13 +48,8 @@ class EmbeddingSettings(BaseModel):
     @field_validator("url")
     @classmethod
     def _is_an_address(cls, url: str | None) -> str | None:
-        if url is None:
-            return None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"expected an address such as http://localhost:8000/v1, got {url!r:.80}")
-        if parts.password:
-            raise ValueError("the address holds a password; give the key in the variable OPENAI_API_KEY")
+        if url is not None and (problem := address_problem(url)):
+            raise ValueError(problem)
         return url
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ from targets.source_settings import (
 )
 from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 
-CUT = "length"
+CUT = {"length": "reached its token limit", "content_filter": "was cut by a filter"}  # by finish_reason
 NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in a table that is written as text
 YES, NO = ("yes", "true"), ("no", "false")
 NAMED_COLUMNS = 30  # of a file, in a message
@@ -116,8 +116,8 @@ def to_traces(row: Row, mapping: ColumnMapping, source: Source, part: str, numbe
             trace.target_log_probs = _log_probs(log_probs)
             trace.target_token_ids = _token_ids(token_ids)
             trace.response = text
-            if finish == CUT:
-                raise Unusable("unclosed", "the generation reached its token limit (finish_reason: length)")
+            if isinstance(finish, str) and finish in CUT:
+                raise Unusable("unclosed", f"the generation {CUT[finish]} (finish_reason: {finish})")
         except Unusable as unusable:
             trace = _rejected(trace, unusable.rejection)
         yield trace

@@ -1,10 +1,10 @@
 """Find the teacher of a run with ``mixed.distillation`` and check it before anything starts."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.endpoints import open_client
 from core.errors import InputError, first_line
 from core.files import read_object
 from core.model.model_folder import HUB_ID, check_model, download_model
@@ -99,18 +99,18 @@ def check_endpoint(name: str, url: str, model: Path) -> None:
     tokenizer = _tokenizer(model)
     count = tokenizer.get_vocab_size(with_added_tokens=True)
     probed = list(range(0, count, max(1, count // PROBED)))
-    key = os.environ.get("OPENAI_API_KEY") or "none"
     where = f"{MODEL}={name}@{url}"
     try:
-        answer = openai.OpenAI(base_url=url, api_key=key, timeout=SECONDS).completions.create(
+        answer = open_client(url, timeout=SECONDS).completions.create(
             model=name, prompt=probed, max_tokens=1, extra_body={"prompt_logprobs": 0}
         )
-    except openai.OpenAIError as error:
+    except (openai.OpenAIError, ValueError, ImportError) as error:  # also no JSON, or a proxy that cannot be used
         raise InputError(
             f"{where}: the endpoint does not score tokens of {model}: {first_line(error)}. Check the address, the name "
             "of the model and OPENAI_API_KEY; a model with fewer tokens has another tokenizer"
         ) from error
-    scores: Any = getattr(answer.choices[0], "prompt_logprobs", None)
+    choices = getattr(answer, "choices", None) or [None]
+    scores: Any = getattr(choices[0], "prompt_logprobs", None)
     if not scores or len(scores) != len(probed) or any(entry is None for entry in scores[1:]):
         raise InputError(
             f"{where}: it returns no prompt_logprobs for a prompt of token ids: expected a server that does, such as "

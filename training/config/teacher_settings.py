@@ -6,8 +6,8 @@ Prompts that show a target are here, too: the whole of it to a teacher (OPSD), i
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from core.endpoints import address_problem
 from core.errors import InputError
 from core.model.prompts import Messages
 
@@ -47,11 +47,11 @@ def endpoint_of(model: str) -> tuple[str, str] | None:
     name, separator, rest = model.partition("@http")
     if not separator:
         return None
-    parts = urlsplit(url := f"http{rest}")
-    if not name or not parts.hostname or parts.password:
+    problem = address_problem(url := f"http{rest}")
+    if not name or problem:
         raise InputError(
-            f"{MODEL}: got {name}@…, expected MODEL@URL, such as Qwen/Qwen3-8B@http://localhost:8000/v1; a key comes "
-            "from the variable OPENAI_API_KEY"
+            f"{MODEL}: got {name}@…, expected MODEL@URL, such as Qwen/Qwen3-8B@http://localhost:8000/v1"
+            + (f": the URL: {problem}" if problem else "")
         )
     return name, url
 

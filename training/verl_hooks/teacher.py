@@ -1,7 +1,6 @@
 """The teacher that scores the tokens of a sample when it is drawn, with ``mixed.distillation``."""
 
 import asyncio
-import os
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -9,6 +8,7 @@ import openai
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
+from core.endpoints import endpoint_key
 from core.model.prompts import encode_prompt
 from training.config.teacher_settings import SELF, endpoint_of, show_target
 from training.job.configuration import chat_template, mixed_options
@@ -55,9 +55,8 @@ class EndpointTeacher:
     """A model behind an OpenAI-compatible endpoint that returns prompt_logprobs, as vLLM's server does."""
 
     def __init__(self, name: str, url: str) -> None:
-        key = os.environ.get("OPENAI_API_KEY") or "none"
         self.name = name
-        self.client = openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=RETRIES, timeout=TIMEOUT_S)
+        self.client = openai.AsyncOpenAI(base_url=url, api_key=endpoint_key(), max_retries=RETRIES, timeout=TIMEOUT_S)
         self.slots = asyncio.Semaphore(CONCURRENCY)
 
     async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:

@@ -53,9 +53,11 @@ class Judge(BaseHTTPRequestHandler):
             message |= {"content": None, "refusal": "I cannot grade this."}
         if word == "filtered":
             body["choices"][0]["finish_reason"] = "content_filter"
+        if word == "overloaded":
+            body = {"error": "overloaded"}
         busy = word == "busy" or (word == "soon" and Judge.asked[word] < 3)
         status = 429 if busy else 400 if word == "bad" else 500 if word == "broken" else 200
-        self._send(status, body, cut=word == "truncated")
+        self._send(status, "<html>" if word == "page" else body, cut=word == "truncated")
 
     def _send(self, status: int, body: Any, *, cut: bool = False) -> None:
         content = json.dumps(body).encode()
@@ -95,6 +97,8 @@ def spec(url: str, folder: Path, **options: Any) -> dict[str, Any]:
         ("refuses", ("error", 0.0, "the judge gave no score: it refused: 'I cannot grade this.'"), 1),
         ("filtered", ("error", 0.0, "the judge gave no score: it refused"), 1),
         ("truncated", ("error", 0.0, "the judge gave no score: a response of no known form"), 1),
+        ("overloaded", ("error", 0.0, 'a response of no known form: \'{"error"'), 1),
+        ("page", ("error", 0.0, "a response of no known form: '\"<html>"), 1),
         ("busy", ("error", 0.0, "no answer after 5 retries"), 6),
         ("broken", ("error", 0.0, "no answer after 5 retries"), 6),
         ("bad", ("error", 0.0, "the endpoint answered: "), 1),
@@ -108,7 +112,7 @@ def test_whatever_is_no_score_is_an_error(
         grade: Grade = verifier.verify(word, "gold", thinking=False)
         assert (str(grade.verdict), grade.score) == expected[:2] and grade.reason.startswith(expected[2])
         assert Judge.asked[word] == asked
-        if asked == 1 and word not in ("bad", "slow"):
+        if asked == 1 and word not in ("bad", "slow", "page", "overloaded"):
             assert verifier.verify(word, "gold", thinking=False) == grade
             assert Judge.asked[word] == 1  # what was answered is paid once
 
@@ -141,5 +145,12 @@ def test_what_decides_a_verdict_is_the_identity(tmp_path: Path) -> None:
 def test_an_endpoint_that_is_not_there_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"verifier judge: http://127\.0\.0\.1:1/v1 cannot be reached"):
         open_verifier(parse_spec(spec("http://127.0.0.1:1/v1", tmp_path), "test"))
-    with pytest.raises(InputError, match="url: expected the url of an endpoint"):
+    with pytest.raises(InputError, match="url: expected an address such as"):
         parse_spec(spec("localhost", tmp_path), "test")
+
+
+@pytest.mark.parametrize("word", ["overloaded", "page"])
+def test_what_was_no_reply_is_asked_again(url: str, tmp_path: Path, word: str) -> None:
+    with open_verifier(parse_spec(spec(url, tmp_path), "test")) as verifier:
+        for times in (1, 2):
+            assert verifier.verify(word, "gold", thinking=False).score == 0 and Judge.asked[word] == times

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,13 @@ def test_a_cache_that_keeps_nothing_is_refused_before_a_sample_is_drawn(tmp_path
     ):
         progress = BatchProgress("generate", {"b": 1}, print)
         list(complete(Endpoint.parse("m@http://127.0.0.1:9/v1"), [request], Sampling(), cache, progress))
+
+
+def test_a_sample_is_on_disk_in_time_though_no_other_one_follows(tmp_path):
+    with SampleCache(tmp_path, GROUP, flush_s=0.05) as cache:
+        for number, key in enumerate(keys(2)):
+            cache.add(key, Completion(f"response {number}", number, "stop"))
+        deadline = time.monotonic() + 30
+        while len(SampleCache(tmp_path, GROUP).lookup(keys(2))) < len(keys(2)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

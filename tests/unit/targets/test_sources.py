@@ -284,3 +284,10 @@ def test_a_column_whose_name_has_dots_is_named(tmp_path: Path) -> None:
     file = write(tmp_path / "x.jsonl", {"data.q": "Find 1+2.", "data.a": "3", "data.r": "\\boxed{3}"})
     with pytest.raises(InputError, match=r"no column data: .*; rename data\.q: a dot leads into a column"):
         read(file, mapping={"problem": "data.q", "answer": "data.a", "response": "data.r"})
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_a_response_that_was_cut_is_rejected(tmp_path: Path, finish: str) -> None:
+    row = {"problem": "Find 1+2.", "answer": "3", "response": "<think>\na\n</think>\n\n\\boxed{3}"}
+    traces = read(write(tmp_path / "x.jsonl", {**row, "finish_reason": finish}, {**row, "finish_reason": "stop"}))
+    assert [trace.reasons for trace in traces] == [["unclosed"], []]

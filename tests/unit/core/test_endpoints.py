@@ -1,0 +1,50 @@
+"""Addresses of endpoints, and the key for them."""
+
+import pytest
+
+from core.endpoints import API_KEY, address_problem, endpoint_key, open_client
+from core.errors import InputError
+from core.text.secrets import redact
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://host", "http://[::1]:8000/v1"])
+def test_an_address(url: str) -> None:
+    assert address_problem(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("https://sk-secret@host/v1", "holds a user or a password"),
+        ("https://me:sk-secret@host/v1", "holds a user or a password"),
+        ("http://host:abc/v1", "expected an address"),
+        ("http://[::1/v1", "expected an address"),
+        ("ftp://host/v1", "expected an address"),
+        ("localhost:8000", "expected an address"),
+        ("http://", "expected an address"),
+    ],
+)
+def test_no_address(url: str, problem: str) -> None:
+    assert problem in str(address_problem(url)) and "secret" not in str(address_problem(url))
+
+
+def test_the_key_has_no_blanks_around_it_and_none_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(API_KEY, "sk-abcdef123456\r\n")
+    assert endpoint_key() == "sk-abcdef123456"
+    assert redact("Bearer sk-abcdef123456 refused") == "Bearer [secret] refused"
+    monkeypatch.delenv(API_KEY)
+    assert endpoint_key() == "none"
+    for key in ("sk-abc\ndef", "sk-äbc"):
+        monkeypatch.setenv(API_KEY, key)
+        with pytest.raises(InputError, match=f"variable {API_KEY}: it holds characters that no key has") as refused:
+            endpoint_key()
+        assert key not in str(refused.value)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://localhost:1", "foo://localhost:1", "http://[::1"])
+def test_a_proxy_that_cannot_be_used_is_one_message(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, proxy)
+        monkeypatch.setenv(name.lower(), proxy)
+    with pytest.raises(InputError, match=r"http://host/v1: no connection can be made: .*; look at HTTP_PROXY"):
+        open_client("http://host/v1")
