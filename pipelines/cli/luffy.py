@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from core.cli import COMMAND, examples, exit_status, new_app, run_app, whole_number
+from core.cli import COMMAND, as_written, examples, exit_status, new_app, run_app, whole_number
 from core.errors import InputError
 from core.files import PROJECT
 from core.plugins.config_files import HARDWARE, config_file
@@ -183,8 +183,10 @@ def verify(
         str | None,
         typer.Option(
             metavar="YAML",
-            help="The fields of a source, for a trial of what its rows will have: [options], or {entry: column.path}; "
-            "by default all keys.",
+            help=as_written(
+                "The fields of a source, for a trial of what its rows will have: [options], or {entry: column.path}; "
+                "by default all keys."
+            ),
         ),
     ] = None,
     thinking: Annotated[
