@@ -229,7 +229,7 @@ def test_an_endpoint_that_does_not_work_is_named(
     [
         ({"semantic_duplicate": None}, "give semantic_duplicate or paraphrased_benchmark"),
         ({"url": "localhost:8000"}, "expected an address such as http://localhost:8000/v1"),
-        ({"url": "http://me:pa55word@host/v1"}, "the address holds a password"),
+        ({"url": "http://me:pa55word@host/v1"}, "url: it holds a user or a password"),
         ({"treshold": 90}, "treshold"),
         ({"semantic_duplicate": 0.9}, "50"),
     ],
