@@ -26,7 +26,7 @@ from evaluation.benchmarks.suite import load_suite
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_samples_are_complete_reproducible_and_independent_of_their_batch(model, suite, tmp_path, cache):
     options = ("--model", model, "--suite", suite, "--samples", 2, "--temperature", 1, "--top-p", 1, "--max-tokens", 40)
     both = run(*options, "--cache", cache, "--out", tmp_path / "both")
