@@ -4,10 +4,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import InputError, TaskFailed
+from core.files import PROJECT
 from core.machine.processes import die_with_parent, repeat_lost_interrupts
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def exit_status(work: Callable[[], int | None]) -> int:
 def _forget_current_folder() -> None:
     """Drop the current folder, which ``python -m`` puts first, from Python's path: no process that we start has it."""
     with suppress(OSError):  # the folder is gone
-        if sys.path[0] == os.getcwd() != str(Path(__file__).parents[1]):
+        if sys.path[0] == os.getcwd() != str(PROJECT):
             del sys.path[0]
 
 

@@ -30,6 +30,30 @@ def address_problem(url: str) -> str | None:
     return None
 
 
+def endpoint_of(text: str, where: str = "") -> tuple[str, str] | None:
+    """Return the model and the address that ``MODEL@URL`` names; None for any other name.
+
+    >>> endpoint_of("Qwen/Qwen3-8B@http://localhost:8000/v1")
+    ('Qwen/Qwen3-8B', 'http://localhost:8000/v1')
+
+    Args:
+        where: How the message begins; it never shows the address.
+
+    Raises:
+        InputError: the name is empty, or `address_problem` has a reason.
+    """
+    name, separator, rest = text.partition("@http")
+    if not separator:
+        return None
+    problem = address_problem(url := f"http{rest}")
+    if not name or problem:
+        reason = f": the URL: {problem}" if problem else ""
+        raise InputError(
+            f"{where}got {name}@…, expected MODEL@URL, such as Qwen/Qwen3-8B@http://localhost:8000/v1{reason}"
+        )
+    return name, url
+
+
 def endpoint_key() -> str:
     """Return the key, without the blanks around it that a file may have left; "none" if the variable has none.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
-from core.endpoints import API_KEY, address_problem, open_client
+from core.endpoints import API_KEY, endpoint_of, open_client
 from core.errors import InputError, first_line, validated
 from core.model.prompts import Messages, PromptRecord
 from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
@@ -84,14 +84,8 @@ class Endpoint:
         >>> Endpoint.parse("Qwen/Qwen3-8B@http://localhost:8000/v1")
         Endpoint(name='Qwen/Qwen3-8B', url='http://localhost:8000/v1')
         """
-        name, separator, url = text.partition("@http")
-        if not separator:
-            return None
-        if not name:
-            raise InputError(f"{text}: expected MODEL@URL, such as Qwen/Qwen3-8B@http://localhost:8000/v1")
-        if problem := address_problem(url := f"http{url}"):
-            raise InputError(f"{name}@…: the URL: {problem}")
-        return cls(name, url)
+        named = endpoint_of(text)
+        return named and cls(*named)
 
     @property
     def checkpoint(self) -> str:

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.endpoints import address_problem
+from core import endpoints
 from core.errors import InputError
 from core.model.prompts import Messages
 
@@ -36,24 +36,8 @@ SHARED = (
 
 
 def endpoint_of(model: str) -> tuple[str, str] | None:
-    """Return the model and the URL that ``MODEL@URL`` names; None for any other name.
-
-    >>> endpoint_of("Qwen/Qwen3-8B@http://localhost:8000/v1")
-    ('Qwen/Qwen3-8B', 'http://localhost:8000/v1')
-
-    Raises:
-        InputError: the URL has no host, or holds a password.
-    """
-    name, separator, rest = model.partition("@http")
-    if not separator:
-        return None
-    problem = address_problem(url := f"http{rest}")
-    if not name or problem:
-        raise InputError(
-            f"{MODEL}: got {name}@…, expected MODEL@URL, such as Qwen/Qwen3-8B@http://localhost:8000/v1"
-            + (f": the URL: {problem}" if problem else "")
-        )
-    return name, url
+    """Return `core.endpoints.endpoint_of` the value of ``teacher.model``."""
+    return endpoints.endpoint_of(model, f"{MODEL}: ")
 
 
 def located(model: str, folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.endpoints import API_KEY, address_problem, endpoint_key, open_client
+from core.endpoints import API_KEY, address_problem, endpoint_key, endpoint_of, open_client
 from core.errors import InputError
 from core.text.secrets import redact
 
@@ -26,6 +26,14 @@ def test_an_address(url: str) -> None:
 )
 def test_no_address(url: str, problem: str) -> None:
     assert problem in str(address_problem(url)) and "secret" not in str(address_problem(url))
+
+
+@pytest.mark.parametrize("text", ["@http://host/v1", "m@https://sk-secret@host/v1", "m@http://host:port"])
+def test_a_model_without_a_name_or_an_address_is_refused_and_its_address_is_not_shown(text: str) -> None:
+    with pytest.raises(InputError, match=r"^teacher: got m?@…, expected MODEL@URL") as refused:
+        endpoint_of(text, "teacher: ")
+    assert "secret" not in str(refused.value)
+    assert endpoint_of("org/model") is None
 
 
 def test_the_key_has_no_blanks_around_it_and_none_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
