@@ -10,7 +10,8 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import SuiteReference
 from assets.shared.stage_options import BenchmarkOptions
 from assets.shared.storage import Storage
-from core.code_digest import PROJECT, code_version, identity
+from core import PROJECT
+from core.code_digest import code_version, identity
 from evaluation.benchmarks.suite import Benchmark
 
 KEY = dg.AssetKey(["benchmarks", "suite"])

@@ -15,7 +15,8 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import GeneratedReference, Reference
 from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
-from core.code_digest import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
+from core import PROJECT
+from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
 from core.errors import InputError
 from core.files import digest_file
 from core.progress import progress_line

@@ -12,7 +12,8 @@ from assets.shared.profile import profile_asset
 from assets.shared.references import ModelReference
 from assets.shared.stage_options import ModelOptions
 from assets.shared.storage import Storage
-from core.code_digest import PROJECT, code_version
+from core import PROJECT
+from core.code_digest import code_version
 from core.model.model_folder import safetensors_header
 
 KEY = dg.AssetKey(["models", "base"])

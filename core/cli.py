@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from core import PROJECT
 from core.errors import InputError, TaskFailed
-from core.files import PROJECT
 from core.machine.processes import die_with_parent, repeat_lost_interrupts
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.files import PROJECT, digest_bytes, digest_file
+from core import PROJECT
+from core.files import digest_bytes, digest_file
 from core.plugins.config_files import HARDWARE, RECIPES, config_files, first_stage, is_shipped
 
 SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from core import PROJECT
 from core.cli import exit_status
 from core.errors import InputError
 from core.machine.package_lock import locked_versions, normalized
 
-PROJECT = Path(__file__).resolve().parents[1]
 TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
 LOOK = """
 import json, sys, sysconfig

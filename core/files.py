@@ -21,7 +21,6 @@ from core.text.patterns import compile_full_match
 if TYPE_CHECKING:
     import pyarrow as pa  # a third of a second to import, and the Dagster code location loads this module
 
-PROJECT = Path(__file__).resolve().parents[1]
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # What an operator can correct by making room or by giving rights.
 UNWRITABLE = {*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}

@@ -151,7 +151,7 @@ def lm_eval(
     ] = None,
 ) -> None:
     """Write a suite as tasks of lm-evaluation-harness."""
-    from core.code_digest import PROJECT
+    from core import PROJECT
     from evaluation.export.lm_eval import write_tasks
     from evaluation.sample_tables import read_folder, read_suite_file
 

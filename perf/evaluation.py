@@ -30,7 +30,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
 from evaluation.benchmarks.suite import load_suite

@@ -4,7 +4,7 @@ import statistics
 import subprocess
 import sys
 
-from core.code_digest import PROJECT
+from core import PROJECT
 
 CODE = """
 import time

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from core.code_digest import PROJECT
+from core import PROJECT
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 

@@ -17,7 +17,7 @@ import urllib.request
 import warnings
 from pathlib import Path
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from perf.deployments.deployment import free_port
 from perf.measurement import Timed, call
 

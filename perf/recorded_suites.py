@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from evaluation.benchmarks.suite import Benchmark, Source
 from evaluation.promotion.answer_counts import most_answers
 from evaluation.recorded_run import read_run

@@ -11,7 +11,7 @@ from typing import Any
 
 from assets.shared.experiment_options import training_of
 from assets.shared.stage_options import TrainingOptions
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.plugins.config_files import PROFILES
 from core.text.parse import parse_yaml

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from core.files import PROJECT
+from core import PROJECT
 from core.plugins.config_files import is_path
 from core.text.parse import parse_yaml
 from core.text.patterns import Match, compile_full_match, compile_pattern

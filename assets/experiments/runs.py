@@ -21,7 +21,8 @@ from assets.shared.references import (
 from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
-from core.code_digest import PROJECT, SHORT_DIGEST
+from core import PROJECT
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.model.lineage_file import Manifest, read_manifest
 from core.plugins.config_files import recipe_name

@@ -11,7 +11,8 @@ from assets.shared.profile import Names, Profile
 from assets.shared.references import Reference
 from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
-from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, PROJECT, code_version, identity
+from core import PROJECT
+from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
 from core.files import digest_file
 from targets.source_settings import GENERATED, Source
 

@@ -21,8 +21,8 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
+from core import PROJECT
 from core.cli import PARENT
-from core.code_digest import PROJECT
 from core.errors import STOPPED, InputError, stopped
 from core.existing_python import examine, is_locked
 from core.jsonl_tail import EVENTS_FILE, RecordFile

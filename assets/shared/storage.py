@@ -16,7 +16,8 @@ from pydantic import Field, ValidationError
 
 from assets.shared.failures import as_failure
 from assets.shared.references import Reference
-from core.code_digest import PROJECT, SHORT_DIGEST
+from core import PROJECT
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import UNWRITABLE, atomic_folder, write_json
 from core.parquet import is_there

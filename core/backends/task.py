@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.machine.loopback import single_node_environment
 from core.plugins.user_code import python_path
 

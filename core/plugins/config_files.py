@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from core import PROJECT
 from core.errors import InputError, did_you_mean
-from core.files import PROJECT, read_yaml
+from core.files import read_yaml
 from core.plugins.user_code import module_file
 
 if TYPE_CHECKING:

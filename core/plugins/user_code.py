@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from core import PROJECT
 from core.errors import InputError, did_you_mean, first_line
-from core.files import PROJECT, digest_bytes, digest_file
+from core.files import digest_bytes, digest_file
 
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # of a reward function, as verl calls it
 INSTALLED = ("site-packages", "dist-packages")  # folders whose other packages are not the user's code

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
+from core import PROJECT
 from core.errors import InputError, validated
-from core.files import PROJECT, read_yaml
+from core.files import read_yaml
 from core.model.prompts import PROBLEM
 from core.plugins.config_files import SUITES, config_file
 from grading.answers.gold import AnswerForm

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from core.code_digest import PROJECT, RECIPES
+from core import PROJECT
+from core.code_digest import RECIPES
 from core.files import read_yaml
 from core.metric_table import View, titles
 from evaluation.report.charts import LIGHT, NARROW, Line, curves

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from core.code_digest import PROJECT
+from core import PROJECT
 
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
 PASSWORD = "planted-5ecret-postgres"  # the tests search what is written for it

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from core import PROJECT
 from core.arithmetic import problems
-from core.code_digest import PROJECT
 from perf.deployments.deployment import clean_environment, free_port, wait_for_port
 from training.job.checkpoints import STATE
 

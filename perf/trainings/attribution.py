@@ -29,8 +29,8 @@ import torch
 from scipy.stats import spearmanr
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from core import PROJECT
 from core.arithmetic import Problem, problems
-from core.code_digest import PROJECT
 from core.ledger_verdicts import LEARNED_FILE
 from core.model.prompts import encode_example, messages
 from core.schemas import TARGET

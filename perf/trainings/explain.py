@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from omegaconf import OmegaConf
 
+from core import PROJECT
 from core.arithmetic import problems
-from core.code_digest import PROJECT
 from core.errors import STOPPED
 from core.files import read_json, read_yaml, write_json
 from core.ledger_verdicts import LEARNED_FILE

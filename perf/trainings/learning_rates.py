@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.benchmark_scores import summarize

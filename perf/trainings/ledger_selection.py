@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core import PROJECT
 from core.arithmetic import problems
-from core.code_digest import PROJECT
 from core.files import write_table
 from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 from core.metric_table import VALIDATION_SCORE

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from core import PROJECT
 from core.arithmetic import problems
-from core.code_digest import PROJECT
 from core.files import read_json_lines, write_table
 from perf.measurement import TRAINING, call, parser_of, train_policy
 from pipelines.definitions.settings import load_settings

@@ -17,8 +17,8 @@ from statistics import fmean
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core import PROJECT
 from core.arithmetic import problems
-from core.code_digest import PROJECT
 from core.files import write_json, write_table
 from core.schemas import BENCHMARK
 from perf.measurement import TRAINING, call, interval, overriding, parser_of

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from core import PROJECT
 from core.arithmetic import Problem, problems
-from core.code_digest import PROJECT
 from core.model.prompts import Example, encode_example, messages
 from grading.grader import Grader
 from perf.measurement import parser_of, train_policy

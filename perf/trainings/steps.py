@@ -27,7 +27,7 @@ from types import MappingProxyType
 import numpy as np
 from omegaconf import OmegaConf
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from perf.measurement import call, overriding, parser_of, train_policy
 from perf.trainings.process_usage import slowdown, watch
 from perf.trainings.rollouts import fit, generated, simulate, step_seconds

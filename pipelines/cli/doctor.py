@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from core.existing_python import PROJECT, TRAIN_PYTHON
+from core import PROJECT
+from core.existing_python import TRAIN_PYTHON
 from training.preflight.check_runner import HOST, Examination, run_checks
 from training.preflight.machine_checks import checks_of
 

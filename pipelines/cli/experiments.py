@@ -23,8 +23,8 @@ import dagster as dg
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
+from core import PROJECT
 from core.cli import INTERRUPTED
-from core.code_digest import PROJECT
 from core.errors import InputError, did_you_mean
 from core.files import atomic_write, write_json
 from core.plugins.config_files import RECIPES, config_file, is_path, recipe_name

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from core import PROJECT
 from core.cli import COMMAND, as_written, examples, exit_status, new_app, run_app, whole_number
 from core.errors import InputError
-from core.files import PROJECT
 from core.plugins.config_files import HARDWARE, config_file
 from core.plugins.user_code import python_path
 from pipelines.cli.comparisons import COMMANDS

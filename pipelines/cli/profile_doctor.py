@@ -14,7 +14,7 @@ from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.references import ModelReference, TrainReference
 from assets.shared.storage import Storage
 from assets.training import training_request
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.files import write_table
 from pipelines.cli.run import run_graph
 from pipelines.definitions.settings import Settings, load_settings

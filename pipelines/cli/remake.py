@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.experiment_options import training_of
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.model.lineage_file import RequestRecord
 from core.plugins.config_files import RECIPES, config_names, recipe_name

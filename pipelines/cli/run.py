@@ -19,8 +19,8 @@ import dagster as dg
 from assets.generated import KEY as GENERATED
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
+from core import PROJECT
 from core.cli import INTERRUPTED
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView

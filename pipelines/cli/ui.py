@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from pipelines.cli.run import configure
 from pipelines.definitions.instance import prepare_home

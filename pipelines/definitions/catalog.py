@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assets.shared.profile import Names
-from core.code_digest import PROJECT
+from core import PROJECT
 from pipelines.definitions.jobs import is_on_request
 
 # The teams that own each group of assets, until the settings name people.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
 from core.machine.processes import Process, start_ticks

@@ -29,7 +29,7 @@ from assets.shared.stage_options import (
     TargetOptions,
     TrainingOptions,
 )
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError, explain_validation, location
 from core.files import read_yaml
 from core.plugins.config_files import PROFILES, below_project, config_file

@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from core.files import PROJECT
+from core import PROJECT
 from core.plugins.config_files import PROFILES
 from pipelines.definitions.settings import Settings
 from pipelines.reference.page_markdown import block, code, page, prose, table

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from core.code_digest import HARDWARE, PROJECT, RECIPES
+from core import PROJECT
+from core.code_digest import HARDWARE, RECIPES
 from core.metric_table import METRICS, Metric, View
 from core.text.patterns import compile_quick_pattern
 from pipelines.reference.page_markdown import block, code, page, prose, table

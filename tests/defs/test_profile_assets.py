@@ -5,7 +5,7 @@ import pytest
 
 from assets.shared.profile import Names, profile_asset
 from assets.shared.stage_options import SplitOptions, TrainingOptions
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.files import read_yaml
 from training.config.keys import leaves

@@ -13,7 +13,7 @@ import pytest
 
 from assets.experiments.runs import SCORES, Inputs, partition, recorded_file, seeds, training_of
 from assets.shared.references import ExperimentReference
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.files import digest_file
 from core.metric_table import metric_of

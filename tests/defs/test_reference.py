@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.metric_table import METRICS
 from pipelines.cli.luffy import app
 from pipelines.cli.shared_options import recipes

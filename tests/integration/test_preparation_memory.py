@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 
 STATED_MIB = 2048
 TIMEOUT_S = 300

@@ -12,7 +12,7 @@ import pytest
 from processes import wait_until
 from training_runs import command_line, family
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.machine.processes import Process
 from training.job.configuration import compose_run
 from training.platforms.preloaded import preloaded_interpreter

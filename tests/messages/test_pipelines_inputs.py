@@ -3,7 +3,7 @@
 import pytest
 from rows import DEEP, Row, name
 
-from core.code_digest import PROJECT
+from core import PROJECT
 
 LUFFY = "pipelines.cli.luffy"
 ANSWERS = {"r.jsonl": '{"response": "1", "gold": "1"}\n'}

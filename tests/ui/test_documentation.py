@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 
 MKDOCS = PROJECT / ".venv-docs" / "bin" / "mkdocs"
 WIDTH, HEIGHT = 1300, 900

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.plugins.user_code import python_path
 

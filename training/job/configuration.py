@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template

@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from core import PROJECT
 from core.backends.monitor import attempts
-from core.code_digest import PROJECT
 from core.files import write_text
 from core.model.lineage_file import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.job.checkpoints import exported_step

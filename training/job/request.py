@@ -7,8 +7,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from core import PROJECT
 from core.backends import Placement
-from core.code_digest import PROJECT, code_digest, identity, policy_code, policy_files
+from core.code_digest import code_digest, identity, policy_code, policy_files
 from core.errors import InputError, validated
 from core.files import read_object, read_yaml
 from core.model.lineage_file import InputRecord, RequestRecord

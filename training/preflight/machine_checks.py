@@ -12,8 +12,9 @@ import sysconfig
 import time
 from pathlib import Path
 
+from core import PROJECT
 from core.errors import InputError
-from core.existing_python import PROJECT, check_imports, examine, is_locked
+from core.existing_python import check_imports, examine, is_locked
 from core.machine.package_lock import differences, summary
 from training.preflight.check_runner import HOST, TRAINING, TRAINING_GPU, Check, Examination
 

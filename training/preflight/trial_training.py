@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core import PROJECT
 from core.arithmetic import Problem, problems
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.plugins.user_code import python_path

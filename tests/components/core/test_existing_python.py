@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from core import PROJECT
 from core.errors import InputError
-from core.existing_python import PROJECT, _replacing, build_on_top, check_imports, examine, is_locked
+from core.existing_python import _replacing, build_on_top, check_imports, examine, is_locked
 from core.machine.package_lock import locked_versions
 
 TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from grading.grader import Grader
 from grading.pool import WorkerPool

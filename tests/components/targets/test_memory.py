@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from targets.config import build_config
 from targets.read.json_rows import LARGEST_ROW

@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.schemas import BENCHMARK
 from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from grading import contamination

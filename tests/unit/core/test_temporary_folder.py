@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.machine.temporary_folder import LONGEST, short_temporary_folder
 
 CAPTURED = {"cwd": PROJECT, "capture_output": True, "text": True, "check": True}

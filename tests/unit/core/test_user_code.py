@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from core import PROJECT
 from core.errors import InputError
-from core.files import PROJECT
 from core.plugins.user_code import check_function, load_function, source_digests, user_code_digest
 
 

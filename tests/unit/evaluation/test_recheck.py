@@ -7,7 +7,7 @@ import manifests
 import pyarrow as pa
 import pytest
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from core.errors import InputError
 from core.schemas import GRADED
 from evaluation.benchmarks.benchmark_problems import read_suite

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.code_digest import PROJECT
+from core import PROJECT
 from perf.trainings import rollouts
 from perf.trainings.rollouts import Phases, fit, generated, simulate
 
