@@ -1,7 +1,9 @@
 """What ``python -m targets`` is asked to do: a JSON file, or the options of the command line."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import model_validator
 
 from core.machine.request_paths import InputFolder, OutputFolder
 from core.request_model import Request, option
@@ -62,3 +64,11 @@ class PrepareRequest(Request):
         WORK,
         metavar="DIR",
     )
+
+    @model_validator(mode="after")
+    def _has_checks(self) -> Self:
+        if self.check and self.prepare_only:
+            raise ValueError("prepare_only leaves out the checks that check asks for: give one of them")
+        if unused := [name for name in ("suite", "docs") if getattr(self, name) and not self.check]:
+            raise ValueError(f"{unused[0]} belongs to the quality checks: add check, or leave it out")
+        return self

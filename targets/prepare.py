@@ -28,6 +28,7 @@ from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine
 from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_digest
 from targets.filter.context import FilterInputs, verdict_file
+from targets.filter.filter_stages import FAILED
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
 from targets.filter.meaning import open_meaning
@@ -102,7 +103,7 @@ def prepare(
     parts = find_parts(config, generated)
     choices = Choices.read(config)
     inputs = _inputs(parts, choices, lengths.digest, benchmarks_digest)
-    if earlier := find_unchanged(out_dir, inputs):
+    if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons:
         clear_staging(out_dir)
         return earlier
 
@@ -169,7 +170,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Ca
     for part in run.parts:
         pieces += part.pieces(None if run.config.limit is None else run.config.limit - rows)
         rows = sum(piece.stop - piece.start for piece in pieces)
-    missing = [cache.task(piece) for piece in pieces if not cache.path(piece).exists()]
+    missing = [cache.task(piece) for piece in pieces if not cache.has(piece)]
     lacking = sum(task.piece.stop - task.piece.start for task in missing)
     done = rows - lacking
     if missing:
@@ -182,7 +183,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Ca
         decisions = cache.read(piece)
         if left is not None and decisions.traces > left:  # a row has several traces
             cut = replace(piece, most=left)
-            if left and not cache.path(cut).exists():
+            if left and not cache.has(cut):
                 open_benchmarks()
                 list(engine.run([cache.task(cut)], 1))
             decisions = cache.read(cut) if left else None

@@ -71,7 +71,8 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
 
     def placement(self, context: dg.AssetExecutionContext) -> dict[str, Any]:
         """Return the fields of `core.backends.Placement`: where a program that needs GPUs runs. Call it just before."""
-        return {"backend": self.backend, "ray_address": self.ray_address, "slurm": self.slurm}
+        address = self.ray_address if self.backend == "ray" else None
+        return {"backend": self.backend, "ray_address": address, "slurm": self.slurm if self.backend == "slurm" else {}}
 
     def path(self) -> Path:
         """Return where the interpreter should be."""

@@ -5,9 +5,9 @@ same way. A job of a cluster goes on if its command is killed, and the same comm
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from core.backends.local import LocalBackend
 from core.backends.ray_job import RayJobBackend, checked_dashboard
@@ -36,6 +36,16 @@ class Placement(Request):
         metavar="YAML",
         expected="a mapping, such as {partition: gpu, time: 600}",
     )
+
+    @model_validator(mode="after")
+    def _says_nothing_of_others(self) -> Self:
+        for name, backend in (("ray_address", "ray"), ("slurm", "slurm")):
+            if getattr(self, name) and self.backend != backend:
+                raise ValueError(
+                    f"{name} is for the backend {backend}, and the backend is {self.backend}: "
+                    f"give the backend {backend}, or leave out {name}"
+                )
+        return self
 
 
 def build_backend(settings: Mapping[str, Any], lock: int | None = None) -> Backend:

@@ -1,8 +1,9 @@
 """Cache the decisions on each piece of a source: equal content, settings and code are filtered once.
 
-``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of all that
-decides what is in it, so that a new file costs its own rows. The process that filters a piece writes its file. What
-does not depend on the thresholds of filters is in `targets.filter.filter_memo`. Deleting the folder costs time only.
+``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent. The key is a digest of all that decides what is
+in it, so that a new file costs its own rows. The process that filters a piece writes its file. A piece in which a
+verifier failed is filtered again. What does not depend on the thresholds of filters is in `targets.filter.filter_memo`.
+Deleting the folder costs time only.
 """
 
 import importlib.metadata
@@ -21,7 +22,7 @@ from targets.config import PrepareConfig
 from targets.counts import Tally
 from targets.engines.tasks import Tools
 from targets.filter.filter_memo import BENCHMARK, TOKENS, VECTOR, VERDICT, Memory
-from targets.filter.filter_stages import filter_traces
+from targets.filter.filter_stages import FAILED, filter_traces
 from targets.read.sources import Part, Piece
 from targets.target_tables import TableWriter, read_metadata
 from targets.trace import Trace
@@ -62,11 +63,12 @@ def preparation_digest(config: PrepareConfig) -> str:
 
 @dataclass(frozen=True)
 class Decisions:
-    """The file of the decisions on a piece, and the counts of its traces."""
+    """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified."""
 
     path: Path
     piece: Piece
     tally: Tally
+    failed: int
 
     @property
     def traces(self) -> int:
@@ -92,6 +94,10 @@ class DecisionCache:
         decides = [self._part_digest(piece.part), piece.start, piece.stop, piece.most]
         return _file(self.folder, decides)
 
+    def has(self, piece: Piece) -> bool:
+        """Return whether the decisions on ``piece`` are recorded and none failed, as with a judge that is away."""
+        return self.path(piece).exists() and not self.read(piece).failed
+
     def task(self, piece: Piece) -> "FilterPiece":
         """The task that writes the file of ``piece``."""
         return FilterPiece(piece, self.path(piece), self._results(piece) if self.remembers else None, self.versions)
@@ -99,7 +105,8 @@ class DecisionCache:
     def read(self, piece: Piece) -> Decisions:
         """What is recorded about ``piece``; InputError if its file is damaged."""
         path = self.path(piece)
-        return Decisions(path, piece, Tally.from_json(read_metadata(path, REMEDY)["tally"]))
+        metadata = read_metadata(path, REMEDY)
+        return Decisions(path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]))
 
     def benchmark_memory(self) -> Memory:
         """What is remembered of the problems of the benchmarks."""
@@ -151,7 +158,7 @@ class FilterPiece:
     versions: Mapping[str, str]
 
     def __call__(self, tools: Tools) -> int:
-        context, tally = tools.context, Tally()
+        context, tally, failed = tools.context, Tally(), 0
         memory = Memory(self.results, self.versions)
         context.remember_in(memory)
         with (
@@ -161,8 +168,9 @@ class FilterPiece:
             batches = (filter_traces(traces, context) for traces in self.piece.batches())
             for trace in in_order(batches, self.piece):
                 tally.read(trace)
+                failed += FAILED in trace.reasons
                 writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
-            writer.close({"tally": tally.to_json()})
+            writer.close({"tally": tally.to_json(), "failed": str(failed)})
         memory.save()
         return writer.rows
 

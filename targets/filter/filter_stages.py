@@ -27,7 +27,8 @@ VERDICTS = {
     Verdict.TIMEOUT: "verify_timeout",
     Verdict.ERROR: "verify_error",
 }
-PASSING = frozenset({"verify_timeout", "verify_error"})  # verdicts that a second comparison may not give
+FAILED = VERDICTS[Verdict.ERROR]
+PASSING = frozenset({"verify_timeout", FAILED})  # verdicts that a second comparison may not give
 QUOTED = 120  # characters of an answer in a detail
 
 

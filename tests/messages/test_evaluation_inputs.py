@@ -123,6 +123,12 @@ ROWS: list[Row] = [
         {},
         "--ray-address: got 'foo', expected the dashboard of a Ray",
     ),
+    (f"{GENERATE} model --slurm '{{time: 9}}'", {}, "slurm is for the backend slurm, and the backend is local"),
+    (
+        f"{GENERATE} model --backend slurm --ray-address http://h:8265",
+        {},
+        "ray_address is for the backend ray, and the backend is slurm: give the backend ray, or leave out ray_address",
+    ),
     (f"{GENERATE} model --backend cloud", {}, "--backend: got 'cloud', expected one of local, ray, slurm"),
     (f"{SUITE} --roots . more", {}, "unexpected extra argument(s) (more)"),
     # requests

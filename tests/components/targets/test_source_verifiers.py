@@ -203,3 +203,30 @@ def test_a_problem_is_held_out_whatever_follows_it_in_the_prompt(tmp_path: Path,
         return [row["extra_info"]["id"] for row in rows(split.heldout)]
 
     assert split_of("a", "") == split_of("b", "\nAnswer in <answer> tags.") != []
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_what_a_verifier_could_not_decide_is_asked_again(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, cached: bool
+) -> None:
+    away = tmp_path / "away"
+    (tmp_path / "service.py").write_text(
+        "from pathlib import Path\n\n"
+        "def ask(data_source, solution_str, ground_truth, extra_info):\n"
+        f"    if Path({str(away)!r}).exists() and ground_truth == 'Lima':\n"
+        "        raise ConnectionError('the service is away')\n"
+        "    return solution_str == ground_truth\n"
+    )
+    verifier = {"type": "python", "path": f"{tmp_path}/service.py:ask", "answer": "tag:answer"}
+    config = build_config({"source": [{"path": str(jsonl(capital("Peru"), capital("Kenya"))), "verifier": verifier}]})
+    cache = tmp_path / "cache" if cached else None
+    prepared = []
+    for is_away in (True, False, False):
+        away.touch() if is_away else away.unlink(missing_ok=True)
+        prepared.append(prepare(config, tmp_path / "out", tokenizer_json=tokenizer, cache=cache))
+    assert [one.counts for one in prepared] == [
+        {"read": 2, "kept": 1, "verify_error": 1},
+        {"read": 2, "kept": 2},
+        {"read": 2, "kept": 2},
+    ]
+    assert [one.reused for one in prepared] == [False, False, True]
