@@ -10,7 +10,7 @@ import dagster as dg
 from assets.evals.scores import generate, grade
 from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import columns, pictures, preview, rounded
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, Reference, SuiteReference

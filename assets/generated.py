@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.generation import GenerationOptions
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import GeneratedReference, Reference

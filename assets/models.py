@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.profile import profile_asset
 from assets.shared.references import ModelReference
 from assets.shared.stage_options import ModelOptions

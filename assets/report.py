@@ -10,7 +10,7 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import ROLES, key
 from assets.models import KEY as BASE
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import rounded
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import (

@@ -12,7 +12,7 @@ from assets.generated import KEY as GENERATED
 from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
     ModelReference,

@@ -1,7 +1,5 @@
-"""The assets training/policy (mixed-policy RL in the training interpreter) and training/metrics (its live curves)."""
+"""The asset training/policy: mixed-policy RL in the training interpreter."""
 
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +8,10 @@ import dagster as dg
 from assets.checks import Verdicts, check_keys, require_passed, verdicts
 from assets.models import KEY as BASE
 from assets.shared.experiment_options import training_of
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.live_metrics import StepObserver, metrics_key
 from assets.shared.metadata import rounded
-from assets.shared.profile import Names, Profile, profile_asset
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
@@ -20,52 +19,14 @@ from assets.shared.training_metadata import against_champion, curves, explanatio
 from assets.targets import TRAIN
 from core.code_digest import POLICY_CODE, code_version
 from core.files import read_json_lines
-from core.metric_table import REWARD, live_values
+from core.metric_table import REWARD
 from evaluation.promotion.champions import Registry
 
 if TYPE_CHECKING:
     from training.job.request import TrainingRequest
 
 POLICY = dg.AssetKey(["training", "policy"])
-METRICS = dg.AssetKey(["training", "metrics"])
-POINTS = 80  # the UI keeps about 100 observations
 FAILED_CHECKS = "failed_checks"  # entry of the lineage: the checks that the targets failed, if that was ignored
-ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
-
-
-class StepObserver:
-    """Turn the events of a training into log lines, and at most `POINTS` of its steps into observations."""
-
-    def __init__(self, context: dg.AssetExecutionContext, metrics: dg.AssetKey = METRICS) -> None:
-        self._context = context
-        self._metrics = metrics
-        self.policy: str | None = None
-        self.reused = False
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        log = self._context.log.warning if event["event"] == "alert" else self._context.log.info
-        match event["event"]:
-            case "done":
-                self.policy, self.reused = event["policy"], event["reused"]
-                return
-            case "step" if observed(event["step"], event["total"]):
-                self._observe({"step": event["step"], **live_values(event["metrics"])})
-            case "alert":
-                self._observe({"step": event["step"], ALERT: event["message"]})
-        log(event["message"])
-
-    def _observe(self, metadata: Mapping[str, Any]) -> None:
-        self._context.log_event(dg.AssetObservation(self._metrics, metadata=metadata))
-
-
-def observed(step: int, total: int) -> bool:
-    """Return whether ``step`` of ``total`` is one of the `POINTS` that are spread over the training."""
-    return step in (1, total) or step % math.ceil(total / (POINTS - 2)) == 0
-
-
-def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:
-    """Return the key of the external asset of the step metrics of ``policy``."""
-    return dg.AssetKey([*policy.path[:-1], METRICS.path[-1]])
 
 
 @profile_asset(
@@ -177,18 +138,6 @@ def _result(
             **explanation(out),
             **samples(out / "rollouts"),
         },
-    )
-
-
-def metrics_spec(names: Names, policy: dg.AssetKey) -> dg.AssetSpec:
-    """Declare the external asset that records observations of the training of ``policy``."""
-    return dg.AssetSpec(
-        names.key(metrics_key(policy)),
-        deps=[names.key(policy)],
-        group_name=names.group(policy.path[0]),
-        kinds={"verl"},
-        description="Step metrics of a training while it runs: rewards, lengths, losses, timings. Each run records "
-        f"about {POINTS} points; the full curves are in the policy's metadata and in metrics.jsonl.",
     )
 
 

@@ -15,7 +15,7 @@ from assets.shared.profile import Names
 from assets.shared.ray_cluster import check_cluster
 from core.errors import InputError
 from pipelines.definitions.factory import build_defs
-from pipelines.definitions.settings import read_settings
+from pipelines.definitions.profile_settings import read_settings
 
 KEY_PREFIX = "luffy"
 

@@ -15,7 +15,7 @@ from core import PROJECT
 from core.errors import InputError
 from core.plugins.config_files import PROFILES
 from core.text.parse import parse_yaml
-from pipelines.definitions.settings import Settings, profile_file
+from pipelines.definitions.profile_settings import Settings, profile_file
 from pipelines.variables import PREFIX, environment
 from training.config.keys import key_of, read_by
 

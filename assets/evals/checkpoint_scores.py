@@ -9,7 +9,7 @@ from pydantic import Field
 
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import VERSION, generate, grade
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import pictures, rounded, rows_table
 from assets.shared.profile import profile_asset
 from assets.shared.references import PolicyReference, Reference, SuiteReference

@@ -14,7 +14,7 @@ from assets.benchmarks import KEY as SUITE
 from assets.evals.opponent_answers import Answers, Contest, hold_contest
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import Reference, ScoresReference, SuiteReference

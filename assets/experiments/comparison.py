@@ -23,7 +23,8 @@ from assets.experiments.runs import (
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.live_metrics import metrics_spec
 from assets.shared.metadata import bullets, columns, rounded
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
@@ -35,7 +36,7 @@ from assets.shared.references import (
 )
 from assets.shared.stage_options import EvaluationOptions, TrainingOptions
 from assets.shared.storage import Storage
-from assets.training import metrics_spec, policy
+from assets.training import policy
 from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
 from core.errors import InputError
 from core.files import digest_table

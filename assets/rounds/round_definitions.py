@@ -10,6 +10,7 @@ from assets.rounds.round_scorecard import scorecard
 from assets.rounds.round_traces import traces
 from assets.rounds.train import train
 from assets.shared.generation import GenerationOptions, RoundOptions
+from assets.shared.live_metrics import metrics_spec
 from assets.shared.profile import Names
 from assets.shared.references import (
     ExperimentReference,
@@ -19,7 +20,7 @@ from assets.shared.references import (
     RoundTrainReference,
 )
 from assets.shared.stage_options import EvaluationOptions, TrainingOptions
-from assets.training import metrics_spec, policy
+from assets.training import policy
 from core.errors import InputError
 from evaluation.generation.endpoint import Endpoint
 

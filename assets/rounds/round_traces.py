@@ -14,7 +14,7 @@ import dagster as dg
 from assets.generated import generate_traces
 from assets.rounds.round_problems import GROUP, VERSION, Pool, read_pool, round_of
 from assets.shared.generation import GenerationOptions, RoundOptions
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import preview
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, Reference, RoundReference, SuiteReference

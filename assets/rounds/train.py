@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.rounds.round_problems import GROUP, VERSION, Pool, read_pool
 from assets.shared.generation import GenerationOptions
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, RoundReference, RoundTrainReference, SuiteReference
 from assets.shared.storage import Storage

@@ -1,6 +1,6 @@
 """A user's mistake, and a user's cancellation, end a step with one message instead of a stack trace.
 
-What a failed program of the training interpreter says, `assets.shared.interpreter` reads.
+What a failed program of the training interpreter says, `assets.shared.interpreter_process` reads.
 """
 
 import functools

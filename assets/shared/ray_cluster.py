@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from core.errors import InputError
 
 NEEDED = ("lifecycle", "create", "on_create", "wait", "on_ready", "ready", "dashboard_url")  # members of a RayResource

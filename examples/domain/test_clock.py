@@ -9,7 +9,7 @@ from examples.domain.clock.verifier import score
 
 WRITE = Path(__file__).parent / "write_traces.py"
 PREPARE = """
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.profile_settings import load_settings
 settings = load_settings()
 source, = settings.targets.sources
 print(source.spec.to_json(), [benchmark.name for benchmark in settings.benchmark_suite()])

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import psutil
 
-from assets.shared.interpreter import RUN_VARIABLE
+from assets.shared.interpreter_process import RUN_VARIABLE
 from perf.deployments.deployment import Deployment, Postgres, postgres, under_host_name
 from perf.deployments.storage_faults import WAIT_SECONDS, Row, disk_filled_by_others, full_disk, lost_store, wait_until
 

@@ -20,7 +20,7 @@ from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.benchmark_scores import summarize
 from perf.measurement import TRAINING, call, parser_of, train_policy
 from pipelines.cli.run import configure
-from pipelines.definitions.settings import Settings, load_settings
+from pipelines.definitions.profile_settings import Settings, load_settings
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import resolve_base
 

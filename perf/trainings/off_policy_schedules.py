@@ -18,7 +18,7 @@ from core import PROJECT
 from core.arithmetic import problems
 from core.files import read_json_lines, write_table
 from perf.measurement import TRAINING, call, parser_of, train_policy
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.profile_settings import load_settings
 from pipelines.variables import PROFILE
 
 MODEL = PROJECT / "training/embedded_model/model"

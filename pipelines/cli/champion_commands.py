@@ -19,7 +19,7 @@ from evaluation.promotion.decision_text import outcome_text, rule_text
 from evaluation.promotion.records import PolicyRecord
 from pipelines.cli.run import configure
 from pipelines.definitions.instance import prepare_home
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.profile_settings import load_settings
 
 NO_REASON = "no reason given"
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core import PROJECT
@@ -34,9 +34,10 @@ from evaluation.recorded_run import RecordedRun
 from evaluation.report.leaderboard import leaderboard_text, rank_folder
 from pipelines.cli.run import configure, execute, load_definitions, resource
 from pipelines.cli.terminal import LINE_SECONDS
-from pipelines.definitions.instance import end_dead_runs, prepare_home
+from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
-from pipelines.definitions.settings import Settings, load_settings
+from pipelines.definitions.orphans import end_dead_runs
+from pipelines.definitions.profile_settings import Settings, load_settings
 from pipelines.training_check import check_trainings
 from pipelines.variables import PREFIX, environment
 

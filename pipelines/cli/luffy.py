@@ -274,8 +274,8 @@ def rollback(reason: Reason = "", profile: Profile = None) -> None:
 
 
 def _interpreter() -> Any:
-    from assets.shared.interpreter import TrainingInterpreter
-    from pipelines.definitions.settings import load_settings
+    from assets.shared.interpreter_process import TrainingInterpreter
+    from pipelines.definitions.profile_settings import load_settings
 
     return TrainingInterpreter(python=load_settings().interpreter.python)
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.references import ModelReference, TrainReference
 from assets.shared.storage import Storage
 from assets.training import training_request
 from core import PROJECT
 from core.files import write_table
 from pipelines.cli.run import run_graph
-from pipelines.definitions.settings import Settings, load_settings
+from pipelines.definitions.profile_settings import Settings, load_settings
 from pipelines.training_check import printed_config
 
 if TYPE_CHECKING:

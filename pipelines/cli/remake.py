@@ -22,9 +22,10 @@ from evaluation.recorded_run import RecordedRun, read_run
 from pipelines.cli.experiments import run_partition
 from pipelines.cli.run import configure, execute, load_definitions, resource
 from pipelines.cli.terminal import LINE_SECONDS
-from pipelines.definitions.instance import end_dead_runs, prepare_home
+from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import OBSERVE, PREPARE
-from pipelines.definitions.settings import Settings, load_settings
+from pipelines.definitions.orphans import end_dead_runs
+from pipelines.definitions.profile_settings import Settings, load_settings
 
 DIFFERENT = 1  # exit status
 

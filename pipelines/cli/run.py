@@ -26,9 +26,10 @@ from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.executor import preload
-from pipelines.definitions.instance import CANCEL, COMMAND, end_dead_runs, prepare_home
+from pipelines.definitions.instance import CANCEL, COMMAND, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
-from pipelines.definitions.settings import load_settings, profile_file, read_profile
+from pipelines.definitions.orphans import end_dead_runs
+from pipelines.definitions.profile_settings import load_settings, profile_file, read_profile
 from pipelines.training_check import check_trainings
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
 from pipelines.variables import PREFIX, PROFILE, SET, environment, set_variable

@@ -10,7 +10,7 @@ from core import PROJECT
 from core.errors import InputError
 from pipelines.cli.run import configure
 from pipelines.definitions.instance import prepare_home
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.profile_settings import load_settings
 
 
 def serve(host: str, port: int, profile: str | None) -> None:

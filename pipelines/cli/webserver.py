@@ -34,8 +34,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assets.shared.storage import FILES, Storage
 from core.cli import exit_status
 from core.errors import InputError
-from pipelines.definitions.instance import end_dead_runs
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.orphans import end_dead_runs
+from pipelines.definitions.profile_settings import load_settings
 
 CODE = "pipelines.definitions.code_location"
 LOCATION = "luffy"

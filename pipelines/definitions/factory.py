@@ -18,20 +18,21 @@ from assets.registry.champion import champion
 from assets.registry.retention import retention
 from assets.report import scorecard, scorecard_inputs
 from assets.rounds.round_definitions import build_rounds
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.live_metrics import metrics_spec
 from assets.shared.profile import IO_MANAGER, Names, Profile
 from assets.shared.ray_cluster import on_cluster
 from assets.shared.storage import ReferenceIOManager, Storage
 from assets.source import SOURCE, SOURCE_SPEC, source, upstream_assets
 from assets.targets import prepared, prepared_inputs, train
-from assets.training import POLICY, metrics_spec, policy
+from assets.training import POLICY, policy
 from evaluation.benchmarks.suite import Benchmark
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.catalog import describe
 from pipelines.definitions.jobs import build_jobs
+from pipelines.definitions.profile_settings import Settings
 from pipelines.definitions.schedules import build_schedules
 from pipelines.definitions.sensors import build_sensors
-from pipelines.definitions.settings import Settings
 
 
 def build_defs(

@@ -11,7 +11,7 @@ from assets.registry.retention import UNFINISHED
 from assets.shared.profile import Names
 from core.errors import InputError
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, RETAIN, Job
-from pipelines.definitions.settings import ScheduleSettings
+from pipelines.definitions.profile_settings import ScheduleSettings
 
 
 def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:

@@ -12,20 +12,21 @@ from dataclasses import replace
 import dagster as dg
 
 from assets.experiments.comparison import POLICY as EXPERIMENT
+from assets.shared.live_metrics import ALERT, METRICS, metrics_key
 from assets.shared.profile import Names
 from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
 from assets.source import with_upstream_files
 from assets.targets import PREPARED
-from assets.training import ALERT, METRICS, POLICY, metrics_key
+from assets.training import POLICY
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.secrets import redact
-from pipelines.definitions.instance import end_dead_runs, runs_elsewhere
 from pipelines.definitions.jobs import PREPARE, SCORE, Job
 from pipelines.definitions.notices import Notice, NotifySettings, send
+from pipelines.definitions.orphans import end_dead_runs, find_leftovers, runs_elsewhere, stop
+from pipelines.definitions.profile_settings import Settings
 from pipelines.definitions.schedules import unfinished
-from pipelines.definitions.settings import Settings
 from pipelines.definitions.source_watch import SourceState, changing_sources
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
@@ -185,8 +186,6 @@ def stop_orphans(names: Names) -> dg.SensorDefinition:
         "machine whose run has ended: TERM, and KILL a minute later.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        from pipelines.definitions.orphans import find_leftovers, stop
-
         known, now = json.loads(context.cursor or "{}"), time.time()
         origin = context.code_location_origin
         elsewhere = runs_elsewhere(context.instance, origin.location_name) if origin else []

@@ -10,7 +10,7 @@ from assets.shared.generation import GenerationOptions
 from assets.shared.profile import Names
 from assets.shared.stage_options import DifficultyOptions
 from pipelines.definitions.factory import build_defs
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.profile_settings import load_settings
 from pipelines.reference.page_markdown import code, page, prose, table
 
 

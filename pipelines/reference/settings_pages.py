@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from core import PROJECT
 from core.plugins.config_files import PROFILES
-from pipelines.definitions.settings import Settings
+from pipelines.definitions.profile_settings import Settings
 from pipelines.reference.page_markdown import block, code, page, prose, table
 from pipelines.variables import PREFIX
 from training.algorithms.registry import Registry

@@ -171,7 +171,7 @@ class Sandbox:
 
     def _check_variable(self, block: Block, assignment: str) -> None:
         from core.plugins.config_files import PROFILES, config_names
-        from pipelines.definitions.settings import Settings
+        from pipelines.definitions.profile_settings import Settings
         from pipelines.reference.settings_pages import leaves
         from pipelines.variables import PREFIX, PROFILE
 

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from assets.shared.storage import FILES
-from pipelines.definitions.settings import Settings, load_settings
+from pipelines.definitions.profile_settings import Settings, load_settings
 
 
 def settings_of(**variables: str) -> Settings:

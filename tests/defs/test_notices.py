@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import dagster as dg
 import pytest
 
-from assets.training import METRICS
+from assets.shared.live_metrics import METRICS
 from core.errors import InputError
 from pipelines.definitions.notices import Notice, NotifySettings, send
 from pipelines.definitions.sensors import failure_notice

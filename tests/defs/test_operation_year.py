@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.profile import Names
 from pipelines.definitions.factory import build_defs
 from tests.defs.project import Project, settings_of

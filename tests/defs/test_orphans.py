@@ -15,7 +15,7 @@ import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from processes import alive, wait_gone
 
-from assets.shared.interpreter import RUN_VARIABLE
+from assets.shared.interpreter_process import RUN_VARIABLE
 from core.machine.processes import start_ticks
 from pipelines.definitions import orphans, sensors
 from pipelines.definitions.instance import COMMAND, OWNER, owner_tag

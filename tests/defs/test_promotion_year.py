@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import assets.registry.champion as registry_asset
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 from core.model.prompts import PromptRecord
 from evaluation.command_requests import GenerateRequest
 from evaluation.generation.generate import generate

@@ -10,7 +10,7 @@ from core import PROJECT
 from core.metric_table import METRICS
 from pipelines.cli.luffy import app
 from pipelines.cli.shared_options import recipes
-from pipelines.definitions.settings import Settings
+from pipelines.definitions.profile_settings import Settings
 from pipelines.reference.settings_pages import leaves
 from training.algorithms.options import MixedPolicyOptions
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.definitions.instance import end_dead_runs
+from pipelines.definitions.orphans import end_dead_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = "+group:targets"  # as the help says: with what it needs

@@ -8,7 +8,7 @@ from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
 from evaluation.benchmarks.suite import load_suite
 from pipelines.cli.experiments import comparison
-from pipelines.definitions.settings import StorageSettings
+from pipelines.definitions.profile_settings import StorageSettings
 from tests.defs.project import settings_of
 
 

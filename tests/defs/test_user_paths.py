@@ -9,7 +9,7 @@ from core.errors import InputError
 from evaluation.command_requests import DifficultyRequest
 from grading.spec_values import read_spec
 from pipelines.cli.run import configure
-from pipelines.definitions.settings import load_settings, read_settings
+from pipelines.definitions.profile_settings import load_settings, read_settings
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
 
 FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from processes import clean_environment, wait_until
 
-from assets.shared.interpreter import RUN_VARIABLE
+from assets.shared.interpreter_process import RUN_VARIABLE
 from pipelines.definitions.jobs import DESCRIPTIONS
 from tests.ui.dagster_ui import open_page, served
 

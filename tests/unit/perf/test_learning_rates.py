@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from perf.trainings.learning_rates import draw_problems, overrides_of
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.profile_settings import load_settings
 from pipelines.variables import PROFILE
 
 

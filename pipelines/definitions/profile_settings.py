@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.generation import GenerationOptions, RoundOptions
-from assets.shared.interpreter import InterpreterSettings
+from assets.shared.interpreter_process import InterpreterSettings
 from assets.shared.stage_options import (
     BenchmarkOptions,
     DifficultyOptions,

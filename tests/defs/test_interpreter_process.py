@@ -13,9 +13,10 @@ from processes import alive, wait_until
 
 from assets.shared import failures
 from assets.shared.failures import ProgramKilled
-from assets.shared.interpreter import TrainingInterpreter, _failure
+from assets.shared.interpreter_process import TrainingInterpreter, _failure
+from assets.shared.live_metrics import METRICS, POINTS, StepObserver
 from assets.shared.profile import Names, profile_asset
-from assets.training import METRICS, POINTS, StepObserver, kept
+from assets.training import kept
 from core.errors import InputError, stopped
 from evaluation.command_requests import GenerateRequest
 from pipelines.definitions.sensors import reason
@@ -133,8 +134,8 @@ def test_a_package_that_an_interpreter_lacks_is_named():
 WORKER = """
 import sys
 import dagster as dg
-from assets.shared import interpreter as module
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared import interpreter_process as module
+from assets.shared.interpreter_process import TrainingInterpreter
 
 if sys.argv[2] == "job":
     module.SUPERVISES_ITS_JOB = ("tests.defs.child",)
@@ -152,7 +153,7 @@ CANCELLED = """
 import json, logging, sys
 from pathlib import Path
 import dagster as dg
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.interpreter_process import TrainingInterpreter
 
 @dg.asset
 def probe(context: dg.AssetExecutionContext) -> None:
