@@ -36,6 +36,8 @@ def endpoint_of(text: str, where: str = "") -> tuple[str, str] | None:
     >>> endpoint_of("Qwen/Qwen3-8B@http://localhost:8000/v1")
     ('Qwen/Qwen3-8B', 'http://localhost:8000/v1')
 
+    A slash at the end is left out: it names no other endpoint, and the address is part of the identity of samples.
+
     Args:
         where: How the message begins; it never shows the address.
 
@@ -45,7 +47,7 @@ def endpoint_of(text: str, where: str = "") -> tuple[str, str] | None:
     name, separator, rest = text.partition("@http")
     if not separator:
         return None
-    problem = address_problem(url := f"http{rest}")
+    problem = address_problem(url := f"http{rest}".rstrip("/"))
     if not name or problem:
         reason = f": the URL: {problem}" if problem else ""
         raise InputError(
@@ -78,6 +80,5 @@ def open_client(url: str, key: str | None = None, **options: Any) -> "openai.Ope
     try:
         return openai.OpenAI(base_url=url, api_key=key, **options)
     except Exception as error:  # whatever its HTTP library raises
-        raise InputError(
-            f"{url}: no connection can be made: {first_line(error)}; look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
-        ) from error
+        variables = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
+        raise InputError(f"{url}: no connection can be made: {first_line(error)}; look at {variables}") from error

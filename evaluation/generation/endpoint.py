@@ -4,8 +4,10 @@ Nothing proves which weights an endpoint serves: its name and address stand for 
 """
 
 import json
-from collections.abc import Generator, Sequence
+import sys
+from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -128,7 +130,7 @@ class Endpoint:
         upcoming = next(remaining, None)
         pending: dict[Future[tuple[Completion, Usage]], tuple[int, tuple[int, int]]] = {}
         failure: Exception | None = None
-        with ThreadPoolExecutor(self.concurrency) as pool:
+        with ThreadPoolExecutor(self.concurrency) as pool, _says_what_it_waits_for(pending):
             while True:
                 while upcoming and failure is None and len(pending) < self.concurrency:
                     number, request = upcoming
@@ -190,6 +192,17 @@ class Endpoint:
         if isinstance(error, openai.APIConnectionError):
             return InputError(f"{self.checkpoint}: the endpoint cannot be reached ({error.__cause__ or error})")
         return error if isinstance(error, InputError) else InputError(f"{self.checkpoint}: {first_line(error)}")
+
+
+@contextmanager
+def _says_what_it_waits_for(pending: Collection[Future[Any]]) -> Iterator[None]:
+    """Tell a user who stops the command within the block how many answers it waits for."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if under_way := sum(not future.done() for future in pending):
+            sys.stderr.write(f"stopping: waiting for {under_way} answers that are under way; they are kept\n")
+        raise
 
 
 def _request_hint(reason: str) -> str:

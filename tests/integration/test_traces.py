@@ -155,15 +155,19 @@ def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, pro
     assert len(state.requests) == 12 + 1 and before < 12  # the one that was not read is asked again, no other
 
 
-def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, problems: Path) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, problems: Path, signum: int) -> None:
     state, name = teacher
     state.seconds = 2.0
-    process = subprocess.Popen(command(name, problems, "--concurrency", 5), cwd=ROOT, stdout=subprocess.DEVNULL)
+    started = command(name, problems, "--concurrency", 5)
+    process = subprocess.Popen(started, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while len(state.requests) < 5:
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) != 0 and len(state.requests) == 5
+    process.send_signal(signum)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + signum and len(state.requests) == 5
+    assert "stopping: waiting for 5 answers that are under way; they are kept" in said and "Traceback" not in said
     state.seconds = 0.0
     assert run(name, problems).returncode == 0
     assert set(state.asked.values()) == {1} and len(state.asked) == 12
