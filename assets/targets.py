@@ -127,9 +127,9 @@ def _identity(
     options: TargetOptions, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
 ) -> str:
     """Return the identity of the prepared targets: the content of all their inputs, the options and the code."""
-    from targets.select.trace_choices import Choices
+    from targets.select.exclusions import Exclusions
 
-    chosen = list(Choices.read(options).digests().values())
+    chosen = list(Exclusions.read(options).digests().values())
     chosen += [teacher.digest] if teacher else []
     parts = [source_digest, options.digest(), *chosen, base.digest, suite.digest]
     return identity(parts, code_version(*PREPARATION_CODE))

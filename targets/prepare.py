@@ -34,11 +34,11 @@ from targets.filter.language import check_languages
 from targets.filter.meaning import open_meaning
 from targets.prepared_files import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
+from targets.select.exclusions import Exclusions
 from targets.select.near_search import Places, read_accepted
 from targets.select.output import CheckFiles, WriteFiles, Written
 from targets.select.selection import Outcome, Selection
 from targets.select.split import SPLIT
-from targets.select.trace_choices import Choices
 from targets.staging import clear_staging, staging
 from targets.target_tables import IdDigest, combined_digest, iter_batches, readable
 
@@ -53,13 +53,13 @@ class _Run:
     """The inputs of a preparation; ``inputs`` is recorded in its files."""
 
     parts: Sequence[Part]
-    choices: Choices
+    exclusions: Exclusions
     inputs: Mapping[str, str]
     report: Progress
 
     @property
     def config(self) -> PrepareConfig:
-        return self.choices.config
+        return self.exclusions.config
 
 
 def prepare(
@@ -101,13 +101,13 @@ def prepare(
         if os.path.isdir(path) and out_dir.resolve().is_relative_to(Path(path).resolve()):
             raise InputError(f"{out_dir}: inside the source {path}, so its files would be sources; give another folder")
     parts = find_parts(config, generated)
-    choices = Choices.read(config)
-    inputs = _inputs(parts, choices, lengths.digest, benchmarks_digest)
+    exclusions = Exclusions.read(config)
+    inputs = _inputs(parts, exclusions, lengths.digest, benchmarks_digest)
     if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons:
         clear_staging(out_dir)
         return earlier
 
-    run = _Run(parts, choices, inputs, progress or _silent)
+    run = _Run(parts, exclusions, inputs, progress or _silent)
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), SPLIT) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
         decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
@@ -138,9 +138,11 @@ def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
     return identity(digest_table(benchmarks), sorted(generated_benchmarks(benchmarks)))
 
 
-def _inputs(parts: Sequence[Part], choices: Choices, tokenizer_digest: str, benchmarks_digest: str) -> dict[str, str]:
+def _inputs(
+    parts: Sequence[Part], exclusions: Exclusions, tokenizer_digest: str, benchmarks_digest: str
+) -> dict[str, str]:
     """What decides what comes out, as the files record it."""
-    config = choices.config
+    config = exclusions.config
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
     inputs = {
         "format": "luffy-targets",
@@ -151,7 +153,7 @@ def _inputs(parts: Sequence[Part], choices: Choices, tokenizer_digest: str, benc
         "config_digest": config.digest(),
         "tokenizer_digest": tokenizer_digest,
         "benchmarks_digest": benchmarks_digest,
-        **choices.digests(),
+        **exclusions.digests(),
         "code_digest": preparation_digest(config),
         "mappings": json.dumps(mappings, sort_keys=True),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
@@ -196,8 +198,8 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Ca
 
 def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Path) -> list[Outcome]:
     """The outcome of the accepted traces of each piece."""
-    selection = Selection(run.choices, folder)
-    unread = {*run.choices.review.refused, *run.choices.review.kept}
+    selection = Selection(run.exclusions, folder)
+    unread = {*run.exclusions.review.refused, *run.exclusions.review.kept}
     read = 0
     for decisions in decided:
         with readable(decisions.path, REMEDY):
@@ -205,7 +207,7 @@ def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Pat
         selection.add(keys, decisions.piece.part.number)
         read += decisions.traces
         run.report("deduplicate", read, None)
-    run.choices.review.check_ids(read, unread)
+    run.exclusions.review.check_ids(read, unread)
     places = Places(run.config, [of.path for of in decided], selection.left(), engine)
     return selection.decide(places.search, places.search_meaning)
 
@@ -227,7 +229,7 @@ def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome],
         names = (PREPARED, PROFILE_FILE, REJECTED_FILE)
         prepared, profile, rejected = (shard_path(folder / name, number, len(groups)) for name in names)
         pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
-        tasks.append(WriteFiles(pieces, kept, log_probs, run.choices, (prepared, profile, rejected), run.inputs))
+        tasks.append(WriteFiles(pieces, kept, log_probs, run.exclusions, (prepared, profile, rejected), run.inputs))
         kept += sum(outcome.kept for _, outcome in group)
     others = []
     for written in engine.run(tasks[1:], counts.all.ids.count):

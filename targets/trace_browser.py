@@ -12,7 +12,7 @@ from core.ledger_verdicts import VERDICTS
 from core.parquet import read_table
 from core.schemas import LEARNED
 from targets.prepared_files import Prepared
-from targets.select.trace_choices import LEDGER_ADVICE, learned_file
+from targets.select.exclusions import LEDGER_ADVICE, learned_file
 from targets.target_tables import iter_batches
 
 KEPT = "kept"

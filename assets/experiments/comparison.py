@@ -12,17 +12,10 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import check_policy, generate, grade
-from assets.experiments.runs import (
-    SCORES,
-    Inputs,
-    base_run,
-    partition,
-    recorded_file,
-    seeds,
-)
+from assets.experiments.runs import SCORES, Inputs, base_run, partition, partitions, recorded_file, seeds
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
-from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions
+from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.live_metrics import metrics_spec
 from assets.shared.metadata import bullets, columns, rounded
@@ -65,16 +58,11 @@ def build_experiments(
     evaluation: EvaluationOptions,
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """Build the assets of all recipes, which share the options ``training`` and ``evaluation``."""
-    partitions = dg.MultiPartitionsDefinition(
-        {
-            RECIPE: dg.StaticPartitionsDefinition(options.names()),
-            SEED: dg.StaticPartitionsDefinition([str(seed) for seed in seeds(options, training)]),
-        }
-    )
+    runs = partitions(options, training)
     return [
-        policy.build(names, training, key=POLICY, group_name=GROUP, partitions_def=partitions),
+        policy.build(names, training, key=POLICY, group_name=GROUP, partitions_def=runs),
         metrics_spec(names, POLICY),
-        scores.build(names, evaluation, partitions_def=partitions),
+        scores.build(names, evaluation, partitions_def=runs),
         comparison.build(
             names,
             description="One page that compares the recipes trained on the current targets and base model: curves "

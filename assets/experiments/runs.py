@@ -1,4 +1,4 @@
-"""The runs of experiments, one per recipe and seed: where they are recorded, and which of them are comparable."""
+"""The runs of experiments, one partition per recipe and seed: where they are recorded, which of them are comparable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +35,16 @@ SCORES = dg.AssetKey(["experiments", "scores"])
 def partition(recipe: str, seed: int) -> dg.MultiPartitionKey:
     """Return the name of the partition of one run."""
     return dg.MultiPartitionKey({RECIPE: recipe, SEED: str(seed)})
+
+
+def partitions(options: ExperimentOptions, training: TrainingOptions) -> dg.MultiPartitionsDefinition:
+    """Return the partitions of an experiment: one per recipe and seed."""
+    return dg.MultiPartitionsDefinition(
+        {
+            RECIPE: dg.StaticPartitionsDefinition(options.names()),
+            SEED: dg.StaticPartitionsDefinition([str(seed) for seed in seeds(options, training)]),
+        }
+    )
 
 
 def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:

@@ -10,8 +10,8 @@ import numpy as np
 from core.schemas import MESSAGE, PASS_RATE, PROFILE, REJECTED, TARGET_LOG_PROBS, metadata_field, target_schema
 from targets.counts import Tally
 from targets.engines.tasks import Tools
+from targets.select.exclusions import Exclusions
 from targets.select.selection import KEPT, REPEATED, Outcome
-from targets.select.trace_choices import Choices
 from targets.source_settings import Source
 from targets.target_tables import IdDigest, RowDigest, TableWriter, digest_ids, read_columns
 from targets.trace import Trace
@@ -53,7 +53,7 @@ class WriteFiles:
     pieces: Sequence[tuple[Path, int, Outcome]]  # file of the decisions, number of the source
     first: int  # `extra_info.index` of the first target
     log_probs: bool  # whether the targets have the column: the same in all files of a preparation
-    choices: Choices
+    exclusions: Exclusions
     paths: tuple[Path, Path, Path]
     metadata: Mapping[str, str]
 
@@ -65,7 +65,7 @@ class WriteFiles:
         writers = _Writers(self)
         with writers.targets, writers.profile, writers.rejected:
             for path, number, outcome in self.pieces:
-                writers.add(path, self.choices.config.sources[number], outcome)
+                writers.add(path, self.exclusions.config.sources[number], outcome)
             written = Written(writers.digest.hexdigest(), writers.tally)
             metadata = {"rows_digest": written.digest, **describe(written)}
             for writer in (writers.targets, writers.profile, writers.rejected):
@@ -82,8 +82,8 @@ class _Writers:
     def __init__(self, task: WriteFiles) -> None:
         import pyarrow as pa
 
-        config = task.choices.config
-        self._choices, self._log_probs, self._first = task.choices, task.log_probs, task.first
+        config = task.exclusions.config
+        self._exclusions, self._log_probs, self._first = task.exclusions, task.log_probs, task.first
         self._metadata = metadata_field(config.metadata_names)
         optional = [TARGET_LOG_PROBS] * task.log_probs + [PASS_RATE] * bool(config.difficulty)
         self._schema = target_schema(*optional, *self._metadata, fields=any(source.fields for source in config.sources))
@@ -110,7 +110,7 @@ class _Writers:
             others = states != KEPT
             for row, state in zip(table.filter(pa.array(others)).to_pylist(), states[others].tolist(), strict=True):
                 trace = Trace.from_decision(row)
-                self._choices.apply(trace)
+                self._exclusions.apply(trace)
                 if state == REPEATED:
                     trace.reject(next(reasons))
                 self._reject(trace)
@@ -136,7 +136,7 @@ class _Writers:
             self.tally.log_probs["without"] += len(table) - there
 
     def _reject(self, trace: Trace) -> None:
-        if trace.id in self._choices.review.kept:
+        if trace.id in self._exclusions.review.kept:
             self.tally.disagreements[f"a reviewer says keep, rejected as {trace.reasons[0]}"] += 1
         self.tally.reject(trace)
         self.rejected.add(trace.rejected_row())
@@ -163,7 +163,7 @@ class _Writers:
             "extra_info": pa.StructArray.from_arrays([parts[field.name] for field in info], fields=list(info)),
         }
         if "pass_rate" in schema.names:
-            rates = self._choices.difficulty.rates
+            rates = self._exclusions.difficulty.rates
             columns["pass_rate"] = pa.array([rates.get(key) for key in table["text_key"].to_pylist()], PASS_RATE.type)
         return pa.table({name: columns[name] if name in columns else table[name] for name in schema.names}).cast(schema)
 

@@ -1,4 +1,4 @@
-"""Select targets among the accepted traces: by the choices of settings and files, by duplicates, and by caps.
+"""Select targets among the accepted traces: by the exclusions of settings and files, by duplicates, and by caps.
 
 Caps limit the share of each source in the targets (by its cap, and by its weight beside the others), then that of each
 domain, then the tokens of all of them. Targets are only left out, never repeated. Which ones stay is drawn by a hash of
@@ -17,7 +17,7 @@ import numpy as np
 
 from targets.config import PrepareConfig
 from targets.select.dedupe import Duplicates, SearchPairs
-from targets.select.trace_choices import Choices
+from targets.select.exclusions import Exclusions
 from targets.source_settings import Source
 from targets.trace import Rejection
 
@@ -46,9 +46,9 @@ class Selection:
     ``columns``: what is needed of the accepted traces (DECISION).
     """
 
-    def __init__(self, choices: Choices, folder: Path) -> None:
-        self._choices = choices
-        self._duplicates, self._caps = Duplicates(choices.config, folder), SourceCaps(choices.config)
+    def __init__(self, exclusions: Exclusions, folder: Path) -> None:
+        self._exclusions = exclusions
+        self._duplicates, self._caps = Duplicates(exclusions.config, folder), SourceCaps(exclusions.config)
         self._states: list[np.ndarray] = []
         self.columns = [*self._duplicates.columns, "prompt_tokens", "target_tokens", "has_log_probs"]
 
@@ -56,7 +56,7 @@ class Selection:
         """Collect the accepted traces of a piece of the source with this number, with their `columns`."""
         import pyarrow as pa
 
-        against = self._choices.rejects(keys)
+        against = self._exclusions.rejects(keys)
         self._states.append(np.where(against, CHOSEN_AGAINST, KEPT).astype(np.int8))
         left = keys.filter(pa.array(~against))
         self._duplicates.add(left)
@@ -71,7 +71,7 @@ class Selection:
 
         Args:
             search: finds the near duplicates in groups of problems, by the positions of their first traces among those
-                that the choices leave.
+                that the exclusions leave.
             search_meaning: finds the semantic duplicates, if the settings compare meanings.
         """
         repeated = self._duplicates.decide(search(self._duplicates.find_problems()), search_meaning)

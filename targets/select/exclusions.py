@@ -40,7 +40,7 @@ LARGEST_REVIEW = 64 << 20  # bytes of the file
 
 
 @dataclass(frozen=True)
-class Choices:
+class Exclusions:
     """What decides about an accepted trace beside its duplicates: the settings, and what their files say."""
 
     config: PrepareConfig
@@ -49,7 +49,7 @@ class Choices:
     learned: "Learned"
 
     @classmethod
-    def read(cls, config: PrepareConfig) -> "Choices":
+    def read(cls, config: PrepareConfig) -> "Exclusions":
         """Read the files; InputError for one that cannot be read or holds something else."""
         return cls(
             config,
