@@ -24,7 +24,7 @@ from core.cli import INTERRUPTED
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
-from pipelines.definitions.database import wait_for_database
+from pipelines.definitions.database import reuse_engines, wait_for_database
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, COMMAND, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
@@ -80,6 +80,7 @@ def load_definitions() -> dg.Definitions:
     """Load the definitions of this process's environment; InputError for a mistake in its settings."""
     from pipelines.definitions.code_location import defs
 
+    reuse_engines()
     gc.freeze()  # they stay as long as the process: searching them for garbage, even when it ends, takes long
     return defs
 

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from core.code_digest import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST, code_digest, identity
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.hub import hub_errors, load_split
@@ -104,8 +104,8 @@ class Part:
             _ = self._stamp  # before its content
             return self._content.digest, self._content.rows
         if self.name == EMBEDDED:
-            texts = [f"{p.id} {p.problem} {p.trace}" for p in _embedded(self.config)]
-            return digest_bytes("\n".join(texts).encode()), self.config.embedded_rows
+            settings = _embedded_settings(self.config)
+            return identity(code_digest("core/arithmetic.py"), *settings), self.config.embedded_rows
         if self.source.task:
             return digest_bytes(json.dumps(self._entries, sort_keys=True).encode()), len(self._entries)
         return _hub_revision(self.source), None
@@ -147,7 +147,9 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """The number of its rows; a hub data set is loaded to count them."""
+        """The number of its rows. A hub data set is loaded to count them; InputError if the generator has fewer."""
+        if self.file is None and self.name == EMBEDDED:
+            return len(_embedded(self.config))
         rows = self.fingerprint[1]
         return len(_load_hub(self.source)) if rows is None else rows
 
@@ -298,7 +300,11 @@ def is_hub_id(spec: str) -> bool:
 
 
 def _embedded(config: PrepareConfig) -> list[Any]:
-    return _generated_problems(config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse)
+    return _generated_problems(*_embedded_settings(config))
+
+
+def _embedded_settings(config: PrepareConfig) -> tuple[Any, ...]:
+    return config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse
 
 
 @lru_cache(1)
