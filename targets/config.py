@@ -77,7 +77,9 @@ class PrepareConfig(BaseModel):
     limit: int | None = Field(
         default=None, ge=1, description="Maximum number of traces to read from all sources together. None: all."
     )
-    embedded_rows: int = Field(default=4096, ge=1, description="Number of problems that the embedded generator writes.")
+    embedded_rows: int = Field(
+        default=4096, ge=1, le=10_000_000, description="Number of problems that the embedded generator writes."
+    )
     embedded_split: Literal["train", "train_hard", "train_products"] = Field(
         default="train",
         description="Problems of the embedded generator. train: sums of 5 to 7 numbers; train_hard: sums of 6 to 7 "

@@ -147,9 +147,7 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """The number of its rows. A hub data set is loaded to count them; InputError if the generator has fewer."""
-        if self.file is None and self.name == EMBEDDED:
-            return len(_embedded(self.config))
+        """The number of its rows; a hub data set is loaded to count them."""
         rows = self.fingerprint[1]
         return len(_load_hub(self.source)) if rows is None else rows
 
