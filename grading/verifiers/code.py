@@ -3,7 +3,7 @@
 import ast
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from grading.isolation.sandbox_fusion import SandboxFusion
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Resources, Verifier, VerifierOptions
 
+ENTRY_POINT = "entry_point"  # the field with the name of the function to which HumanEval's `check` is applied
 BUBBLEWRAP, NONE = "bubblewrap", "none"
 EXPECTED = (
     'expected {"inputs": [...], "outputs": [...]}, a list of {"input": ..., "output": ...}, or assertions '
@@ -87,7 +88,7 @@ class CodeVerifier(Verifier):
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         try:
-            tests = read_tests(self._tests(gold, fields))
+            tests = read_tests(self._tests(gold, fields), fields.get(ENTRY_POINT))
         except UnreadableTests as error:
             return Grade(Verdict.GOLD_UNPARSED, answer, str(error))
         try:
@@ -98,7 +99,7 @@ class CodeVerifier(Verifier):
 
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
         try:
-            read_tests(self._tests(gold, fields or {}))
+            read_tests(self._tests(gold, fields or {}), (fields or {}).get(ENTRY_POINT))
         except UnreadableTests as error:
             return str(error)
         return None
@@ -125,8 +126,11 @@ class CodeVerifier(Verifier):
         return ""
 
 
-def read_tests(value: Any) -> Tests:
+def read_tests(value: Any, entry_point: Any = None) -> Tests:
     """Return the tests in a gold answer or a field.
+
+    Args:
+        entry_point: the name of the function that a ``check(candidate)`` which nobody calls tests, as in HumanEval.
 
     >>> read_tests('{"inputs": ["1"], "outputs": ["2"]}'), read_tests("assert f(1) == 2")
     (Tests(pairs=[('1', '2')], assertions=''), Tests(pairs=(), assertions='assert f(1) == 2'))
@@ -152,9 +156,37 @@ def read_tests(value: Any) -> Tests:
         tree = ast.parse(assertions)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UnreadableTests(f"the assertions are not Python: {first_line(error)}") from None
-    if not any(isinstance(node, ast.Assert | ast.Raise) for node in ast.walk(tree)):
-        raise UnreadableTests(f"there are no tests: {EXPECTED}")
+    nodes = list(_nodes_that_run(tree))
+    if _defines_check(tree) and not any(isinstance(node, ast.Name) and node.id == "check" for node in nodes):
+        if not isinstance(entry_point, str) or not entry_point.isidentifier():
+            raise UnreadableTests(
+                f"nobody calls check, which holds the tests: call it at their end, or add the field {ENTRY_POINT} "
+                "with the name of the function that it tests"
+            )
+        return read_tests(f"{assertions}\n\ncheck({entry_point})")
+    if not any(isinstance(node, ast.Assert | ast.Raise) for node in nodes):
+        raise UnreadableTests(f"there are no tests: {EXPECTED}, outside functions or in functions that they call")
     return Tests(assertions=assertions)
+
+
+def _defines_check(tree: ast.Module) -> bool:
+    return any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
+
+
+def _nodes_that_run(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the nodes outside functions, and those of the functions whose names occur among them."""
+    bodies: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            bodies.setdefault(node.name, []).extend(node.body)
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        waiting.extend(bodies.pop(name, []))
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting.extend(ast.iter_child_nodes(node))
 
 
 def _are_texts(values: Any) -> TypeGuard[Sequence[str]]:

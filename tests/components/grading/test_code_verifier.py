@@ -109,6 +109,33 @@ def test_tests_in_a_field_of_the_row() -> None:
         )
 
 
+CHECK = "def check(candidate):\n    assert candidate(3) == 9\n"
+HELPED = "def same(a, b):\n    if a != b: raise ValueError(a)\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "entry_point", "expected"),
+    [
+        (CHECK, "square", ["correct", "wrong"]),
+        (CHECK, None, ["gold_unparsed"] * 2),
+        (CHECK, "square(", ["gold_unparsed"] * 2),
+        (CHECK + "check(square)", None, ["correct", "wrong"]),
+        (CHECK + "assert True", None, ["gold_unparsed"] * 2),
+        (HELPED + "same(square(3), 9)", None, ["correct", "wrong"]),
+        (HELPED, None, ["gold_unparsed"] * 2),
+        ("class T:\n    def test(self):\n        assert square(3) == 9\n", None, ["gold_unparsed"] * 2),
+        ("class T:\n    def test(self):\n        assert square(3) == 9\nT().test()", None, ["correct", "wrong"]),
+        ("async def test():\n    assert square(3) == 9\n", None, ["gold_unparsed"] * 2),
+        ("for n in (3, 4):\n    assert square(n) == n * n", None, ["correct", "wrong"]),
+    ],
+)
+def test_only_tests_that_run_count(code: Verifier, tests: str, entry_point: str | None, expected: list[str]) -> None:
+    fields = {} if entry_point is None else {"entry_point": entry_point}
+    programs = ("def square(x): return x * x", "def square(x): return 6")
+    assert [outcome(code, program, tests, fields=fields)[0] for program in programs] == expected
+    assert (code.gold_problem(tests, fields) is None) == (expected == ["correct", "wrong"])
+
+
 def test_200_hostile_programs_reach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "sesame")
     canary = Path(tempfile.mkdtemp(dir="/var/tmp")) / "canary"  # the sandbox has a /tmp of its own
