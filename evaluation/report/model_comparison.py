@@ -15,7 +15,7 @@ from evaluation.command_requests import CompareRequest
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.model_source import LocalModel, open_model
-from evaluation.report.table import Table, change, p_value, percent, score
+from evaluation.report.table import Table, change, p_value, percent, power_from, score
 from evaluation.statistics.benchmark_scores import SHARES, pass_at_k, solved_samples, summarize
 from evaluation.statistics.paired import paired_difference
 
@@ -116,6 +116,6 @@ def comparison_table(results: "dict[str, Results]", *, pass_at: int | None = Non
             cells += [percent(getattr(summary, share)) for share in SHARES.values()]
             if name != first:
                 d = paired_difference(graded, tables[benchmark])
-                cells += [change(d.mean, d.low, d.high), p_value(d.p_value), f"{100 * d.detectable:.1f}", d.test]
+                cells += [change(d.mean, d.low, d.high), p_value(d.p_value), power_from(d.detectable), d.test]
             table.add(*cells)
     return table

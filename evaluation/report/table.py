@@ -99,6 +99,11 @@ def change(mean: float, low: float, high: float) -> Cell:
     return Cell(signed(mean), f"[{signed(low)}, {signed(high)}]", "up" if low > 0 else "down" if high < 0 else "")
 
 
+def power_from(difference: float) -> str:
+    """Format the difference that shows with 80% power in points; "unknown" where no share can differ by so much."""
+    return f"{100 * difference:.1f}" if difference <= 1 else "unknown"
+
+
 def p_value(value: float) -> str:
     """Format a p-value for people."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -4,22 +4,26 @@ import math
 from collections.abc import Sequence
 
 Z95 = 1.959963984540054  # scipy.stats.norm.ppf(0.975)
+ROUNDING = 1e-12  # a standard error below this is a rounding error of equal scores
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean of the problems' scores and its standard error, which is 0 for a single problem.
 
-    ``se = sqrt(sum((x_i - mean)^2) / (n - 1) / n)``. `math.fsum` keeps the error of equal values at exactly 0, which
-    `scipy.stats.sem` does not promise and `effective_size` depends on.
+    ``se = sqrt(sum((x_i - mean)^2) / (n - 1) / n)``. The error of equal values is exactly 0, which `scipy.stats.sem`
+    does not promise and `effective_size` depends on.
 
     >>> mean_and_error([1.0, 0.0, 1.0, 0.0])
     (0.5, 0.28867513459481287)
+    >>> mean_and_error([0.2, 0.2, 0.2])[1]
+    0.0
     """
     n = len(values)
     mean = math.fsum(values) / n
     if n == 1:
         return mean, 0.0
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
+    error = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
+    return mean, error if error > ROUNDING else 0.0
 
 
 def effective_size(mean: float, error: float, problems: int) -> float:

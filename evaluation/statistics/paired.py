@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Z80 = 0.8416212335729143  # scipy.stats.norm.ppf(0.8)
 RESAMPLES = 10_000
+FEWEST_PROBLEMS = 6  # of which a test over problems can reject equality at the 5% level: 2 / 2**6 < 0.05
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,12 @@ class Difference:
 
     @property
     def detectable(self) -> float:
-        """The true difference that this many problems would show with 80% power at the 5% level."""
+        """The true difference that this many problems would show with 80% power at the 5% level.
+
+        Infinite below `FEWEST_PROBLEMS` problems, and where all differences are equal, which says nothing about it.
+        """
+        if self.problems < FEWEST_PROBLEMS or not self.standard_error:
+            return math.inf
         return (Z95 + Z80) * self.standard_error
 
 
@@ -45,8 +51,8 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
     """Subtract the first from the second of two GRADED tables of one benchmark.
 
     With one sample per problem that scores 0 or 1: the exact McNemar test and the interval of Agresti and Min. With
-    several samples, or with scores in between: a bootstrap over problems. Raises InputError unless both tables hold the
-    same problems.
+    several samples, or with scores in between: a sign-flip permutation test over problems and Student's interval, where
+    there are at least `FEWEST_PROBLEMS`. Raises InputError unless both tables hold the same problems.
     """
     before, after = problem_scores(first), problem_scores(second)
     name = str(first["benchmark"][0])
@@ -60,8 +66,9 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
     if all(scores in ([0], [1]) for scores in (*before.values(), *after.values())):
         low, high = agresti_min(deltas)
         return Difference(name, len(deltas), mean, low, high, error, mcnemar(deltas), "exact McNemar")
-    low, high, p_value = bootstrap(deltas)
-    return Difference(name, len(deltas), mean, low, high, error, p_value, "paired bootstrap over problems")
+    few = len(deltas) < FEWEST_PROBLEMS
+    test = f"too few problems, below {FEWEST_PROBLEMS}" if few else "sign-flip test over problems"
+    return Difference(name, len(deltas), mean, *t_interval(deltas), error, sign_flip(deltas), test)
 
 
 def average_difference(differences: Sequence[Difference]) -> tuple[float, float, float]:
@@ -88,27 +95,53 @@ def mcnemar(deltas: Sequence[float]) -> float:
     return min(1.0, 2 * float(bdtr(min(gains, losses), gains + losses, 0.5)))
 
 
-def bootstrap(deltas: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> tuple[float, float, float]:
-    """Bootstrap interval and two-sided p-value of the mean over problems (Efron and Tibshirani 1993, ch. 13).
+def t_interval(deltas: Sequence[float]) -> tuple[float, float]:
+    """Return Student's interval of the mean over problems, which lies in [-1, 1].
 
-    The p-value is twice the smaller share of resampled means on either side of zero; scipy's bootstrap has none.
+    Where all differences are equal, it is the interval of `agresti_min`. Below `FEWEST_PROBLEMS` problems, no test over
+    problems can reject equality at the 5% level (``2 / 2**n``), so the interval is [-1, 1].
 
-    >>> low, high, p_value = bootstrap([0.5, 0.25, 0.25, 0.0] * 10)
-    >>> (low > 0, round(p_value, 4))
-    (True, 0.0002)
+    >>> low, high = t_interval([0.5, 0.25, 0.25, 0.0] * 10)
+    >>> (round(low, 3), round(high, 3))
+    (0.193, 0.307)
+    >>> t_interval([0.4, 0.4, 0.4])
+    (-1.0, 1.0)
+    """
+    from scipy.special import stdtrit
+
+    n = len(deltas)
+    if n < FEWEST_PROBLEMS:
+        return -1.0, 1.0
+    mean, error = mean_and_error(deltas)
+    if error == 0:
+        return agresti_min(deltas)
+    half = float(stdtrit(n - 1, 0.975)) * error
+    return max(-1.0, mean - half), min(1.0, mean + half)
+
+
+def sign_flip(deltas: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> float:
+    """Return the two-sided p-value of "no problem favours either model" (Fisher, The Design of Experiments 1935, ch. 3).
+
+    The share of sign flips whose mean is at least as far from zero: of all of them where there are no more than
+    ``resamples``, or else of as many random ones.
+
+    >>> sign_flip([0.4, 0.4, 0.4])
+    0.25
+    >>> round(sign_flip([0.5, 0.25, 0.25, 0.0] * 10), 4)
+    0.0002
     """
     import numpy as np
     from scipy import stats
 
-    if len(deltas) == 1:  # scipy refuses a single problem, which is its own resample
-        low = high = deltas[0]
-        means = np.full(resamples, low)
-    else:
-        batch = max(1, 2_000_000 // len(deltas))  # bounds the memory
-        rng = np.random.default_rng(seed)
-        result = stats.bootstrap(
-            (np.asarray(deltas),), np.mean, n_resamples=resamples, batch=batch, method="percentile", rng=rng
-        )
-        (low, high), means = result.confidence_interval, result.bootstrap_distribution
-    tail = min((means <= 0).sum(), (means >= 0).sum())
-    return float(low), float(high), min(1.0, 2 * (int(tail) + 1) / (resamples + 1))
+    if len(deltas) == 1:  # scipy refuses a single problem, whose other sign is as far from zero
+        return 1.0
+    result = stats.permutation_test(
+        (np.asarray(deltas),),
+        np.mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(1, 2_000_000 // len(deltas)),  # bounds the memory
+        rng=np.random.default_rng(seed),
+    )
+    return float(result.pvalue)

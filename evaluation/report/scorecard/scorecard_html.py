@@ -18,7 +18,7 @@ from evaluation.report.scorecard.scorecard_text import (
     scores_table,
 )
 from evaluation.report.scorecard.transcripts import KINDS
-from evaluation.report.table import Table, percent, signed
+from evaluation.report.table import Table, percent, power_from, signed
 from grading.verdict import Verdict
 
 MOST_CURVES = 9
@@ -70,6 +70,7 @@ def render_page(card: Scorecard) -> str:
         repeated=_repeated_problems(card),
         chain=_chain(card),
         kinds=KINDS,
+        power_from=power_from,
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from evaluation.statistics.benchmark_scores import pass_at_k, summarize
 from evaluation.statistics.intervals import Z95, agresti_min, wilson
-from evaluation.statistics.paired import Z80, bootstrap, mcnemar, paired_difference
+from evaluation.statistics.paired import Z80, mcnemar, paired_difference, sign_flip
 
 SCORES = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=2, max_size=12)
 
@@ -40,6 +40,13 @@ def test_samples_of_a_problem_are_not_independent(graded):
     assert same.mean == mixed.mean == alone.mean == 0.5
     assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
     assert mixed.standard_error == 0
+
+
+@pytest.mark.parametrize(("right", "k", "problems"), [(1, 5, 3), (1, 3, 25), (4, 5, 3), (7, 11, 40)])
+def test_equal_problems_are_as_many_trials(graded, right, k, problems):
+    summary = summarize(graded({f"p{i}": [1] * right + [0] * (k - right) for i in range(problems)}))
+    assert summary.standard_error == 0
+    assert (summary.low, summary.high) == pytest.approx(wilson(right / k, problems))
 
 
 @given(SCORES)
@@ -141,11 +148,11 @@ def test_a_difference_is_beyond_chance_where_interval_and_test_agree(graded, los
     assert difference.beyond_chance is beyond_chance
 
 
-def test_one_fractional_score_takes_the_bootstrap_in_place_of_mcnemar(graded):
+def test_one_fractional_score_takes_the_sign_flip_test_in_place_of_mcnemar(graded):
     base = graded({f"p{i}": [("8", 0.2)] for i in range(40)})
     policy = graded({f"p{i}": [("7", 0.4 if i % 2 else 1.0)] for i in range(40)})
     difference = paired_difference(base, policy)
-    assert difference.test == "paired bootstrap over problems"
+    assert difference.test == "sign-flip test over problems"
     assert difference.mean == pytest.approx(0.5)
     assert 0.4 < difference.low < 0.5 < difference.high < 0.6 and difference.p_value < 0.001
     ones = {f"p{i}": [1] for i in range(40)}
@@ -172,17 +179,39 @@ def test_paired_difference_of_many_samples_agrees_with_the_t_interval(graded):
     assert difference.mean == pytest.approx(np.mean(scores[1] - scores[0]))
     assert (difference.low, difference.high) == pytest.approx((interval.low, interval.high), abs=0.01)
     assert difference.p_value < 0.001 and expected.pvalue < 0.001
+    assert sign_flip([0.25, 0.0, -0.25, 0.25, 0.5] * 8) == pytest.approx(
+        stats.ttest_1samp([0.25, 0.0, -0.25, 0.25, 0.5] * 8, 0).pvalue, abs=0.01
+    )
     assert difference == paired_difference(before, after)  # fixed seed
     assert difference.detectable == pytest.approx(2.8 * difference.standard_error, rel=0.01)
 
 
-def test_bootstrap_of_no_effect_finds_none():
-    low, high, p_value = bootstrap([0.25, -0.25] * 40)
-    assert low < 0 < high and p_value > 0.9
+def test_a_sign_flip_test_of_no_effect_finds_none():
+    assert sign_flip([0.25, -0.25] * 40) > 0.9
 
 
-def test_one_problem_is_its_own_bootstrap():
-    assert bootstrap([0.25])[:2] == (0.25, 0.25)
+@pytest.mark.parametrize("problems", [1, 2, 5, 6, 9])
+def test_few_problems_that_all_rise_alike_are_not_certain(graded, problems):
+    base = graded({f"p{i}": [1, 0, 0, 0] for i in range(problems)})
+    policy = graded({f"p{i}": [1, 1, 1, 0] for i in range(problems)})
+    difference = paired_difference(base, policy)
+    assert difference.mean == 0.5 and difference.p_value == pytest.approx(2 / 2**problems)
+    assert difference.beyond_chance is (problems >= 6) and difference.detectable == math.inf
+    if problems < 6:
+        assert (difference.low, difference.high, difference.test) == (-1, 1, "too few problems, below 6")
+    else:
+        assert 0 < difference.low < 0.4 and 0.6 < difference.high < 1
+
+
+@pytest.mark.parametrize("problems", [3, 8, 30])
+def test_equal_models_seldom_differ_beyond_chance(graded, problems):
+    rng = np.random.default_rng(5)
+    false = 0
+    for _ in range(60):
+        rates = rng.beta(0.5, 1, problems)
+        pair = (graded({f"p{i}": [int(x) for x in rng.random(4) < r] for i, r in enumerate(rates)}) for _ in "ab")
+        false += paired_difference(*pair).beyond_chance
+    assert false <= 6
 
 
 def test_quantiles_are_those_of_the_normal_distribution():
