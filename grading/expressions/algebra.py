@@ -6,6 +6,7 @@ nested roots agree although nothing simplifies them.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import sympy
@@ -19,16 +20,21 @@ UNDEFINED = (sympy.nan, sympy.zoo)
 NO_NUMBER = (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError)
 MOST_DIGITS = 1500
 DIGITS_AT_POINTS = 100  # of a difference of formulas at a point, where no cancellation needs more
-POINTS = (  # exact values of the first symbol, and what each next symbol adds: two positive points, one negative
-    ((8137, 9973), (3171, 9967)),
-    ((15923, 9949), (2139, 9941)),
-    ((-13931, 9931), (-2713, 9929)),
+# At a point, the symbol at position k of the sorted names is first + step (ratio^k - 1), so that no simple relation
+# holds between the symbols. They increase, decrease, or are all negative.
+FIRSTS = (sympy.Rational(8137, 9973), sympy.Rational(15923, 9949), sympy.Rational(-13931, 9931))
+SPREADS = tuple(
+    (sympy.Rational(step, 9967), sympy.Rational(ratio, 9949))
+    for step, ratio in ((16127, 11853), (12941, 7127), (-11213, 12347))
 )
-# Formulas in pieces, and those with roots, are also compared far away and around their own constants.
-FAR = ((73127, 9973), (238151, 9967), (-96149, 9941), (-1013567, 9931))
-BESIDE = ((3771, 9967), (-3769, 9973))
-MOST_CONSTANTS = 6
-PIECEWISE = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Max, sympy.Min, sympy.Mod, sympy.sign, sympy.frac, sympy.log)
+# Formulas in pieces, and those with roots, are also compared far away, with mixed signs, and around their constants.
+FAR = tuple(sympy.Rational(*first) for first in ((73127, 9973), (238151, 9967), (-96149, 9941), (-1013567, 9931)))
+BESIDE = (sympy.Rational(3771, 9967), sympy.Rational(-3769, 9973))
+MOST_CONSTANTS, MOST_BREAKS = 6, 12
+ROUNDED = (sympy.floor, sympy.ceiling, sympy.Mod, sympy.frac)
+PIECEWISE = (*ROUNDED, sympy.Abs, sympy.Max, sympy.Min, sympy.sign, sympy.log)
+INTEGER_POINTS, MODULUS = 24, 97  # at point m, the symbol at position k is m^(k+1) modulo a prime
+INTEGERS = frozenset("kmn")  # names of integers, if they stand in something rounded
 COMPLEX = frozenset("zw")  # names of complex numbers
 CLEARLY = 1e-3  # relative difference of clearly different values
 TINY = 1e-100  # what a zero may be rounded to
@@ -98,7 +104,7 @@ def clearly_different(one: Any, other: Any) -> bool:
     agree = False
     for point in _points(one, other):
         try:
-            first, second = (complex(side.evalf(15, subs=point)) for side in (one, other))
+            first, second = (complex(_at(side, point, 15)) for side in (one, other))
             differ = abs(first - second) > max(CLEARLY * max(abs(first), abs(second)), TINY)
         except NO_NUMBER:
             return False  # no number: exact comparison decides
@@ -123,29 +129,72 @@ def _evaluated(side: Any) -> Any:
 def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:
     symbols = {symbol: symbol.name for symbol in one.free_symbols | other.free_symbols}
     names = sorted(set(symbols.values()))
-    for first, step in _coordinates(one, other) if symbols else POINTS[:1]:
+    for values in _coordinates((one, other), names) if names else [[]]:
+        point = dict(zip(names, values, strict=True))
         yield {
-            symbol: sympy.Rational(*first)
-            + names.index(name) * sympy.Rational(*step)
-            + (sympy.I * sympy.Rational(3, 7) if name in COMPLEX else 0)
+            symbol: point[name] + (sympy.I * sympy.Rational(3, 7) if name in COMPLEX else 0)
             for symbol, name in symbols.items()
         }
 
 
-def _coordinates(one: Any, other: Any) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield what `_points` are made of: the first symbol's value, and the distance from each symbol to the next."""
-    yield from POINTS
-    if not any(_in_pieces(side) for side in (one, other)):
+def _coordinates(sides: tuple[Any, Any], names: list[str]) -> Iterator[list[Any]]:
+    """Yield the values of the names at each of the `_points`."""
+    count, rounded = len(names), any(side.has(*ROUNDED) for side in sides)
+    if rounded or any(map(_alternates, sides)):
+        for number in range(1, INTEGER_POINTS + 1):
+            yield [sympy.Integer(pow(number, position + 1, MODULUS)) for position in range(count)]
+    if rounded and INTEGERS.issuperset(names):
         return
-    steps = [step for _, step in POINTS]
-    for number, first in enumerate(FAR):
-        yield first, steps[number % len(steps)]
-    constants = {abs(part) for side in (one, other) for part in side.atoms(sympy.Rational) if abs(part) >= 1}
+    yield from (_spread(first, number, count) for number, first in enumerate(FIRSTS))
+    if any(map(_in_pieces, sides)):
+        yield from (_spread(first, number, count) for number, first in enumerate(FAR))
+        yield from _with_mixed_signs(count)
+        yield from (_spread(first, number, count) for number, first in _around_constants(sides))
+        breaks = sorted(set[Any]().union(*map(_breaks, sides)))[:MOST_BREAKS] if count == 1 else []
+        yield from ([(low + high) / 2] for low, high in pairwise(breaks))
+
+
+def _spread(first: Any, number: int, count: int) -> list[Any]:
+    step, ratio = SPREADS[number % len(SPREADS)]
+    return [first + step * (ratio**position - 1) for position in range(count)]
+
+
+def _with_mixed_signs(count: int) -> Iterator[list[Any]]:
+    """Yield points at which any two of the symbols have different signs once each way."""
+    for bit in range((count - 1).bit_length()):
+        for number, first in enumerate(FIRSTS[:2]):
+            values = _spread(first, number, count)
+            yield [-value if (position >> bit) % 2 == number else value for position, value in enumerate(values)]
+
+
+def _around_constants(sides: tuple[Any, Any]) -> Iterator[tuple[int, Any]]:
+    constants = {abs(part) for side in sides for part in side.atoms(sympy.Rational) if abs(part) >= 1}
     for constant in sorted(constants)[-MOST_CONSTANTS:]:
         for sign in (1, -1):
-            for number, (over, under) in enumerate(BESIDE):
-                value = sign * constant + sympy.Rational(over, under)
-                yield (int(value.p), int(value.q)), steps[number]
+            yield from ((number, sign * constant + beside) for number, beside in enumerate(BESIDE))
+
+
+def _breaks(side: Any) -> set[Any]:
+    """Return where the absolute values of linear formulas of one symbol are 0."""
+    breaks = set[Any]()
+    for part in side.atoms(sympy.Abs):
+        for symbol in part.free_symbols:
+            slope, start = part.args[0].diff(symbol), part.args[0].xreplace({symbol: sympy.S.Zero})
+            if slope.is_Rational and slope and start.is_Rational:
+                breaks.add(-start / slope)
+    return breaks
+
+
+def _alternates(side: Any) -> bool:
+    """Return whether a formula has a power such as ``(-1)^n``, which is real at integers only."""
+    return any(power.base.is_negative and power.exp.free_symbols for power in side.atoms(sympy.Pow))
+
+
+def _at(side: Any, point: dict[Any, Any], digits: int, **options: Any) -> Any:
+    """Return the value at a point; what rounds is exact, because sympy rounds no integer that it approximates."""
+    if rounded := side.atoms(*ROUNDED):
+        side = side.xreplace({part: part.xreplace(point) for part in rounded})
+    return side.evalf(digits, subs=point, **options)
 
 
 def _in_pieces(side: Any) -> bool:
@@ -188,12 +237,12 @@ def _comparable(one: Any, other: Any, point: dict[Any, Any]) -> bool:
 def _is_real(side: Any, point: dict[Any, Any]) -> bool:
     """Return whether no part of a formula leaves the real numbers at a point, as the root of a negative number does."""
     try:
-        value = complex(side.evalf(15, subs=point))
+        value = complex(_at(side, point, 15))
         if abs(value.imag) > 1e-9 * abs(value):
             return False
         inner = [power.base for power in side.atoms(sympy.Pow) if _is_root(power)]
         inner += [part.args[0] for part in side.atoms(sympy.log)]
-        return all(part.evalf(15, subs=point).is_nonnegative for part in inner)
+        return all(_at(part, point, 15).is_nonnegative for part in inner)
     except NO_NUMBER:
         return False
 
@@ -203,7 +252,7 @@ def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
     if difference == 0:
         return True
     try:
-        value = difference.evalf(3, subs=point, maxn=DIGITS_AT_POINTS if point else MOST_DIGITS)
+        value = _at(difference, point, 3, maxn=DIGITS_AT_POINTS if point else MOST_DIGITS)
         parts = value.as_real_imag()
     except NO_NUMBER:
         return None

@@ -80,6 +80,18 @@ def test_the_examples_in_the_docstrings_are_true():
         ("\\sqrt{2}+10^{-50}", "\\sqrt{2}"),
         ("0.1234567", "0.1234568"),
         ("\\{0, 10^{-30}\\}", "\\{0, 10^{-31}\\}"),
+        # relations between symbols, signs and integers at which formulas agree
+        ("p+r", "2q"),
+        ("\\frac{s+u}{t}", "2"),
+        ("2^{k+m}", "4^{l}"),
+        ("|uv|", "uv"),
+        ("|ps|+q", "ps+q"),
+        ("|p+q|", "|p|+|q|"),
+        ("\\sqrt{u^2 v^2}", "uv"),
+        ("|4t-1|+|4t|", "|8t-1|"),
+        ("\\lceil n/5 \\rceil", "\\lfloor n/5 \\rfloor + 1"),
+        ("\\lfloor t \\rfloor + \\lfloor -t \\rfloor", "-1"),
+        ("(-1)^n", "(-1)^{n+1}"),
     ],
 )
 def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer: str) -> None:
@@ -151,6 +163,11 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         ("n \\equiv 5 \\pmod{9}", "n \\equiv -4 \\pmod 9"),
         ("\\sin 30^\\circ", "\\frac12"),
         ("\\sum_{k=1}^{n} k", "\\frac{n(n+1)}{2}"),
+        # integers, and signs that do not matter
+        ("\\lceil n/2 \\rceil", "n-\\lfloor n/2 \\rfloor"),
+        ("(-1)^{n}", "\\cos(\\pi n)"),
+        ("|u||v|", "|uv|"),
+        ("\\sqrt{u^2-v^2}", "\\sqrt{(u-v)(u+v)}"),
     ],
 )
 def test_what_is_the_same_is_correct_and_read_to_its_end(grader: Grader, gold: str, answer: str) -> None:
