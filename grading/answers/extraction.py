@@ -4,6 +4,7 @@ Rewards, targets and benchmarks share this rule.
 """
 
 import json
+from typing import Any
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 
@@ -12,8 +13,9 @@ LETTERS = "ABCDEFGHIJ"  # labels of options
 POSITIONS = {str(position): letter for position, letter in enumerate(LETTERS, start=1)}  # "1" stands for A
 SEPARATOR = ", "  # between the labels of a gold answer that names several options
 BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
+_FILLED_BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])(?!\s*\{\s*\})\s*")
 _BARE_BOX = compile_quick_pattern(r"[^\s$]*")
-BOXED, RESPONSE, TAG = "boxed", "response", "tag:"
+BOXED, CODE_BLOCK, JSON, RESPONSE, TAG = "boxed", "code_block", "json", "response", "tag:"
 # Places and what is missing where a response has no answer there; the place `RESPONSE` is the response with its
 # thoughts, and so is never empty-handed.
 PLACES = {
@@ -21,12 +23,13 @@ PLACES = {
     "after_thoughts": "nothing after the thoughts",
     "last_line": "nothing after the thoughts",
     f"{TAG}NAME": "no tag <NAME> with its end",
-    "code_block": "no code block with its end",
-    "json": "no JSON value",
+    CODE_BLOCK: "no code block with its end",
+    JSON: "no JSON value",
     RESPONSE: "an empty response",
 }
 _NAME = compile_full_match(r"[A-Za-z][\w.-]*")
-_FENCE = "```"
+_FENCE = compile_full_match(r"(`{3,}|~{3,})[ \t]*+([\w+#.-]*+)[^`]*")  # a line without its indentation
+_PYTHON = frozenset({"python", "python3", "py"})
 _BRACKET = compile_quick_pattern(r"[{}\[\])]")
 _LIKE_JSON = compile_quick_pattern(r"\{\s*[\"}]|\[\s*[\[{\"\]\dtfn-]")
 _MEMBER = compile_quick_pattern(r"""[,\[{=]\s*\Z|["'\w]\s*:\s*\Z""")  # what stands before a part of an object or array
@@ -64,16 +67,19 @@ def text_after_thoughts(response: str, *, thinking: bool) -> str | None:
 
 
 def extract_boxed(text: str) -> str | None:
-    r"""Return the content of the last ``\boxed{…}`` or ``\fbox{…}``; spaces before the brace are allowed.
+    r"""Return the content of the last ``\boxed{…}`` or ``\fbox{…}`` that is not empty.
 
-    None if there is no box, if it is empty, or if its brace is never closed: a truncated answer does not count.
+    Spaces before the brace are allowed. None if there is none, or if its brace is never closed: a truncated answer
+    does not count.
 
     >>> extract_boxed(r"so \boxed{1}, no: \boxed{\frac{1}{2}}")
     '\\frac{1}{2}'
     >>> extract_boxed(r"so \boxed{\frac{1}") is None
     True
+    >>> extract_boxed(r"\boxed{2}, in \boxed{} as asked")
+    '2'
     """
-    boxes = [box.end() for box in BOX.finditer(text)]
+    boxes = [box.end() for box in _FILLED_BOX.finditer(text)]
     if not boxes:
         return None
     rest = text[boxes[-1] :]
@@ -130,10 +136,11 @@ def find_answer(text: str, place: str) -> str | None:
         return extract_boxed(text)
     if place.startswith(TAG):
         return _in_tag(text, place.removeprefix(TAG))
-    if place == "code_block":
-        return _code_block(text)
-    if place == "json":
-        return _json_value(text)
+    if place == CODE_BLOCK:
+        blocks = _code_blocks(text)
+        return blocks[-1][1] or None if blocks else None
+    if place == JSON:
+        return json_value(text)
     whole = text.strip()
     return (whole.splitlines()[-1].strip() if place == "last_line" and whole else whole) or None
 
@@ -144,19 +151,33 @@ def _in_tag(text: str, name: str) -> str | None:
     return text[start + len(name) + 2 : end].strip() or None if start >= 0 else None
 
 
-def _code_block(text: str) -> str | None:
-    """Return the content of the last block between lines that start with ``` and have a partner."""
-    block: list[str] | None = None
-    last = None
+def python_block(text: str) -> str | None:
+    """Return the content of the last block that is marked as Python, or else of the last block.
+
+    >>> python_block("```python\\nprint(1)\\n```\\nprints\\n```\\n1\\n```")
+    'print(1)\\n'
+    """
+    blocks = _code_blocks(text)
+    marked = [content for language, content in blocks if language in _PYTHON]
+    return (marked or [content for _, content in blocks] or [""])[-1] or None
+
+
+def _code_blocks(text: str) -> list[tuple[str, str]]:
+    """Return the blocks between lines of ``` or ~~~ that have a partner: language and content, without indentation."""
+    blocks: list[tuple[str, str]] = []
+    block: list[str] = []
+    fence, language, indent = "", "", 0
     for line in text.splitlines(keepends=True):
-        if line.lstrip().startswith(_FENCE):
-            if block is None:
-                block = []
-            else:
-                last, block = "".join(block), None
-        elif block is not None:
-            block.append(line)
-    return last or None
+        plain = line.lstrip()
+        mark = _FENCE(plain)
+        if mark and not fence:
+            block, fence, language, indent = [], mark.group(1), mark.group(2).lower(), len(line) - len(plain)
+        elif mark and mark.group(1).startswith(fence):
+            blocks.append((language, "".join(block)))
+            fence = ""
+        elif fence:
+            block.append(line[:indent].lstrip(" \t") + line[indent:])
+    return blocks
 
 
 def _is_member(before: str) -> bool:
@@ -166,10 +187,20 @@ def _is_member(before: str) -> bool:
     return bool(member) and not is_prose
 
 
-def _json_value(text: str) -> str | None:
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, dict) or any(isinstance(item, dict | list) for item in value)
+
+
+def json_value(text: str, *, objects: bool = False) -> str | None:
     """Return the last object or array in a text, or the text itself where it is a value.
 
     A part of an object or array that is broken is none.
+
+    Args:
+        objects: whether an array of plain values is none either, because it may be the number of a reference.
+
+    >>> json_value('{"a": 1}, as in [2]'), json_value('{"a": 1}, as in [2]', objects=True)
+    ('[2]', '{"a": 1}')
     """
     decoder = json.JSONDecoder()
     whole = text.strip()
@@ -185,10 +216,12 @@ def _json_value(text: str) -> str | None:
             broken.append(start)
             continue
         try:
-            _, position = decoder.raw_decode(whole, start)
+            value, position = decoder.raw_decode(whole, start)
         except (ValueError, RecursionError):
             broken.append(start)
             failures += 1
+            continue
+        if objects and not _has_objects(value):
             continue
         if not broken or not _is_member(whole[max(broken[-1], start - 400) : start]):
             found = whole[start:position]

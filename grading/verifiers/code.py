@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from core.errors import first_line
+from grading.answers.extraction import CODE_BLOCK, python_block
 from grading.isolation.sandbox import Bubblewrap, Limits, Sandbox, SandboxFailed, Unprotected
 from grading.isolation.sandbox_fusion import SandboxFusion
 from grading.verdict import Grade, Verdict
@@ -30,7 +31,7 @@ class CodeOptions(VerifierOptions):
     ``limit_s`` is processor time.
     """
 
-    answer: str = "code_block"
+    answer: str = CODE_BLOCK
     tests: str | None = None
     sandbox: str = BUBBLEWRAP
     limit_s: float = Field(5.0, gt=0)
@@ -85,6 +86,9 @@ class CodeVerifier(Verifier):
     @classmethod
     def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         return (options["tests"],) if options.get("tests") else ()
+
+    def extract(self, part: str, gold: str, fields: Mapping[str, Any]) -> str | None:
+        return python_block(part) if self.options.answer == CODE_BLOCK else super().extract(part, gold, fields)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         try:

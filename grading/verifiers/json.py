@@ -6,12 +6,14 @@ What RFC 8259 leaves open is refused: a key that an object repeats, NaN and Infi
 import json
 import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from pydantic import JsonValue, field_validator
 
 from core.errors import first_line
 from core.text.patterns import compile_user_pattern
+from grading.answers.extraction import JSON, json_value
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
@@ -22,7 +24,7 @@ MATCHED_KEYS = "patternProperties"
 class JsonOptions(VerifierOptions):
     """``schema``: a JSON Schema (2020-12). ``equals_gold``: by default only where there is no schema."""
 
-    answer: str = "json"
+    answer: str = JSON
     json_schema: dict[str, JsonValue] | None = None
     equals_gold: bool = False
 
@@ -35,7 +37,10 @@ class JsonOptions(VerifierOptions):
 
 
 class JsonVerifier(Verifier):
-    """The answer is the last object or array after the thoughts, unless ``answer`` names another place."""
+    """The answer is the last object or array after the thoughts, unless ``answer`` names another place.
+
+    Where the gold answer or the schema is that of an object, an array of plain values is none: it may be a reference.
+    """
 
     Options = JsonOptions
 
@@ -43,6 +48,13 @@ class JsonVerifier(Verifier):
         super().__init__(options, resources)
         self._equals = options.equals_gold or options.json_schema is None
         self._schema = None if options.json_schema is None else _validator(options.json_schema)
+
+    def extract(self, part: str, gold: str, fields: Mapping[str, Any]) -> str | None:
+        if self.options.answer != JSON:
+            return super().extract(part, gold, fields)
+        schema = self.options.json_schema or {}
+        is_object = gold.lstrip().startswith("{") if self._equals else schema.get("type") == "object"
+        return json_value(part, objects=is_object)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         if problem := self.gold_problem(gold):
@@ -67,7 +79,10 @@ class JsonVerifier(Verifier):
             return f"{gold!r:.80} is not JSON: {first_line(error)}"
 
     def _violation(self, value: Any) -> str | None:
-        error = next(iter(self._schema.iter_errors(value)), None) if self._schema else None
+        try:
+            error = next(iter(self._schema.iter_errors(value)), None) if self._schema else None
+        except RecursionError:
+            return "the value is nested too deep, or a $ref of the schema leads to itself"
         return None if error is None else f"{error.json_path}: {error.message:.150}"
 
 
@@ -124,13 +139,40 @@ def _check_schema(schema: dict[str, JsonValue]) -> None:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"not a JSON Schema: {error.json_path}: {error.message:.150}") from None
+    _check_references(schema)
     for part in _parts(schema):
-        if not str(part.get("$ref", "#")).startswith("#"):
-            raise ValueError(f"$ref: {part['$ref']!r:.80} is outside the schema: write it into $defs")
         if MATCHED_KEYS in part:
             raise ValueError(f"{MATCHED_KEYS} is not supported: use propertyNames with a pattern")
         if isinstance(pattern := part.get("pattern"), str):
             compile_user_pattern(pattern)
+
+
+def _check_references(schema: dict[str, JsonValue]) -> None:
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    root = Resource(schema, DRAFT202012)
+    waiting, followed = [(root, Registry().resolver_with_root(root))], set[int]()
+    while waiting:
+        part, resolver = waiting.pop()
+        if id(part.contents) in followed:
+            continue
+        followed.add(id(part.contents))
+        waiting.extend((inner, resolver.in_subresource(inner)) for inner in part.subresources())
+        for key in ("$ref", "$dynamicRef"):
+            reference = part.contents.get(key) if isinstance(part.contents, dict) else None
+            if not isinstance(reference, str):
+                continue
+            if not reference.startswith("#"):
+                raise ValueError(f"{key}: {reference!r:.80} is outside the schema: write it into $defs")
+            try:
+                target = resolver.lookup(reference)
+            except Unresolvable:
+                target = None
+            if target is None or not isinstance(target.contents, dict | bool):
+                raise ValueError(f"{key}: there is no schema at {reference!r:.80}: write it into $defs")
+            waiting.append((Resource(target.contents, DRAFT202012), target.resolver))
 
 
 def _parts(value: Any) -> Iterator[dict[str, Any]]:
@@ -156,7 +198,12 @@ def _validator(schema: dict[str, JsonValue]) -> Any:
         if unique and isinstance(instance, list) and len({_canonical(item) for item in instance}) < len(instance):
             yield ValidationError(f"{instance!r:.80} has non-unique elements")
 
-    linear = validators.extend(Draft202012Validator, {"pattern": matches, "uniqueItems": are_unique})
+    def is_multiple(validator: Any, divisor: float, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+        if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(str(divisor)):
+            yield ValidationError(f"{instance!r} is not a multiple of {divisor}")
+
+    rules = {"pattern": matches, "uniqueItems": are_unique, "multipleOf": is_multiple}
+    linear = validators.extend(Draft202012Validator, rules)
     return linear(schema, registry=Registry())
 
 

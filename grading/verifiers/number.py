@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -35,7 +35,7 @@ class NumberOptions(VerifierOptions):
     rel_tol: float = Field(1e-6, ge=0)
     abs_tol: float = Field(0.0, ge=0)
     unit: Literal["optional", "required", "ignored"] = "optional"
-    units: dict[str, float] = Field(default_factory=dict)
+    units: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
 
 class Quantity(NamedTuple):

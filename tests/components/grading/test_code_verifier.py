@@ -97,6 +97,15 @@ def test_tests_of_no_known_form_are_refused(value: Any) -> None:
         read_tests(value)
 
 
+@pytest.mark.parametrize(
+    "others", ["Run it:\n```sh\npython a.py\n```\n", "It prints:\n```\n6\n```\n", "~~~text\nprints 6\n~~~\n"]
+)
+def test_the_program_is_the_last_block_of_python(code: Verifier, others: str) -> None:
+    program = "```python\nprint(1)\n```\nor\n```Python\nprint(int(input()) * 2)\n```\n"
+    assert code.verify(program + others, DOUBLE, thinking=False).solved
+    assert code.verify(others + program.replace("Python", "").replace("python", ""), DOUBLE, thinking=False).solved
+
+
 def test_tests_in_a_field_of_the_row() -> None:
     spec = parse_spec({"type": "code", "tests": "checks"}, "test")
     assert spec.requires_fields == ("checks",)

@@ -40,6 +40,9 @@ def problem(spec: Any, gold: str, fields: Mapping[str, Any] | None = None) -> st
         ("tag:answer", "<think><answer>a</answer></think><answer>b</answer> <answer> c </answer> d", "c"),
         ("tag:answer", "<think></think><answer>b</answer> <answer>c", "b"),
         ("code_block", "<think></think>```\na\n```\nor\n```python\nb\n```", "b\n"),
+        ("boxed", "\\boxed{7} in \\fbox{} and \\boxed { }", "7"),
+        ("code_block", "1. So:\n   ~~~py\n   if a:\n       b\n \n   ~~~~\n", "if a:\n    b\n\n"),
+        ("code_block", "````\n```\na\n```\n````\n", "```\na\n```\n"),
         ("json", '<think></think> {"a": 1} or [2] {', "[2]"),
         ("json", '<think></think> {"a": [1, {"b": 2}]}', '{"a": [1, {"b": 2}]}'),
         ("json", "<think></think> 42 ", "42"),
@@ -47,7 +50,7 @@ def problem(spec: Any, gold: str, fields: Mapping[str, Any] | None = None) -> st
     ],
 )
 def test_an_answer_is_taken_from_its_place(answer: str, response: str, extracted: str) -> None:
-    assert grade({"type": "exact", "answer": answer}, response, "x", thinking=True).extracted == extracted
+    assert grade({"type": "exact", "answer": answer}, response, "x").extracted == extracted
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,8 @@ def test_an_answer_is_taken_from_its_place(answer: str, response: str, extracted
         ("tag:answer", "<answer>a", "no tag <answer> with its end"),
         ("tag:answer", "</answer><answer>", "no tag <answer> with its end"),
         ("tag:answer", "<answer> </answer>", "no tag <answer> with its end"),
+        ("boxed", "\\boxed{7} or \\boxed{8", "nothing boxed"),
+        ("code_block", "~~~python\na\n```", "no code block with its end"),
         ("code_block", "```python\na", "no code block with its end"),
         ("json", "{a: 1}", "no JSON value"),
         ("json", "[" * 20_000, "no JSON value"),

@@ -17,6 +17,12 @@ from grading.verifiers.spec import open_verifier, parse_spec
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}
 
+TREE = {
+    "$id": "urn:tree",
+    "$ref": "#node",
+    "$defs": {"node": {"$anchor": "node", "items": {"$ref": "#"}, "type": "array"}},
+}
+
 
 def grade(spec: Any, response: str, gold: str, **options: Any) -> Grade:
     with open_verifier(parse_spec(spec, "test")) as verifier:
@@ -153,6 +159,10 @@ def test_gold_patterns_are_checked() -> None:
         ({"json_schema": POINT, "equals_gold": True}, '{"x": 2}', '{"x": 2}', "correct"),
         ({"json_schema": POINT, "equals_gold": True}, '{"x": 2}', '{"y": 2}', "gold_unparsed"),
         ({"json_schema": {"$ref": "#"}}, '{"x": 2}', "", "wrong"),
+        ({"json_schema": {"items": {"multipleOf": 0.01}}}, "[0.07, 1, 1.1]", "", "correct"),
+        ({"json_schema": {"items": {"multipleOf": 0.01}}}, "[0.075]", "", "wrong"),
+        ({"json_schema": TREE}, '[[], ["a"]]', "", "wrong"),
+        ({"json_schema": TREE}, "[[], [[]]]", "", "correct"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -163,6 +173,11 @@ def test_json(options: dict[str, Any], answer: str, gold: str, expected: str) ->
 def test_json_is_found_in_a_response_by_default() -> None:
     assert grade("json", 'The answer is:\n```json\n{"a": [1]}\n```', '{"a": [1]}').solved
     assert str(grade("json", "none", "[]").verdict) == "no_answer"
+    assert grade("json", '{"a": [1]} (see [4, 5])', '{"a": [1]}').solved
+    assert grade({"type": "json", "json_schema": POINT}, '{"x": 1} [2]', "").solved
+    assert grade("json", '{"a": [1]} is not [4, 5]', "[4, 5]").solved
+    assert not grade("json", '{"a": [1]}, or [{"b": 2}]', '{"a": [1]}').solved
+    assert "leads to itself" in grade({"type": "json", "json_schema": {"$ref": "#"}}, "[1]", "").reason
     assert grade("json", "x_{1}" * 200 + ' {"a": [1]}', '{"a": [1]}').solved
     assert grade("json", 'First {"a": oops. Answer: {"a": [1]}', '{"a": [1]}').solved
     assert grade("json", 'On [0, 1), for all, {"a": [1]}', '{"a": [1]}').solved
@@ -198,6 +213,11 @@ def test_a_value_is_itself_and_no_other(first: Any, second: Any) -> None:
     [
         ({"type": "json", "json_schema": {"type": "number of things"}}, "not a JSON Schema"),
         ({"type": "json", "json_schema": {"$ref": "http://localhost/x"}}, "is outside the schema"),
+        ({"type": "json", "json_schema": {"items": {"$ref": "#/$defs/none"}}}, "no schema at '#/$defs/none'"),
+        ({"type": "json", "json_schema": {"$dynamicRef": "#none"}}, "no schema at '#none'"),
+        ({"type": "json", "json_schema": {"$ref": "#/required", "required": ["a"]}}, "no schema at '#/required'"),
+        ({"type": "number", "units": {"km": 1000, "m": 0}}, "units.m: Input should be greater than 0"),
+        ({"type": "number", "units": {"km": -1, "m": 1}}, "units.km: Input should be greater than 0"),
         ({"type": "json", "json_schema": {"patternProperties": {"(a+)+": {}}}}, "use propertyNames"),
         ({"type": "json", "json_schema": {"items": {"pattern": "(?=a)"}}}, "is not read"),
         ({"type": "json", "json_schema": "point.json"}, "Input should be a mapping of keys to values"),
