@@ -35,7 +35,7 @@ class ChoiceVerifier(Verifier):
 
     A gold answer is a label, several of them ("A, C", all of which have to be chosen), a position from 1, or the text
     of an option. Texts are known where the row has ``options`` (a list of texts, or the object with the lists ``label``
-    and ``text``), or a ``problem`` with a line "A. text" for each option.
+    and ``text``), or a ``problem`` with a line "A. text" for each option. A label counts before an equal text.
     """
 
     Options = ChoiceOptions
@@ -47,8 +47,11 @@ class ChoiceVerifier(Verifier):
         texts = option_texts(fields)
         if boxed and _label_with_text(boxed, texts):  # as "C major", which starts like a label
             return boxed
-        if boxed and (parts := label_with_text(normalize(boxed))) and same_string(parts[1], texts.get(parts[0], "")):
-            return parts[0]
+        if boxed and texts and (parts := label_with_text(normalize(boxed))):
+            if same_string(parts[1], texts.get(parts[0], "")):
+                return parts[0]
+            if _with_text(parts[1], texts):  # the text of another option
+                return boxed
         return (extract_choices if SEPARATOR in gold and _LABELS(gold.strip()) else extract_choice)(part)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
@@ -103,14 +106,14 @@ def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:
 def _label_of(gold: str, texts: Mapping[str, str]) -> str:
     """Return the label that a gold answer is, or whose option has its text; else the gold answer."""
     label = gold.strip()
-    if by_text := _with_text(label, texts):
+    if by_text := _label_with_text(label, texts):
         return by_text
     return label.strip("()").upper() if _LABELS(label.upper()) else label
 
 
 def _label_with_text(answer: str, texts: Mapping[str, str]) -> str | None:
-    """Return the label of the one option with this text; None for an answer that is a label itself."""
-    return None if len(answer) == 1 and answer in LETTERS else _with_text(answer, texts)
+    """Return the label of the one option with this text; None for an answer that is the label of an option itself."""
+    return None if normalize(answer) in texts else _with_text(answer, texts)
 
 
 def _with_text(text: str, texts: Mapping[str, str]) -> str | None:

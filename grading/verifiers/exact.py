@@ -5,10 +5,14 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+from core.text.patterns import compile_quick_pattern
+from grading.answers.extraction import BOXED
+from grading.answers.spelling import TEXT
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
-ARTICLES = frozenset({"a", "an", "the"})
+_ARTICLE = compile_quick_pattern(r"(?i)(?<!\S)(?:an?|the)(?:\s|\Z)")
+_SIGNS = frozenset(string.punctuation)
 Difference = Literal["case", "space", "punctuation", "articles"]
 DIFFERENCES: tuple[Difference, ...] = get_args(Difference)
 
@@ -20,18 +24,18 @@ class ExactOptions(VerifierOptions):
 
 
 class ExactVerifier(Verifier):
-    """The answer is the text of the gold answer."""
+    """The answer is the text of the gold answer. In a box, ``\\text{…}`` around words does not count."""
 
     Options = ExactOptions
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         ignored = self.options.ignore
-        expected = normalize_text(gold, ignored)
-        if not expected:
-            return Grade(Verdict.GOLD_UNPARSED, answer, self.gold_problem(gold) or "")
-        if normalize_text(answer, ignored) == expected:
+        if problem := self.gold_problem(gold):
+            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
+        stated, expected = (TEXT.sub(r"\1", text) if self.options.answer == BOXED else text for text in (answer, gold))
+        if normalize_text(stated, ignored) == normalize_text(expected, ignored):
             return Grade(Verdict.CORRECT, answer, "same text")
-        alike = normalize_text(answer, DIFFERENCES) == normalize_text(gold, DIFFERENCES) != ""
+        alike = normalize_text(stated, DIFFERENCES) == normalize_text(expected, DIFFERENCES) != ""
         advice = ", but for differences that `ignore` can name" if alike else ""
         return Grade(Verdict.WRONG, answer, f"another text{advice}")
 
@@ -51,10 +55,18 @@ def normalize_text(text: str, ignored: tuple[Difference, ...]) -> str:
     if "case" in ignored:
         text = text.casefold()
     if "punctuation" in ignored:
-        text = "".join(sign for sign in text if not unicodedata.category(sign).startswith("P") and sign not in _SIGNS)
+        text = _without_punctuation(text)
     if "articles" in ignored:
-        text = " ".join(word for word in text.split(" ") if word.casefold() not in ARTICLES)
+        text = _ARTICLE.sub("", text)
     return " ".join(text.split()) if "space" in ignored else text.strip()
 
 
-_SIGNS = frozenset(string.punctuation)
+def _without_punctuation(text: str) -> str:
+    """Return ``text`` without its punctuation, except for the minus sign and the decimal point of a number."""
+    kept: list[str] = []
+    for index, sign in enumerate(text):
+        before, following = kept[-1] if kept else " ", text[index + 1 : index + 2]
+        in_number = following.isdigit() and (before.isdigit() if sign == "." else sign in "-–" and not before.isalnum())
+        if in_number or not (unicodedata.category(sign).startswith("P") or sign in _SIGNS):
+            kept.append(sign)
+    return "".join(kept)

@@ -14,6 +14,7 @@ from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item, Verifier
 
 COLOURS = {"options": ["red", "blue", "green", "I do not know"]}
+VITAMINS = {"options": ["D", "E", "K", "A"]}
 LINES = {"problem": "Which one?\n(A) red\n(B) blue\n(C) green"}
 
 
@@ -106,6 +107,15 @@ def test_every_type_treats_thoughts_and_cut_responses_alike(spec: Any) -> None:
         ("\\boxed{D minor}", "D", {"options": ["F minor", "D minor", "B minor", "A minor"]}, "wrong"),
         ("\\boxed{A. E. coli}", "A", {"options": ["E. coli", "S. aureus"]}, "correct"),
         ("\\boxed{AB}", "C", {"options": ["A", "B", "AB", "O"]}, "correct"),
+        ("\\boxed{C. S. aureus}", "C", {"options": ["E. coli", "S. aureus", "B. subtilis"]}, "wrong"),
+        ("\\boxed{(B) E. coli}", "A", {"options": ["E. coli", "S. aureus"]}, "wrong"),
+        ("\\boxed{D}", "D", VITAMINS, "correct"),
+        ("\\boxed{\\text{D}}", "D", VITAMINS, "correct"),
+        ("\\boxed{A}", "D", VITAMINS, "wrong"),
+        ("Answer: D", "D", VITAMINS, "correct"),
+        ("\\boxed{K}", "C", VITAMINS, "correct"),
+        ("\\boxed{E}", "B", VITAMINS, "correct"),  # no label of these four, and so a text
+        ("\\boxed{B}", "E", VITAMINS, "correct"),
         ("\\boxed{B}", "B minor", {"options": ["F minor", "D minor", "B minor"]}, "wrong"),
         ("\\boxed{(C) B minor}", "B minor", {"options": ["F minor", "D minor", "B minor"]}, "correct"),
     ],
@@ -139,6 +149,12 @@ def test_choice_at_another_place(response: str) -> None:
         (["punctuation"], "U.S.A.", "USA", "correct"),
         (["articles", "space"], "the cat", "cat", "correct"),
         (["articles"], "theatre", "atre", "wrong"),
+        (["articles"], "on\tthe\tmoon", "on\tmoon", "correct"),
+        (["punctuation"], "-40", "40", "wrong"),
+        (["punctuation"], "(-40)", "-40.", "correct"),
+        (["punctuation"], "2.75", "275", "wrong"),
+        (["punctuation"], "pages 2-4", "pages 24", "correct"),
+        (["space"], "\\text{Oslo}", "Oslo", "wrong"),  # outside a box, it is no typography
         (["space"], "e\u0301", "\u00e9", "correct"),
         (["punctuation"], "x", "!!!", "gold_unparsed"),
     ],
@@ -147,6 +163,14 @@ def test_exact(ignore: list[str], answer: str, gold: str, expected: str) -> None
     spec = {"type": "exact", "ignore": ignore, "answer": "after_thoughts"}
     assert verdict(spec, answer, gold) == expected
     assert (problem(spec, gold) is None) == (expected != "gold_unparsed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"), [("\\text{Oslo}", "Oslo"), ("x", "\\textbf{x}"), ("\\mathrm{Fe}_2", "Fe_2")]
+)
+def test_exact_reads_words_in_a_box_without_their_command(answer: str, gold: str) -> None:
+    assert verdict("exact", f"\\boxed{{{answer}}}", gold) == "correct"
+    assert verdict("exact", f"\\boxed{{{answer}}}", gold.upper() + "!") == "wrong"
 
 
 @given(st.text(), st.sets(st.sampled_from(["case", "space", "punctuation", "articles"])))
