@@ -130,11 +130,13 @@ def grade(request: GradeRequest) -> None:
     from core.files import write_table
     from evaluation.sample_tables import read_folder, read_suite_file
     from evaluation.statistics.benchmark_scores import summarize
-    from grading.graded_table import Verifiers, grade_table
+    from grading.graded_table import Verifiers, grade_table, problems_of
 
-    table = read_suite_file(request.suite)
+    table, tables = read_suite_file(request.suite), read_folder(request.samples, "samples")
+    for samples in tables.values():
+        problems_of(samples, table)  # refuses what it cannot grade before anything is written
     with Verifiers(request.workers, request.limit_s) as verifiers:
-        for name, samples in read_folder(request.samples, "samples").items():
+        for name, samples in tables.items():
             rules = {"thinking": request.thinking, "truncated": request.truncated}
             graded = grade_table(samples, table, verifiers, **rules)
             write_table(graded, request.out / f"{name}.parquet")
@@ -143,10 +145,15 @@ def grade(request: GradeRequest) -> None:
 
 def compare(request: CompareRequest) -> None:
     """Compare models: checkpoints, hub ids or graded results."""
+    from evaluation.report.comparison_warnings import comparison_warnings
     from evaluation.report.model_comparison import comparison_table, evaluate
 
     with _sampling_process():
-        print(comparison_table(evaluate(request), pass_at=request.pass_at).to_text())
+        (first, baseline), *others = (results := evaluate(request)).items()
+        print(comparison_table(results, pass_at=request.pass_at).to_text())
+        for name, tables in others:
+            for warning in comparison_warnings(baseline, tables, (first, name)):
+                print(f"note: {warning}")
 
 
 def report(request: ReportRequest) -> None:

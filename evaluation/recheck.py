@@ -3,7 +3,6 @@
 Grading its responses again finds a forged verdict. Making the run again finds a forged response, curve or policy.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +12,7 @@ from core.metric_table import measures_machine
 from core.schemas import SAMPLE
 from evaluation.recorded_run import RecordedRun
 from evaluation.report.table import Table, score
-from evaluation.sample_tables import problem_digests, recorded
+from evaluation.sample_tables import grading_record, problem_digests
 from evaluation.statistics.benchmark_scores import summarize
 from grading.graded_table import Verifiers, grade_table
 
@@ -159,5 +158,5 @@ def _points(run: RecordedRun, names: set[str]) -> dict[tuple[Any, ...], str]:
 
 def _rules(table: "pa.Table") -> dict[str, Any]:
     """Return how the samples were graded, as the table says."""
-    rules = json.loads(recorded(table, "grading") or "{}")
+    rules = grading_record(table)
     return {name: rules[name] for name in ("thinking", "truncated") if name in rules}

@@ -1,9 +1,10 @@
 """Read the tables that the stages of an evaluation pass on: suites, samples, graded results."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.code_digest import identity
 from core.errors import InputError
@@ -70,6 +71,11 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
 def recorded(table: "pa.Table", key: str) -> str:
     """Return what the metadata of a table says of ``key``, such as "checkpoint" or "sampling"; "" if nothing."""
     return (table.schema.metadata or {}).get(key.encode(), b"").decode()
+
+
+def grading_record(table: "pa.Table") -> dict[str, Any]:
+    """Return how `grading.graded_table.grade_table` graded a table: its metadata ``grading``; {} if it has none."""
+    return json.loads(recorded(table, "grading") or "{}")
 
 
 def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.files import digest_bytes
 from core.model.prompts import PromptRecord
 from grading.row_fields import row_fields
 from grading.spec_values import read_spec
@@ -14,6 +15,9 @@ from grading.verifiers.verifier import Item, Verifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+DECISIVE = ("id", "problem", "gold", "alternatives", "fields")  # columns of a suite that say which problems it has
 
 
 class Verifiers:
@@ -57,15 +61,11 @@ def grade_table(
     """
     import pyarrow as pa
 
-    from core.schemas import GRADED, is_sequential
+    from core.schemas import GRADED
 
-    rows = samples.to_pylist()
-    names = {row["benchmark"] for row in rows}
-    if len(names) != 1:
-        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}: expected rows of exactly one")
-    problems = {row["id"]: row for row in suite.to_pylist() if row["benchmark"] in names}
-    _require_all(rows, problems, ", ".join(names), equally=not is_sequential([samples]))
-    specs = {text: read_spec(text, f"suite, {', '.join(names)}") for text in {p["verifier"] for p in problems.values()}}
+    rows, problems = samples.to_pylist(), problems_of(samples, suite)
+    name = rows[0]["benchmark"]
+    specs = {text: read_spec(text, f"suite, {name}") for text in {p["verifier"] for p in problems.values()}}
     needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
     items = _items(rows, problems, zero_if_cut=truncated == "zero")
     grades = {
@@ -90,9 +90,43 @@ def grade_table(
     verified = {text: specs[text].digest for text in sorted(specs)}
     metadata = {
         **(samples.schema.metadata or {}),
-        b"grading": json.dumps({"thinking": needs_end, "truncated": truncated, "verifiers": verified}),
+        b"grading": json.dumps(
+            {
+                "thinking": needs_end,
+                "truncated": truncated,
+                "verifiers": verified,
+                "problems": _digest_problems(problems),
+            }
+        ),
     }
     return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
+
+
+def problems_of(samples: "pa.Table", suite: "pa.Table") -> dict[str, dict[str, Any]]:
+    """Return the rows of a suite that a SAMPLE table of one benchmark answers, by id.
+
+    Raises InputError if the suite lacks the benchmark, or if the samples do not cover its problems equally; samples
+    until decided are of some problems by design.
+    """
+    from core.schemas import is_sequential
+
+    names = samples["benchmark"].unique().to_pylist()
+    if len(names) != 1:
+        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}: expected rows of exactly one")
+    problems = {row["id"]: row for row in suite.to_pylist() if row["benchmark"] == names[0]}
+    if not problems:
+        benchmarks = ", ".join(suite["benchmark"].unique().to_pylist())
+        raise InputError(
+            f"samples of {names[0]}: not in the suite, which has {benchmarks}; give the suite of the samples"
+        )
+    _require_all(samples.select(["id", "sample"]).to_pylist(), problems, names[0], equally=not is_sequential([samples]))
+    return problems
+
+
+def _digest_problems(problems: dict[str, dict[str, Any]]) -> str:
+    """Digest what a benchmark asks and which answers are right, whatever the order of its rows."""
+    rows = [[problems[key].get(column) for column in DECISIVE] for key in sorted(problems)]
+    return digest_bytes(json.dumps(rows).encode())
 
 
 def _golds(problem: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """Rank all checkpoints that were graded on the same problems in the same way.
 
-A ranking holds what can be compared: the same benchmarks, problems, samples per problem, sampling settings and prompt.
+A ranking holds what can be compared: the same benchmarks, problems, gold answers, verifiers, samples per problem,
+sampling settings and prompt. Of several results of a checkpoint, the newest of those with the most samples counts.
 It is ordered by the unweighted mean over benchmarks. The difference from the first entry is paired by problem: models
 whose interval includes zero cannot be told apart from the first with these problems.
 """
@@ -18,7 +19,7 @@ from core.files import digest_bytes, read_parquet
 from core.model.prompts import PromptRecord
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
-from evaluation.sample_tables import recorded
+from evaluation.sample_tables import grading_record, recorded
 from evaluation.statistics.benchmark_scores import summarize
 from evaluation.statistics.paired import average_difference, paired_difference
 
@@ -51,12 +52,13 @@ class Ranking:
 
     benchmarks: tuple[str, ...]
     problems: int
+    digest: str  # of the problems, their gold answers and their verifiers
     settings: str
     entries: tuple[Entry, ...]
 
     @property
     def title(self) -> str:
-        return f"{self.problems} problems; {self.settings}"
+        return f"{self.problems} problems, digest {self.digest[:8]}; {self.settings}"
 
     def table(self) -> Table:
         """Return one row per checkpoint."""
@@ -71,7 +73,7 @@ class Ranking:
 def rank_folder(folder: Path) -> list[Ranking]:
     """Return the rankings of all graded tables below ``folder``, the longest first; InputError if there are none."""
     graded: dict[tuple[str, str], dict[str, list[pa.Table]]] = {}  # (settings, checkpoint) -> benchmark -> tables
-    for file in sorted(Path(folder).rglob("*.parquet")):
+    for file in sorted(Path(folder).rglob("*.parquet"), key=_age):
         table = _read_graded(file)
         checkpoint = recorded(table, "checkpoint") if table else ""
         if table is None or not checkpoint or len(names := table["benchmark"].unique().to_pylist()) != 1:
@@ -83,9 +85,8 @@ def rank_folder(folder: Path) -> list[Ranking]:
     groups: dict[tuple[str, str], dict[str, dict[str, pa.Table]]] = {}  # (settings, problems) -> checkpoint -> tables
     for (settings, checkpoint), benchmarks in graded.items():
         largest = {name: max(tables, key=lambda table: table.num_rows) for name, tables in sorted(benchmarks.items())}
-        problems = json.dumps({name: sorted(table["id"].to_pylist()) for name, table in largest.items()})
-        groups.setdefault((settings, digest_bytes(problems.encode())), {})[checkpoint] = largest
-    rankings = [_rank(settings, checkpoints) for (settings, _), checkpoints in groups.items()]
+        groups.setdefault((settings, _problems(largest)), {})[checkpoint] = largest
+    rankings = [_rank(*key, checkpoints) for key, checkpoints in groups.items()]
     return sorted(rankings, key=lambda ranking: (-len(ranking.entries), -len(ranking.benchmarks), ranking.settings))
 
 
@@ -103,7 +104,7 @@ def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
     return "\n\n".join([title, *parts]) + "\n"
 
 
-def _rank(settings: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") -> Ranking:
+def _rank(settings: str, digest: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") -> Ranking:
     """Return the ranking of checkpoints by the tables of each benchmark, all on the same problems."""
     scores, problems = {}, 0
     for checkpoint, tables in checkpoints.items():
@@ -119,7 +120,21 @@ def _rank(settings: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") ->
         difference = average_difference([paired_difference(first[name], tables[name]) for name in first])
         model = recorded(next(iter(tables.values())), "model")
         entries.append(Entry(checkpoint, model, scores[checkpoint], means[checkpoint], *difference))
-    return Ranking(tuple(first), problems, settings, tuple(entries))
+    return Ranking(tuple(first), problems, digest, settings, tuple(entries))
+
+
+def _age(file: Path) -> tuple[int, Path]:
+    """Return a key that sorts the newest file first."""
+    return -file.stat().st_mtime_ns, file
+
+
+def _problems(tables: "Mapping[str, pa.Table]") -> str:
+    """Return the digest of the problems of each benchmark, with their gold answers and verifiers where recorded."""
+    parts = {}
+    for name, table in tables.items():
+        record = grading_record(table)
+        parts[name] = [sorted(table["id"].to_pylist()), record.get("problems"), record.get("verifiers")]
+    return digest_bytes(json.dumps(parts, sort_keys=True).encode())
 
 
 def _read_graded(file: Path) -> "pa.Table | None":
@@ -132,7 +147,7 @@ def _read_graded(file: Path) -> "pa.Table | None":
 
 def _settings(table: "pa.Table") -> str:
     """Return the sampling settings, the prompt's digest, and the rules for thoughts and for truncated answers."""
-    sampling, grading = (json.loads(recorded(table, key) or "{}") for key in ("sampling", "grading"))
+    sampling, grading = json.loads(recorded(table, "sampling") or "{}"), grading_record(table)
     settings = ", ".join(f"{name} {value}" for name, value in sampling.items() if name != "samples")
     frame = PromptRecord.of(table).frame
     prompt = "not recorded" if frame is None else digest_bytes(frame.encode())[:8]

@@ -110,8 +110,11 @@ def comparison_table(results: "dict[str, Results]", *, pass_at: int | None = Non
             if benchmark not in tables:
                 table.add(name, "not evaluated")
                 continue
-            summary = summarize(tables[benchmark])
-            cells = [name, score(summary.low, summary.mean, summary.high)]
+            k, summary = summary.k, summarize(tables[benchmark])
+            cells = [
+                name if summary.k == k else f"{name}, avg@{summary.k}",
+                score(summary.low, summary.mean, summary.high),
+            ]
             cells += [] if pass_at is None else [percent(pass_at_k(solved_samples(tables[benchmark]), pass_at))]
             cells += [percent(getattr(summary, share)) for share in SHARES.values()]
             if name != first:

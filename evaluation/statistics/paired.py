@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
+from evaluation.sample_tables import grading_record
 from evaluation.statistics.benchmark_scores import problem_scores
 from evaluation.statistics.intervals import Z95, agresti_min, mean_and_error
 
@@ -52,7 +53,8 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
 
     With one sample per problem that scores 0 or 1: the exact McNemar test and the interval of Agresti and Min. With
     several samples, or with scores in between: a sign-flip permutation test over problems and Student's interval, where
-    there are at least `FEWEST_PROBLEMS`. Raises InputError unless both tables hold the same problems.
+    there are at least `FEWEST_PROBLEMS`. Raises InputError unless both tables hold the same problems, and record the
+    same gold answers if both record any.
     """
     before, after = problem_scores(first), problem_scores(second)
     name = str(first["benchmark"][0])
@@ -60,6 +62,12 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
         raise InputError(
             f"{name}: the two results are of different problems ({len(before.keys() - after.keys())} only in the "
             f"first, {len(after.keys() - before.keys())} only in the second); generate both with the same suite"
+        )
+    digests = {grading_record(table).get("problems") for table in (first, second)} - {None}
+    if len(digests) > 1:
+        raise InputError(
+            f"{name}: the two results are of different problems or gold answers that have the same ids; generate and "
+            "grade both with the same suite"
         )
     deltas = [sum(after[i]) / len(after[i]) - sum(before[i]) / len(before[i]) for i in before]
     mean, error = mean_and_error(deltas)
@@ -120,7 +128,7 @@ def t_interval(deltas: Sequence[float]) -> tuple[float, float]:
 
 
 def sign_flip(deltas: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Return the two-sided p-value of "no problem favours either model" (Fisher, The Design of Experiments 1935, ch. 3).
+    """Return the two-sided p-value of "no problem favours either model" (Fisher, Design of Experiments, 1935).
 
     The share of sign flips whose mean is at least as far from zero: of all of them where there are no more than
     ``resamples``, or else of as many random ones.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import GROUPS, Benchmark, Published
+from evaluation.report.comparison_warnings import prompt_warnings, sampling_warnings, verifier_warnings
 from evaluation.report.scorecard.lineage_summary import Lineage, costs
 from evaluation.report.scorecard.transcripts import Transcript, choose_transcripts
 from evaluation.sample_tables import recorded
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANY_TRUNCATED = 0.05
+CAUSE = "training"  # what the difference of base and policy is meant to show
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def build_scorecard(
         for name in entries
         if name in base
     )
-    sampling = [{recorded(table, "sampling") for table in tables.values()} for tables in (base, policy)]
+    sampling = {recorded(table, "sampling") for table in policy.values()}
     return Scorecard(
         base=checkpoints["base"],
         policy=checkpoints["policy"],
@@ -155,11 +157,12 @@ def build_scorecard(
         training_metrics=training_metrics,
         filter_counts=[(str(name), int(rows)) for name, rows in filter_counts],
         transcripts=choose_transcripts({name: (base[name], policy[name]) for name in entries if name in base}),
-        sampling=_sampling_text(sampling[1], rows),
+        sampling=_sampling_text(sampling, rows),
         warnings=(
             *_prompt_warnings(roles),
-            *_verifier_warnings(base, policy),
-            *_sample_warnings(rows, sampling),
+            *_verifier_warnings(roles),
+            *sampling_warnings(base, policy, ("base", "policy"), CAUSE),
+            *_sample_warnings(rows),
             *_contamination_warnings(contamination),
         ),
         contamination=contamination,
@@ -265,7 +268,7 @@ def _sampling_text(settings: set[str], rows: Sequence[Row]) -> str:
 
 def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
     """Warn if a checkpoint got another prompt than in its training, or than the other checkpoints."""
-    frames, warnings = {}, []
+    warnings = []
     for role, tables in roles.items():
         records = [PromptRecord.of(table) for table in tables.values()]
         if other := next((r for r in records if r.training and r.training != r.frame), None):
@@ -273,28 +276,17 @@ def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]
                 f"the {role} was evaluated with the prompt template {other.name}, not with the one it was trained "
                 f"with: evaluated {_quoted(other.frame)}, trained {_quoted(other.training)}"
             )
-        frames[role] = {record.frame for record in records if record.frame is not None}
-    for role in frames.keys() - {"policy"}:
-        if frames[role] and frames["policy"] and frames[role] != frames["policy"]:
-            warnings.append(
-                f"{role} and policy got different prompts: training is not the only cause of their difference"
-            )
+    for role in roles:
+        warnings += prompt_warnings(roles[role], roles["policy"], (role, "policy"), CAUSE)
     return warnings
 
 
-def _verifier_warnings(base: "Mapping[str, pa.Table]", policy: "Mapping[str, pa.Table]") -> list[str]:
-    """Warn of benchmarks whose verifier, such as a function of the user's, changed between the two gradings."""
-    changed = [name for name in base if _verifiers(base[name]) != _verifiers(policy[name])]
-    if not changed:
-        return []
+def _verifier_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
     return [
-        f"{', '.join(changed)}: the verifier changed after one of base and policy was graded; evaluate both again "
-        "before you compare them"
+        warning
+        for role, tables in roles.items()
+        for warning in verifier_warnings(roles["policy"], tables, (role, "policy"))
     ]
-
-
-def _verifiers(table: "pa.Table") -> Any:
-    return json.loads(recorded(table, "grading") or "{}").get("verifiers")
 
 
 def _quoted(frame: str | None, longest: int = 160) -> str:
@@ -310,17 +302,8 @@ def _contamination_warnings(contamination: Contamination | None) -> list[str]:
     return [f"{n} training problems repeat benchmark problems ({counts}): these scores measure memory"]
 
 
-def _sampling(settings: set[str]) -> set[str]:
-    """Return recorded samplings without the number of samples, which changes no sample."""
-    return {json.dumps(json.loads(text or "{}") | {"samples": None}, sort_keys=True) for text in settings}
-
-
-def _sample_warnings(rows: Sequence[Row], sampling: Sequence[set[str]]) -> list[str]:
+def _sample_warnings(rows: Sequence[Row]) -> list[str]:
     warnings = []
-    if _sampling(sampling[0]) != _sampling(sampling[1]):
-        warnings.append(
-            "base and policy were sampled with different settings: training is not the only cause of their difference"
-        )
     summaries = [(row.title, role, s) for row in rows for role, s in row.roles().items() if role != "champion"]
     for title, role, summary in summaries:
         if summary.unsettled:

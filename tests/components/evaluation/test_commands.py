@@ -84,6 +84,33 @@ def test_compare(graded_folders, capsys):
     assert "exact McNemar" in out
 
 
+def test_compare_says_what_else_differs(graded_folders, tmp_path, capsys):
+    _, base, policy = graded_folders
+    other = {"sampling": '{"temperature": 1.0, "samples": 1}', "grading": '{"verifiers": {"number": "d"}}'}
+    for file in policy.glob("*.parquet"):
+        table = pq.read_table(file)
+        write_table(pa.concat_tables([table] * 2).replace_schema_metadata(other), tmp_path / file.name)
+    assert main(["compare", str(base), str(policy)]) == 0
+    assert "note: " not in capsys.readouterr().out
+    assert main(["compare", str(base), str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert f"note: arithmetic, arithmetic_long: the verifier changed after one of {base} and {tmp_path} was" in out
+    assert f"note: {base} and {tmp_path} were sampled with different settings: the model is not the only cause" in out
+    assert f"{tmp_path}, avg@2" in out
+
+
+def test_nothing_is_graded_before_all_samples_are_checked(graded_folders, tmp_path, capsys):
+    suite, base, _ = graded_folders
+    table = pq.read_table(base.parent / "samples/base/arithmetic.parquet")
+    names = pa.array(["chess"] * table.num_rows)
+    write_table(table, tmp_path / "samples/arithmetic.parquet")
+    write_table(table.set_column(0, "benchmark", names), tmp_path / "samples/chess.parquet")
+    grade = ["grade", "--suite", str(suite), "--samples", str(tmp_path / "samples"), "--out", str(tmp_path / "out")]
+    assert main(grade) == 2
+    assert "samples of chess: not in the suite, which has arithmetic, arithmetic_long" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_pass_at_more_than_is_stored_is_refused(graded_folders, capsys):
     _, base, policy = graded_folders
     assert main(["compare", str(base), str(policy), "--pass-at", "1"]) == 0
@@ -106,7 +133,7 @@ def test_leaderboard(graded_folders, tmp_path, capsys):
     board = tmp_path / "board.md"
     assert main(["leaderboard", "--results", str(base.parent), "--markdown", str(board)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("60 problems; sampling not recorded")
+    assert lines[0].startswith("60 problems, digest ") and lines[0].split("; ")[1].startswith("sampling not recorded")
     assert lines[2].split()[:3] == ["1", "policy", "80.0%"]
     assert "| 2 | base | 10.0% | -70.0 [" in board.read_text(encoding="utf-8")
 

@@ -233,5 +233,9 @@ def test_wilson_covers_fractional_sizes():
 def test_different_problems_are_not_compared(graded):
     with pytest.raises(InputError, match=r"b: the two results are of different problems \(1 only in the first, 2 only"):
         paired_difference(graded({"p": [1], "q": [1]}), graded({"p": [1], "r": [0], "s": [0]}))
+    of = [graded({"p": [1]}).replace_schema_metadata({"grading": f'{{"problems": "{digest}"}}'}) for digest in "xy"]
+    with pytest.raises(InputError, match="different problems or gold answers that have the same ids"):
+        paired_difference(*of)
+    assert paired_difference(of[0], graded({"p": [1]})).mean == 0  # graded before this was recorded
     with pytest.raises(InputError, match="no graded samples"):
         summarize(graded({"p": [1]}).slice(0, 0))

@@ -56,7 +56,8 @@ def test_the_template_says_whether_thoughts_must_end(verifiers):
             "truncated": "zero",
             "verifiers": {"math": parse_spec("math", "").digest},
         }
-        assert json.loads(table.schema.metadata[b"grading"]) == grading
+        recorded = json.loads(table.schema.metadata[b"grading"])
+        assert recorded.pop("problems") and recorded == grading
     assert grade_table(samples(unclosed), suite("p"), verifiers, thinking=False)["score"].to_pylist() == [1.0]
 
 
@@ -68,11 +69,27 @@ def test_the_template_says_whether_thoughts_must_end(verifiers):
         (samples({"p": ["a"]}), suite("p", "q"), "do not cover the 2 problems"),
         (pa.concat_tables([samples({"p": ["a"]})] * 2), suite("p"), "1 rows repeat a sample of the same problem"),
         (SAMPLE.empty_table(), suite("p"), "samples of no benchmark"),
+        (samples({"p": ["a"]}).slice(0), suite("p").slice(1), "samples of b: not in the suite, which has "),
     ],
 )
 def test_tables_that_would_lose_or_double_rows_are_refused(verifiers, table, problems, expected):
     with pytest.raises(InputError, match=expected):
         grade_table(table, problems, verifiers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [({}, True), ({"subject": "Roots"}, True), ({"problem": "3+1?"}, False), ({"gold": "4.0"}, False)],
+)
+def test_the_problems_and_their_gold_answers_are_on_record(verifiers, changes, same):
+    answers = samples({"p": [think("\\boxed{4}")], "q": [think("\\boxed{4}")]})
+    rows = suite("q", "p").to_pylist()
+    other = pa.Table.from_pylist([rows[0] | changes, rows[1]], schema=BENCHMARK)
+    first, second = (
+        json.loads(grade_table(answers, problems, verifiers).schema.metadata[b"grading"])["problems"]
+        for problems in (suite("p", "q"), other)
+    )
+    assert (first == second) is same
 
 
 def test_a_sample_that_was_cut_scores_zero_or_by_its_text(verifiers):
