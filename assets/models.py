@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.profile import profile_asset
-from assets.shared.references import ModelReference
+from assets.shared.references import ModelReference, model_stamp
 from assets.shared.stage_options import ModelOptions
 from assets.shared.storage import Storage
 from core import PROJECT
@@ -45,7 +45,10 @@ def base(
         )
     facts = describe(model.path)
     context.log.info(f"{config.source}: {facts['parameters']:,} parameters at {model.path}")
-    return ModelReference(path=str(model.path), digest=model.digest, source=config.source, **facts).result(
+    reference = ModelReference(
+        path=str(model.path), digest=model.digest, source=config.source, stamp=model_stamp(model.path), **facts
+    )
+    return reference.result(
         {
             "source": config.source,
             "revision": model.revision or "",

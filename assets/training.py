@@ -147,11 +147,10 @@ def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
     A folder whose policy is complete is never written to again, so what was evaluated stays what it was.
     """
     first = storage.folder("training", "policy", identity)
-    folders = [first]
-    while (following := first.with_name(f"{first.name}-{len(folders) + 1}")).exists():
-        folders.append(following)
-    complete = (folders[-1] / "policy").exists()
-    return first.with_name(f"{first.name}-{len(folders) + 1}") if force and complete else folders[-1]
+    numbers = [int(folder.name.rpartition("-")[2]) for folder in first.parent.glob(f"{first.name}-[0-9]*")]
+    newest = first.with_name(f"{first.name}-{max(numbers)}") if numbers else first
+    complete = (newest / "policy").exists()
+    return first.with_name(f"{first.name}-{max(numbers, default=1) + 1}") if force and complete else newest
 
 
 def upstream(

@@ -33,7 +33,8 @@ def luffy_definitions(
     Args:
         profile: A profile that the project ships, or the absolute path of a YAML file.
         key_prefix: The first part, or parts, of every asset key. Joined by ``_`` it is also the beginning of the names
-            of jobs, schedules, sensors and resources, so two calls with different prefixes can stand side by side.
+            of jobs, schedules, sensors and resources, so two calls with different prefixes can stand side by side, each
+            with a ``storage.root`` of its own.
         group_prefix: The beginning of every group's name.
         settings: Values by section and key that override those of the profile.
         ray: A resource of dagster-ray with ``lifecycle=Lifecycle(create=False)``, or the ``ComputeResource`` of

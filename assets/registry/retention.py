@@ -1,20 +1,21 @@
-"""The asset operations/retention: old outputs without a reference to them, and Dagster's records of old runs.
+"""The asset operations/retention: old outputs without a reference to them, and Dagster's records of our old runs.
 
 It lists both and, on request, removes them.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from assets.checks import check_keys
 from assets.shared.metadata import rows_table
-from assets.shared.profile import profile_asset
+from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.stage_options import RetentionOptions
-from assets.shared.storage import Storage
+from assets.shared.storage import FILES, Storage
 from core.code_digest import code_version, identity
 from core.errors import InputError
 from evaluation.promotion.removal_plan import plan_removals, remove
@@ -45,19 +46,23 @@ PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitio
     "run behind the latest materialization of each asset.",
 )
 def retention(
-    context: dg.AssetExecutionContext, config: RetentionOptions, storage: Storage
+    context: dg.AssetExecutionContext,
+    config: RetentionOptions,
+    profile: dg.ResourceParam[Profile],
+    storage: Storage,
 ) -> dg.MaterializeResult[Any]:
     def named() -> list[str]:
         if not config.dry_run:
             check_nothing_runs(context)
-        return list(named_by_materializations(context.instance))
+        return list(named_by_events(context.instance, check_keys(profile), storage.path))
 
     plan = plan_removals(storage.path, config, named=named(), now=time.time())
     removals = plan.removals
     if not config.dry_run:
         with storage.writable():
             removals = tuple(remove(storage.path, plan.removals, config, named=named))
-    runs = old_runs(context.instance, time.time() - config.keep_run_days * DAY_SECONDS)
+    before = time.time() - config.keep_run_days * DAY_SECONDS
+    runs = [run.run_id for run in old_runs(context.instance, before) if is_ours(run, context.run, profile.names)]
     if not config.dry_run:
         for run in runs:
             forget(context.instance, run)
@@ -95,7 +100,18 @@ def check_nothing_runs(context: dg.AssetExecutionContext) -> None:
         )
 
 
-def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
+def is_ours(run: dg.DagsterRun, own: dg.DagsterRun, names: Names) -> bool:
+    """Return whether ``run`` is of our assets or jobs, as ``own`` is; another project may share the instance."""
+    if names.key_prefix:
+        keys = [*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())]
+        if keys:
+            return all(tuple(key.path[: len(names.key_prefix)]) == names.key_prefix for key in keys)
+        return run.job_name.startswith(names.name(""))
+    here, there = own.remote_job_origin, run.remote_job_origin
+    return there is None or (here is not None and there.location_name == here.location_name)
+
+
+def old_runs(instance: dg.DagsterInstance, before: float) -> list[dg.DagsterRun]:
     """List the runs that ended before a time (seconds since 1970), except those that an asset or a partition shows."""
     shown: set[str] = set()
     for record in instance.get_asset_records():
@@ -105,7 +121,7 @@ def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
         shown |= {event.run_id for event in events if event is not None}
     ended = dg.RunsFilter(statuses=FINISHED, updated_before=datetime.fromtimestamp(before, UTC))
     return [
-        run.run_id
+        run
         for run in instance.get_runs(ended)
         if run.run_id not in shown and not any(tag.startswith(PARTITION) for tag in run.tags)
     ]
@@ -120,14 +136,27 @@ def forget(instance: dg.DagsterInstance, run_id: str) -> None:
         file.unlink()
 
 
-def named_by_materializations(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Collect the paths in the metadata of the last materialization of every asset."""
+def named_by_events(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], storage: Path) -> Iterator[str]:
+    """Collect the paths that the last materialization of every asset and the last evaluation of ``checks`` name.
+
+    The page of a link is a path in ``storage``.
+    """
     for record in instance.get_asset_records():
         event = record.asset_entry.last_materialization
         if event is not None and event.asset_materialization is not None:
-            for value in event.asset_materialization.metadata.values():
-                if isinstance(value, dg.PathMetadataValue):
-                    yield str(value.path)
+            yield from _paths(event.asset_materialization.metadata, storage)
+    for key in checks:
+        for execution in instance.event_log_storage.get_asset_check_execution_history(key, limit=1):
+            if execution.event and (evaluation := execution.event.asset_check_evaluation):
+                yield from _paths(evaluation.metadata, storage)
+
+
+def _paths(metadata: Mapping[str, Any], storage: Path) -> Iterator[str]:
+    for value in metadata.values():
+        if isinstance(value, dg.PathMetadataValue):
+            yield str(value.path)
+        elif isinstance(value, dg.UrlMetadataValue) and str(value.url).startswith(f"{FILES}/"):
+            yield str(storage / str(value.url).removeprefix(f"{FILES}/"))
 
 
 def _megabytes(size: int) -> str:

@@ -1,12 +1,15 @@
 """What an asset hands to the next one: the path of its data, the digest of the data, and some facts about it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
-from core.code_digest import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST, identity
+from core.errors import InputError
+from core.model.model_folder import model_files
 from evaluation.promotion.records import Checkpoint
 
 
@@ -29,6 +32,9 @@ class Reference(BaseModel):
         """
         version = dg.DataVersion(self.digest)
         return dg.MaterializeResult(asset_key=asset_key, value=self, data_version=version, metadata=metadata)
+
+    def require_unchanged(self) -> None:
+        """Raise InputError if the data is a folder of the user's that has changed since."""
 
 
 class GeneratedReference(Reference):
@@ -68,12 +74,25 @@ class ModelReference(Reference):
     """Reference to the result of models/base."""
 
     source: str
+    stamp: str | None = None  # `model_stamp` of the folder, which may be the user's own
     parameters: int
     architecture: str
     layers: int | None = None
     width: int | None = None
     vocabulary: int | None = None
     context_tokens: int | None = None
+
+    def require_unchanged(self) -> None:
+        if self.stamp is not None and self.stamp != model_stamp(Path(self.path)):
+            raise InputError(
+                f"models/base: the files in {self.path} have changed since it was materialized; materialize it again"
+            )
+
+
+def model_stamp(folder: Path) -> str:
+    """Return what changes when a file of the model in ``folder`` is written: a digest of their sizes and times."""
+    stats = [(file.name, file.stat()) for file in model_files(folder)]
+    return identity([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
 
 class SuiteReference(Reference):

@@ -19,10 +19,11 @@ from assets.shared.references import Reference
 from core import PROJECT
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
-from core.files import UNWRITABLE, atomic_folder, write_json
+from core.files import UNWRITABLE, atomic_folder, write_json, write_text
 from core.parquet import is_there
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
+REFERENCE = "reference"  # entry of a materialization: the reference as JSON
 Kind = TypeVar("Kind", bound=Reference)
 
 
@@ -120,26 +121,60 @@ class Storage(dg.ConfigurableResource):
         path = Path(reference.path)
         if not path.exists() and not is_there(path):
             raise InputError(f"{key}: {reference.path} is gone; materialize {key} again")
+        reference.require_unchanged()
         return reference
 
 
 class ReferenceIOManager(dg.ConfigurableIOManager):
-    """Stores the references that assets return, and reads them as the type of the input's annotation."""
+    """Stores the references that assets return, and reads them as the type of the input's annotation.
+
+    A step reads what its own run has made, if it has, whatever another run made of the same asset since.
+    """
 
     storage: dg.ResourceDependency[Storage]
     key_prefix: list[str] = Field(default=[])  # the prefix of our keys, which the storage does not repeat
 
     def handle_output(self, context: dg.OutputContext, obj: Reference) -> None:
         try:
+            self._claim()
             self.storage.write_reference(self._key(context), obj)
         except InputError as error:
             raise as_failure(error) from None
+        context.add_output_metadata({REFERENCE: obj.model_dump(mode="json")})
 
     def load_input(self, context: dg.InputContext) -> Reference:
+        kind = context.dagster_type.typing_type
         try:
-            return self.storage.read_reference(self._key(context), context.dagster_type.typing_type)
+            return self._made_by_run(context, kind) or self.storage.read_reference(self._key(context), kind)
         except InputError as error:
             raise as_failure(error) from None
+
+    def _made_by_run(self, context: dg.InputContext, kind: type[Kind]) -> Kind | None:
+        """Return what this run has made of the input; None if the input is of an earlier run."""
+        run_id = context.step_context.run_id
+        if context.upstream_output is None or context.upstream_output.run_id != run_id:
+            return None
+        partition = context.asset_partition_key if context.has_asset_partitions else None
+        events = context.instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        for made in (event.asset_materialization for event in reversed(events)):
+            if made and (made.asset_key, made.partition) == (context.asset_key, partition):
+                reference = made.metadata.get(REFERENCE)
+                return kind.model_validate(reference.value) if reference else None
+        return None
+
+    def _claim(self) -> None:
+        """Raise InputError if the storage is that of assets below another prefix, which have references of one name."""
+        prefix, file = "/".join(self.key_prefix), self.storage.path / "references" / ".key_prefix"
+        if not prefix:
+            return
+        if not file.exists():
+            with self.storage.writable():
+                write_text(prefix, file)
+        elif (other := file.read_text(encoding="utf-8")) != prefix:
+            raise InputError(
+                f"storage {self.storage.path}: it holds the outputs of the assets below {other}/, and these are below "
+                f"{prefix}/: give each its own folder (storage.root); if you renamed them, remove {file}"
+            )
 
     def _key(self, context: dg.OutputContext | dg.InputContext) -> str:
         """Return ``stage/name`` of an asset, or ``stage/name/partition`` if it has partitions."""

@@ -64,8 +64,8 @@ def run_experiments(
         raise InputError(f"--copy-to {copy_to}: is a file; expected a folder")
     configure(profile, overrides, _variants(recipes), "RECIPE")
     recipes = [recipe_name(recipe) for recipe in recipes]
+    prepare_home()  # in the user's folder, where a relative DAGSTER_HOME starts
     os.chdir(PROJECT)
-    prepare_home()
     from assets.evals.scores import key as base_scores
     from assets.experiments.comparison import COMPARISON, DRIFT, PAGE
     from assets.experiments.runs import Inputs

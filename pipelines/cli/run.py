@@ -43,8 +43,8 @@ def run_graph(
 ) -> int:
     """Materialize the assets of ``job``, or those of them that ``select`` names, and show it; the exit status."""
     configure(profile, overrides)
+    prepare_home()  # in the user's folder, where a relative DAGSTER_HOME starts
     os.chdir(PROJECT)
-    prepare_home()
     defs = load_definitions()
     if job == ROUNDS and load_settings().rounds is None:
         raise InputError(f"profile {profile_file()}: no section rounds; add one, or take --profile rounds")

@@ -9,7 +9,10 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from assets.registry.retention import forget, old_runs
+from assets.registry.retention import forget, is_ours, old_runs
+from assets.shared.profile import Names
+from assets.shared.storage import Storage
+from assets.training import run_folder
 from core.files import write_json
 from evaluation.promotion.removal_plan import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
@@ -131,13 +134,67 @@ def test_records_of_old_runs_go_unless_an_asset_shows_what_they_made(build, tmp_
         assert project.run_job("retention", LAUNCH).success
         assert project.metadata("operations/retention")["runs"] == 0  # all of them are young
 
-        assert set(old_runs(instance, time.time() + 60)) == {first, failed.run_id}  # the last of an asset stay
+        old = {run.run_id for run in old_runs(instance, time.time() + 60)}
+        assert old == {first, failed.run_id}  # the last of an asset stay
         forget(instance, first)
         assert instance.get_run_by_id(first) is None
         assert not files[first].exists() and files[second].exists()
         key = dg.AssetKey(["targets", "source"])
         (seen,) = instance.fetch_observations(key, limit=10).records
         assert seen.run_id == second
+
+
+def test_the_newest_run_of_an_identity_is_the_one_of_the_highest_number(tmp_path):
+    storage = Storage(root=str(tmp_path))
+    first = storage.folder("training", "policy", "f" * 64)
+    for name in (first.name, f"{first.name}-3", f"{first.name}-12"):  # retention has removed the others
+        (first.with_name(name) / "policy").mkdir(parents=True)
+    assert run_folder(storage, "f" * 64, force=False).name == f"{first.name}-12"
+    assert run_folder(storage, "f" * 64, force=True).name == f"{first.name}-13"
+    assert run_folder(storage, "e" * 64, force=True) == storage.folder("training", "policy", "e" * 64)
+
+
+def run_of(job: str, *keys: str, location: str | None = None) -> dg.DagsterRun:
+    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location or ""), "__repository__")
+    return dg.DagsterRun(
+        job_name=job,
+        asset_selection={dg.AssetKey.from_user_string(key) for key in keys} or None,
+        remote_job_origin=RemoteJobOrigin(repository, job) if location else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "ours"),
+    [
+        (run_of("reasoner_everything"), True),
+        (run_of("__ASSET_JOB", "reasoner/targets/train", "reasoner/models/base"), True),
+        (run_of("__ASSET_JOB", "reasoner/targets/train", "revenue"), False),
+        (run_of("__ASSET_JOB", "revenue"), False),
+        (run_of("billing"), False),
+    ],
+)
+def test_runs_of_the_project_around_us_are_not_ours(run, ours):
+    assert is_ours(run, run_of("reasoner_retention", location="here"), Names(("reasoner",))) is ours
+
+
+@pytest.mark.parametrize(("location", "ours"), [(None, True), ("luffy", True), ("billing", False)])
+def test_runs_of_another_code_location_are_not_ours(location, ours):
+    assert is_ours(run_of("everything", location=location), run_of("retention", location="luffy"), Names()) is ours
+
+
+def test_pages_that_the_last_events_link_to_stay(filled):
+    project, made = filled
+    page = output(project.storage, "training/ledger/kkkk")
+    docs = output(project.storage, "targets/data_docs/llll")
+    entries = {"page": dg.MetadataValue.url("/files/training/ledger/kkkk/data.bin")}
+    project.instance.report_runless_asset_event(dg.AssetMaterialization("ledger", metadata=entries))
+    entries = {"data docs": dg.MetadataValue.url("/files/targets/data_docs/llll/data.bin")}
+    check = dg.AssetCheckKey(dg.AssetKey(["targets", "train"]), "every_trace_accounted_for")
+    project.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(check.asset_key, check.name, passed=True, metadata=entries)
+    )
+    assert project.run_job("retention", LAUNCH).success
+    assert page.exists() and docs.exists() and not made["unused"].exists()
 
 
 def test_samples_go_with_their_policy(filled):
@@ -177,13 +234,13 @@ def test_a_run_that_starts_meanwhile_finds_everything(filled, monkeypatch, momen
     project, made = filled
     looks = []
 
-    def named(instance):
-        looks.append(instance)
+    def named(*of):
+        looks.append(of)
         if len(looks) == moment - 1:  # the run begins after this look; the next one sees it
             begin(project, "started")
         return []
 
-    monkeypatch.setattr("assets.registry.retention.named_by_materializations", named)
+    monkeypatch.setattr("assets.registry.retention.named_by_events", named)
     assert "is started and may use outputs" in message(project.run_job("retention", LAUNCH))
     assert all(folder.exists() for folder in made.values())
 

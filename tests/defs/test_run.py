@@ -49,6 +49,19 @@ def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environmen
     assert not [path for path in written if path.lstat().st_mode & 0o077 and not path.is_symlink()]
 
 
+def test_a_relative_home_starts_in_the_folder_of_the_user(environment, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "key:nothing"],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(ROOT), "DAGSTER_HOME": "mine"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2 and "the selection contains no asset" in done.stderr
+    assert (tmp_path / "mine" / "dagster.yaml").is_file()
+
+
 def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
     assert run(environment, "--select", "group:benchmarks").returncode == 0
     monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
