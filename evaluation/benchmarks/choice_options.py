@@ -14,8 +14,10 @@ from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import LETTERS, POSITIONS
 
 ALPHABETS = (tuple(LETTERS), tuple(LETTERS.lower()), tuple(POSITIONS))
-# "A)", "(A)", "[A]", "A.", "A:", bold or not; "1.5" is a number, not the option 1 with the text 5.
-LABEL = compile_quick_pattern(r"(?<![^\s{$*])[(\[（]?([A-Ja-j]|10|[1-9])(?:[)\]）:：．、]|\.(?!\d))[}*]*\s*")
+# "A)", "(A)", "[A]", "A.", "A:", bold or not; "1.5" and "1:5" are values, not the option 1 with the text 5.
+LABEL = compile_quick_pattern(
+    r"(?<![^\s{$*])[(\[（]?([A-Ja-j]|10|[1-9])(?:[)\]）．、]|(?<=[A-Ja-j])[:：]|\.(?!\d)|[:：](?!\d))[}*]*\s*"
+)
 FORMS = "a list of texts, a mapping from label to text, or one text with a label such as A) before each option"
 
 
@@ -103,9 +105,13 @@ def _split(text: str) -> list[str]:
 
 
 def _without_labels(options: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
-    """Split the labels off the options' texts; return both, or None unless all begin with labels of an alphabet."""
+    """Split the labels off the options' texts; return both, or None unless all begin with labels of an alphabet.
+
+    Texts stay as they are if one would be empty, because it is no text beside its label.
+    """
     matches = [LABEL.match(option.strip()) for option in options]
     written = tuple(match.group(1) for match in matches if match)
     if not any(sorted(written) == sorted(alphabet[: len(options)]) for alphabet in ALPHABETS):
         return options, None
-    return [option.strip()[match.end() :] for option, match in zip(options, matches, strict=True) if match], written
+    texts = [option.strip()[match.end() :] for option, match in zip(options, matches, strict=True) if match]
+    return (texts, written) if all(texts) else (options, None)

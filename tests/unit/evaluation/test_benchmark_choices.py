@@ -93,14 +93,34 @@ TEXTS = ["5(2x)", "1.5", "none of these", "A. Einstein"]
         {"A": TEXTS[0], "B": TEXTS[1], "C": TEXTS[2], "D": TEXTS[3], "E": None},  # as parquet reads a missing key
         dict(zip(["w", "x", "y", "z"], TEXTS, strict=True)),
         "A) 5(2x) B) 1.5 C) none of these D) A. Einstein",
+        [f"{label}: {text}" for label, text in zip("1234", TEXTS, strict=True)],
+        [f"{label}:{text}" for label, text in zip("ABCD", TEXTS, strict=True)],
         "(A) 5(2x)\n(B) 1.5\n(C) none of these\n(D) A. Einstein",
         TEXTS,
     ],
-    ids=["glued", "brackets", "numbers", "mapping", "with null", "other labels", "one line", "lines", "texts"],
+    ids=[
+        "glued",
+        "brackets",
+        "numbers",
+        "mapping",
+        "with null",
+        "other labels",
+        "one line",
+        "colons",
+        "glued colons",
+        "lines",
+        "texts",
+    ],
 )
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_options_of_every_form_get_one_label_and_keep_the_right_one(tmp_path, options, shuffle):
-    labels = "1234" if "1. " in str(options) else "wxyz" if isinstance(options, dict) and "w" in options else "ABCD"
+    labels = (
+        "1234"
+        if "1. " in str(options) or "1: " in str(options)
+        else "wxyz"
+        if isinstance(options, dict) and "w" in options
+        else "ABCD"
+    )
     columns = {"problem": "q", "options": "o", "gold": "a"}
     for label, right in zip(labels, TEXTS, strict=True):
         write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": label})
@@ -120,7 +140,20 @@ def test_labels_that_a_file_has_shuffled_name_its_options(tmp_path):
     assert row["problem"].endswith("A) grass\nB) blood\n") and row["gold"] == "B"
 
 
-@pytest.mark.parametrize("options", [["1.5", "2.5"], ["A) red", "green"], ["A) red", "A) green"], ["I: 3", "V: 5"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["1.5", "2.5"], ["A) red", "green"], ["A) red", "A) green"], ["I: 3", "V: 5"]),
+        *(
+            ["1:3", "2:5"],
+            ["2:1", "1:2", "3:4"],
+            ["1：3", "2：5"],
+            ["A.", "B."],
+            ["(1)", "(2)"],
+            ["1) x", "2) x", "3) y"],
+        ),
+    ],
+)
 def test_texts_that_only_look_labelled_are_left_alone(tmp_path, options):
     write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": "B"})
     columns = {"problem": "q", "options": "o", "gold": "a"}
