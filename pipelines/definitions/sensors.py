@@ -31,6 +31,7 @@ from pipelines.definitions.source_watch import SourceState, changing_sources
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
 OBSERVATIONS = 200  # the number that is read at once
+MATERIALIZATIONS = 100  # the number that is looked at
 ELSEWHERE_SECONDS = 50.0  # a pod that is being replaced ends its runs within this time
 
 
@@ -162,17 +163,31 @@ def score_new_policies(names: Names, job: Job) -> dg.SensorDefinition:
         description="Evaluate a new policy and promote it if it wins, unless the run that trained it does so itself.",
     )
     def sensor(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
-        materialization = event.asset_materialization
-        tags = (materialization.tags if materialization else None) or {}
-        digest = tags.get("dagster/data_version", event.run_id)
+        digest = version_of(event)
         run = context.instance.get_run_by_id(event.run_id)
         if run is not None and run.execution_plan_snapshot_id is not None:
             plan = context.instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
             if any(step.startswith("report__scorecard") for step in plan.step_keys_to_execute):
                 return dg.SkipReason(f"run {run.run_id} scores policy {digest[:SHORT_DIGEST]} itself")
-        return dg.RunRequest(run_key=digest)
+        return dg.RunRequest(run_key=f"{digest} {appearance(context.instance, names.key(POLICY), digest)}")
 
     return sensor
+
+
+def version_of(event: dg.EventLogEntry) -> str:
+    """Return the data version of a materialization."""
+    made = event.asset_materialization
+    return ((made.tags if made else None) or {}).get("dagster/data_version", event.run_id)
+
+
+def appearance(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> int:
+    """Return the number of the event since which ``key`` has ``version``: a version that returns appears again."""
+    number = 0
+    for record in instance.fetch_materializations(key, limit=MATERIALIZATIONS).records:
+        if version_of(record.event_log_entry) != version:
+            break
+        number = record.storage_id
+    return number
 
 
 def stop_orphans(names: Names) -> dg.SensorDefinition:

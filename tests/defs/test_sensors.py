@@ -142,9 +142,11 @@ def test_the_weekly_run_waits_for_the_last_one(build, tmp_path):
     assert requests() == 1
 
 
-def test_a_policy_that_was_trained_alone_is_scored(build):
-    project = build()
-    tags = {"dagster/data_version": "d" * 64}
-    project.instance.report_runless_asset_event(dg.AssetMaterialization(["training", "policy"], tags=tags))
-    (request,) = project.tick("score_new_policies").run_requests
-    assert request.run_key == "d" * 64
+def test_a_policy_that_was_trained_alone_is_scored_and_again_when_it_returns(build):
+    project, keys = build(), []
+    for version in "AABA":
+        tags = {"dagster/data_version": version}
+        project.instance.report_runless_asset_event(dg.AssetMaterialization(["training", "policy"], tags=tags))
+        (request,) = project.tick("score_new_policies").run_requests
+        keys.append(request.run_key)
+    assert keys[0] == keys[1] and len(set(keys[1:])) == 3
