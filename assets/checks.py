@@ -140,7 +140,7 @@ def targets_checks(
     suite, rows, previous = profile.checks, Path(train.profile), Path(train.previous) if train.previous else None
     files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
     pages = storage.folder("targets", "data_docs", identity(files, VERSION))
-    if pages.exists():
+    if storage.has(pages, lambda folder: read_json(folder / RESULTS), context.log.warning):
         validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
         if any(result.error for result in validated):  # a check that broke may work this time
             validated = validate(rows, suite=suite, previous=previous)

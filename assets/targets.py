@@ -99,7 +99,7 @@ def prepared(
     digest, metadata = observation(options)
     context.log_event(dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest}))
     folder = storage.folder("targets", "prepared", _identity(options, digest, base, suite, teacher))
-    reused = folder.exists()
+    reused = storage.has(folder, read_prepared, context.log.warning)
     if not reused:
         remembered = storage.path / "targets" / "decisions"
         with storage.writing(folder) as temporary:
@@ -234,13 +234,13 @@ def train(
     storage: Storage,
 ) -> dg.MaterializeResult[TrainReference]:
     from targets.prepared_files import read_prepared
-    from targets.select.split import select_train
+    from targets.select.split import read_split, select_train
 
     source = Path(prepared.path).parent
     parts = identity(source.name, config.model_dump(), SPLIT_VERSION)
     folder = storage.folder("targets", "train", parts)
     previous = _previous(storage, prepared.profile)
-    reused = folder.exists()
+    reused = storage.has(folder, read_split, context.log.warning)
     if not reused:
         with storage.writing(folder) as temporary:
             select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.seed)

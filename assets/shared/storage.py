@@ -6,7 +6,7 @@ renamed when complete. A reference, ``<root>/references/<key>.json``, names the 
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from assets.shared.references import Reference
 from core import PROJECT
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
-from core.files import UNWRITABLE, atomic_folder, write_json, write_text
+from core.files import UNWRITABLE, atomic_folder, set_aside, write_json, write_text
 from core.parquet import is_there
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
@@ -62,6 +62,19 @@ class Storage(dg.ConfigurableResource):
         """
         with self.writable(), atomic_folder(folder) as temporary:
             yield temporary
+
+    def has(self, folder: Path, read: Callable[[Path], Any], warn: Callable[[str], None]) -> bool:
+        """Return whether ``folder`` is there and ``read`` can read it. A damaged one is set aside with a warning."""
+        if not folder.exists():
+            return False
+        try:
+            read(folder)
+        except InputError as error:
+            with self.writable():
+                kept = set_aside(folder)
+            warn(f"damaged, so it is kept as {kept.name} and made again: {error}")
+            return False
+        return True
 
     @contextmanager
     def working(self, stage: str, name: str, identity: str) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """The targets' part of the graph, run for real on the embedded source: outputs, reuse, gates, bad input."""
 
 import json
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -71,6 +72,25 @@ def test_the_same_content_is_not_prepared_again(build):
     assert project.metadata("targets/prepared")["reused"] is True
     assert project.files() == before
     assert [project.data_version(key) for key in (*INPUTS, *TARGETS)] == versions
+
+
+@pytest.mark.parametrize(
+    ("damaged", "size"),
+    [
+        ("targets/prepared/*/profile.parquet", 300),
+        ("targets/train/*/train.parquet", 9),
+        ("targets/data_docs/*/*.json", 0),
+    ],
+)
+def test_a_damaged_output_is_set_aside_and_made_again(build, damaged, size):
+    project = build(**SMALL)
+    assert project.run(*INPUTS, *TARGETS).success
+    (file,) = project.storage.glob(damaged)
+    whole = file.read_bytes()
+    os.truncate(file, size)
+    assert project.run(*INPUTS, *TARGETS).success
+    assert file.read_bytes() == whole
+    assert file.parent.with_name(f"{file.parent.name}.damaged").joinpath(file.name).stat().st_size == size
 
 
 def test_a_review_is_honoured_and_every_trace_stays_on_the_page(build, tmp_path):
