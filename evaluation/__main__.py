@@ -23,6 +23,7 @@ from evaluation.command_requests import (
     ReportRequest,
     SuiteRequest,
     TracesRequest,
+    check_output,
 )
 
 SECOND_GRADERS = {
@@ -89,7 +90,7 @@ def disagreements(
     if not 0 < limit_s < float("inf"):
         raise InputError(f"--limit-s: got {limit_s}, expected a number above 0")
     if out:
-        writable_file(out)
+        check_output(writable_file(out), results)
     from core.files import write_table
     from evaluation.sample_tables import read_folder
     from evaluation.second_grader import disagreements as find_disagreements
@@ -107,6 +108,7 @@ def browse(
     results: Results, out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")]
 ) -> None:
     """Write all graded samples to one HTML page that opens offline."""
+    check_output(writable_file(out), results)
     from evaluation.report.sample_browser import browse as write_samples
     from evaluation.sample_tables import read_folder
 
@@ -181,6 +183,8 @@ def leaderboard(
     ] = None,
 ) -> None:
     """Rank all checkpoints that were graded on the same problems."""
+    if markdown:
+        check_output(writable_file(markdown), results)
     from core.files import write_text
     from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
 

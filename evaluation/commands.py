@@ -16,16 +16,19 @@ from evaluation.command_requests import (
     ReportRequest,
     SuiteRequest,
     TracesRequest,
+    check_output,
 )
 
 
 def suite(request: SuiteRequest) -> None:
     """Write the problems of benchmarks into one suite file."""
     from core.files import write_table
+    from evaluation.benchmarks.benchmark_files import local_files
     from evaluation.benchmarks.benchmark_problems import read_suite
     from evaluation.benchmarks.suite import select_benchmarks
 
     benchmarks = select_benchmarks(request.suite, request.benchmarks)
+    check_output(request.out, Path(request.suite), *local_files(benchmarks, request.roots))
     table = read_suite(
         benchmarks, list(request.roots), limit=request.limit, seed=request.seed, system_prompt=request.system_prompt
     )
@@ -82,6 +85,7 @@ def traces(request: TracesRequest) -> None:
         _submit("traces", request, Path(f"{request.out}.job"))
         print(request.out)
         return
+    check_output(request.out, request.problems)
     request.check_fields()
     problems = read_problems(request.problems, request.problem_column, request.answer_column, request.fields)
     teacher = open_model(request.teacher, **request.engines(request.teacher))
@@ -107,6 +111,8 @@ def traces(request: TracesRequest) -> None:
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
         send_event({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
     print(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
+    if repeats := len(problems) - len({problem.text for problem in problems}):
+        print(f"note: {repeats:,} rows of {request.problems} repeat an earlier problem, and have the same samples")
     if budget:
         end = "" if drawn.rows == drawn.requested else "; the budget ends here: raise it and run the command again"
         print(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
@@ -118,6 +124,7 @@ def difficulty(request: DifficultyRequest) -> None:
     from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
     from grading.verifiers.spec import open_verifier
 
+    check_output(request.out, request.samples)
     with open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s) as verifier:
         table = measure_difficulty(request.samples, verifier, request.data_source, thinking=request.thinking)
     write_table(table, request.out)
@@ -167,6 +174,10 @@ def report(request: ReportRequest) -> None:
     from evaluation.sample_tables import read_folder, read_suite_file
     from grading.contamination import search_lineage, search_targets
 
+    inputs = (request.suite, request.base, request.policy, request.champion, request.targets, request.lineage)
+    check_output(request.out, *inputs, request.metrics, request.filter_counts)
+    if request.markdown:
+        check_output(request.markdown, *inputs, request.metrics, request.filter_counts, request.out)
     table = read_suite_file(request.suite)
     lineage, contamination = read_lineage(request.lineage) if request.lineage else {}, None
     if request.targets:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,13 @@ def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str,
         except InputError as error:
             failed = f" {error}."
     raise InputError(_not_found(benchmark, folders, failed))
+
+
+def local_files(benchmarks: Iterable[Benchmark], roots: Sequence[Path]) -> list[Path]:
+    """Return the files of ``benchmarks`` that are on this machine, where `find_rows` looks for them."""
+    folders = [Path(root).expanduser() for root in roots]
+    sources = (source for benchmark in benchmarks for source in benchmark.sources)
+    return [file for source in sources if source.file and (file := _local_file(source.file, folders))]
 
 
 def _local_file(name: str, folders: Sequence[Path]) -> Path | None:

@@ -161,8 +161,15 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
             )
         if (first.gold, first.alternatives) != (problem.gold, problem.alternatives):
             raise InputError(f"{where}: gold answer {problem.gold!r}, but an earlier copy has {first.gold!r}")
+        if (first.text, first.fields) != (problem.text, problem.fields):
+            raise InputError(
+                f"{where}: another problem than an earlier row with the id {problem.id}: {problem.text!r:.80}; "
+                "expected copies of one problem: correct the ids, or map no id column"
+            )
+    if not problems and not source.where:
+        raise InputError(f"benchmark {benchmark.name}: {path} has no rows; give a file with problems")
     if not problems:
-        conditions = ", ".join(f"{key} = {value}" for key, value in source.where.items()) or "any row"
+        conditions = ", ".join(f"{key} = {value}" for key, value in source.where.items())
         raise InputError(f"benchmark {benchmark.name}: {path} has no row with {conditions}; correct `where`")
     return list(problems.values())
 

@@ -1,8 +1,8 @@
 """Measure how hard problems are for a model: its solve rate on each, with the interval."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,21 @@ DIFFICULTY = pa.schema(
 def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, thinking: bool = True) -> pa.Table:
     """Return the DIFFICULTY table of a TRACE file, a row per problem in the file's order.
 
+    A problem that is there several times counts once: its copies have the same samples, which are right if any copy's
+    gold answer says so.
     With ``thinking`` an answer counts only after ``</think>``. A sample that was cut at the token limit solves nothing.
     The verifier is told ``data_source``.
     """
-    columns = [TRACE.field(name) for name in ("problem", "answer", "response", "teacher", "finish_reason")]
+    columns = [
+        TRACE.field(name)
+        for name in ("problem", "answer", "response", "sample", "teacher", "generation", "finish_reason")
+    ]
     rows = read_table(samples, pa.schema([*columns, FIELDS]), ADVICE, optional=(FIELDS.name,)).to_pylist()
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
     right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, data_source, thinking=thinking)]
-    return pass_rates(zip((row["problem"] for row in rows), right, strict=True), rows[0]["teacher"])
+    drawn = ((row["problem"], (row["generation"], row["sample"])) for row in rows)
+    return pass_rates(((*sample, solved) for sample, solved in zip(drawn, right, strict=True)), rows[0]["teacher"])
 
 
 def verdicts_of(
@@ -75,20 +81,24 @@ def as_suite(problems: pa.Table, samples: int) -> pa.Table:
 def graded_difficulty(graded: pa.Table, suite: pa.Table, model: str) -> pa.Table:
     """Return the DIFFICULTY table of the GRADED samples that ``model`` drew for the problems of ``suite``."""
     problems = dict(zip(suite["id"].to_pylist(), suite["problem"].to_pylist(), strict=True))
-    rows = zip(graded["id"].to_pylist(), graded["verdict"].to_pylist(), strict=True)
-    return pass_rates(((problems[name], verdict == Verdict.CORRECT) for name, verdict in rows), model)
+    rows = graded.select(["id", "sample", "verdict"]).to_pylist()
+    outcomes = ((problems[row["id"]], row["sample"], row["verdict"] == Verdict.CORRECT) for row in rows)
+    return pass_rates(outcomes, model)
 
 
-def pass_rates(outcomes: Iterable[tuple[str, bool]], model: str) -> pa.Table:
-    """Return the DIFFICULTY table of samples: of each its problem, and whether it is right."""
-    drawn, solved = Counter[str](), Counter[str]()
-    for problem, right in outcomes:
-        drawn[problem] += 1
-        solved[problem] += right
+def pass_rates(outcomes: Iterable[tuple[str, Hashable, bool]], model: str) -> pa.Table:
+    """Return the DIFFICULTY table of samples: of each its problem, what tells it from others, and whether it is right.
+
+    A sample that is there several times counts once, and is right if it is so anywhere.
+    """
+    drawn: dict[str, dict[Hashable, bool]] = defaultdict(dict)
+    for problem, sample, right in outcomes:
+        drawn[problem][sample] = right or drawn[problem].get(sample, False)
     rows = []
     for problem, samples in drawn.items():
-        rate = solved[problem] / samples
-        values = (problem, solved[problem], samples, rate, *wilson(rate, samples), model)
+        solved = sum(samples.values())
+        rate = solved / len(samples)
+        values = (problem, solved, len(samples), rate, *wilson(rate, len(samples)), model)
         rows.append(dict(zip(DIFFICULTY.names, values, strict=True)))
     return pa.Table.from_pylist(rows, schema=DIFFICULTY)
 

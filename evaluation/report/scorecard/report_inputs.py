@@ -7,6 +7,14 @@ from core.errors import InputError
 from core.files import read_json, read_json_lines, read_object
 from evaluation.report.scorecard.lineage_summary import Lineage
 
+TEXTS = (
+    ("checkpoint_digest",),
+    ("base_model", "digest"),
+    ("base_model", "source"),
+    ("targets", "digest"),
+    ("targets", "path"),
+    ("request", "recipe"),
+)
 OBJECTS = ("base_model", "targets", "request", "config")  # parts of a lineage.json that hold keys of their own
 
 
@@ -16,12 +24,13 @@ def read_lineage(path: Path) -> dict[str, Any]:
     for key in OBJECTS:
         if not isinstance(manifest.get(key, {}), dict):
             raise InputError(f"{path}: {key}: expected an object; give the lineage.json of a policy")
-    for key, part in (("targets", "path"), ("targets", "digest"), ("base_model", "digest")):
-        if not isinstance(manifest.get(key, {}).get(part, ""), str):
-            raise InputError(f"{path}: {key}.{part}: expected a text; give the lineage.json of a policy")
+    for *parents, key in TEXTS:
+        part = manifest.get(parents[0], {}) if parents else manifest
+        if not isinstance(part.get(key, ""), str):
+            raise InputError(f"{path}: {'.'.join([*parents, key])}: expected a text; give the lineage.json of a policy")
     try:
-        Lineage.from_manifest(manifest)
-    except (AttributeError, TypeError, ValueError) as error:
+        Lineage.from_manifest(manifest).composition()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}; give the lineage.json of a policy") from error
     return manifest
 

@@ -105,7 +105,7 @@ def test_user_files_need_only_an_entry(tmp_path):
         ([{"q": "2+2", "a": "4"}, {"q": "2+2", "a": "4"}], "repeated: true"),
         (["{]"], "line 1: not JSON"),
         (["[1]"], "row 1: expected a JSON object"),
-        ([], "has no row"),
+        ([], "mine.jsonl has no rows; give a file with problems"),
         ([{"q": "2+2", "a": "A", "o": ["only one"]}], "expected a list of 2 to 10 options"),
     ],
 )

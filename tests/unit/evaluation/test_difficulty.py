@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
@@ -18,8 +19,9 @@ RIGHT, WRONG = (f"<think>\nhm\n</think>\n\n\\boxed{{{answer}}}" for answer in (4
 
 def samples(path: Path, *rows: tuple[str, str, str]) -> Path:
     names = ("problem", "response", "finish_reason")
-    fixed = {"answer": "4", "id": "1", "sample": 0, "teacher": "base", "generation": "g", "tokens": 1}
-    write_table(pa.Table.from_pylist([fixed | dict(zip(names, row, strict=True)) for row in rows], TRACE), path)
+    fixed = {"answer": "4", "id": "1", "teacher": "base", "generation": "g", "tokens": 1}
+    numbered = [fixed | {"sample": k} | dict(zip(names, row, strict=True)) for k, row in enumerate(rows)]
+    write_table(pa.Table.from_pylist(numbered, TRACE), path)
     return path
 
 
@@ -43,6 +45,20 @@ def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
     assert len(text) == 10 and text[0].split()[3] == "2" and text[2].split()[3] == "1" and text[-1].split()[3] == "1"
 
 
+def test_copies_of_a_problem_are_no_more_samples(tmp_path: Path) -> None:
+    table = pq.read_table(samples(tmp_path / "once.parquet", ("sum", RIGHT, "stop"), ("sum", WRONG, "stop")))
+    other = table.set_column(1, "answer", pa.array(["9"] * 2))
+    again = table.set_column(6, "generation", pa.array(["another"] * 2))
+    for tables, counts in (([table, table], (1, 2)), ([other, table, other], (1, 2)), ([table, again], (2, 4))):
+        write_table(pa.concat_tables(tables), tmp_path / "samples.parquet")
+        with open_verifier(VerifierSpec("math")) as verifier:
+            [row] = measure_difficulty(tmp_path / "samples.parquet", verifier, "law").to_pylist()
+        assert (row["solved"], row["samples"]) == counts
+    suite = pa.table({"id": ["1", "2"], "problem": ["same"] * 2})
+    graded = pa.table({"id": ["1", "1", "2", "2"], "sample": [0, 1] * 2, "verdict": ["correct", "wrong"] * 2})
+    assert graded_difficulty(graded, suite, "base")["samples"].to_pylist() == [2]
+
+
 def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
     with open_verifier(VerifierSpec("math")) as verifier, pytest.raises(InputError, match="no samples"):
         measure_difficulty(samples(tmp_path / "samples.parquet"), verifier, "law")
@@ -57,7 +73,8 @@ def test_problems_are_a_suite_that_generation_reads() -> None:
 
 def test_graded_samples_of_a_suite_give_the_same_table() -> None:
     suite = pa.table({"id": ["1", "2"], "problem": ["easy", "hard"]})
-    graded = pa.table({"id": ["1", "2", "1", "2"], "verdict": ["correct", "wrong", "correct", "correct"]})
+    verdicts = ["correct", "wrong", "correct", "correct"]
+    graded = pa.table({"id": ["1", "2", "1", "2"], "sample": [0, 0, 1, 1], "verdict": verdicts})
     rows = graded_difficulty(graded, suite, "base").to_pylist()
     assert [(row["problem"], row["solved"], row["samples"], row["model"]) for row in rows] == [
         ("easy", 2, 2, "base"),
