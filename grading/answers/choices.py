@@ -5,7 +5,7 @@ from grading.answers.extraction import POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize
 
 _LETTER = compile_full_match(r"""["'\[{(]*([A-Ja-j1-9]|10)[)}\]"']*[.:]?""")  # without blanks
-_ONLY_LETTER = compile_full_match(r"\(?([A-J])\)?\.?")
+_ONLY_LETTER = compile_full_match(r"[*$`]{0,3}[(\[]?([A-J])[)\]]?\.?[*$`]{0,3}")
 _WITH_TEXT = compile_full_match(r"(?s)(?P<open>\(?)(?P<label>[A-J])(?P<end> ?[.):\-])\s*(?P<text>\S.*)")
 # "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.
 _BEFORE_TEXT = compile_full_match(
@@ -25,21 +25,29 @@ _DENIED = compile_quick_pattern(
     r"\A\W{0,6}(?:which )?(?:(?:is|was) (?:wrong|incorrect|false)\b"
     r"|(?:(?:is|was) not|(?:is|was)n.?t|can ?not be|can.t be)"
     r"(?: (?:the |a )?(?:correct|right|true|valid|answer)\b|\W{0,4}\Z)"
+    r"|(?:is|was|seems|looks) \w{1,20},? (?:but|yet) (?:wrong|incorrect|false)\b"
     r"|can be (?:eliminated|excluded|ruled out))"
 )
-_UNSURE = compile_quick_pattern(r"\A\W{0,3}(?:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs|wrong)\b")
+_UNSURE = compile_quick_pattern(
+    r"\A\W{0,3}(?:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs|wrong)\b"
+    r"|\A\\(?:cup|cap|lor|land|setminus) ?\(?[A-J](?![a-zA-Z])"
+)
 _JOINED = compile_quick_pattern(
-    r"\A(?:[)}*$\s]{0,4}(?i:or|nor|versus|vs)(?![a-zA-Z])\W{0,4}(?i:(?:maybe|perhaps|possibly|option) ){0,2}"
+    r"\A(?:[])}*$`\s,.;(—–-]{0,5}(?i:(?:or|maybe|perhaps|possibly|alternatively)\W{1,3}){1,3}(?i:even )?(?i:option )?"
+    r"\(?(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))"
+    r"|[^.;\n]{0,60}? (?i:and|but|or) \(?[A-J]\)? (?:otherwise|overall|in general|if|when)\b"
+    r"|[])}*$`\s]{0,4}(?i:or|nor|versus|vs)(?![a-zA-Z])\W{0,4}(?i:(?:maybe|perhaps|possibly|option) ){0,2}"
     r"\(?[A-J](?![a-zA-Z'])"
-    r"|[)}*$\s]{0,4}(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→]|->)\W{0,4}(?i:option )?"
+    r"|[])}*$`\s]{0,4}(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→]|->)\W{0,4}(?i:option )?"
     r"\(?[A-J](?![a-zA-Z'])(?!\)? (?:is|are|was|has|does|would|can|cannot|fails|gives)\b)"
     r"|[*$]{0,4} [B-HJ](?:[.,;]?\s{0,4}\Z|[.,;]?\n| [A-J](?![a-zA-Z'])))"
 )
 _TAKEN_BACK = compile_quick_pattern(
-    r"\A[*$\s]{0,3}(?:\?|[)*$]{0,3}[,.;(—–-]\s{0,2}(?i:(?:no|nope|sorry|wait|correction)\s?"
-    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|actually,? (?:it|no)\b))"
+    r"\A[*$\s]{0,3}(?:\?|[])*$`]{0,3}[,.;(—–-]{1,3}\s{0,2}(?i:(?:hm+|oh),? )?(?i:(?:no|nope|sorry|wait|correction)\s?"
+    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|actually,? (?:it|no)\b|scratch that\b|I disagree\b))"
 )
 _OF_WRONG = compile_quick_pattern(r"(?i)(?:wrong|incorrect|false|bad|worst|rejected|eliminated) ?\Z")
+_NOT = compile_quick_pattern(r"(?i)\bnot (?:the |my )?(?:correct |right |final )?\Z")
 _SUPPOSED = compile_quick_pattern(
     r"(?i)\b(?:if|suppose|assume|assuming|whether)(?: that)?(?: the| my)?(?: correct)? ?\Z"
 )
@@ -51,11 +59,18 @@ _BEHIND_LABEL = compile_quick_pattern(
 _WORD_FOLLOWS = compile_quick_pattern(r"\A [a-z]")
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
-    r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=)++[*$\s]*+(?:(?:option|choice)\s++)?|answer\s[*$\s]*+)\(?\s*+"
-    r"(?:\\text\{\s*+\(?)?(?P<label>[A-J])(?![a-zA-Z'])"
+    r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=|[–—-](?=\s)|(?:should|must|will|has to) be"
+    r"|(?<!then the answer )would be)++"
+    r"[*$`\s]*+(?:(?:option|choice)\s++)?|answer\s[*$\s]*+)[(\[]?\s*+(?:\\(?:text|math)(?:bf|rm|it)?\{\s*+\(?)?"
+    r"(?P<label>[A-J]|[a-j](?=[])}*$`.]{0,4}\s*+\Z))(?![a-zA-Z'])"
+)
+_CONCLUDED = compile_quick_pattern(
+    r"(?:\A|[.!:\n]\s{1,2}|(?i:so|thus|hence|therefore),? )[*$]{0,3}(?i:option |choice )?\(?([A-J])\)?[*$]{0,3}"
+    r" is (?:the )?(?:correct|right|best)(?: (?:answer|option|choice|one))?[.!*$]{0,4}\s*+\Z"
 )
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks
 _BOXED_SET = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
+_BRACKETS = compile_quick_pattern(r"\A(?:\\\{|\[)(.*)(?:\\\}|\])\Z")
 _STATED_SET = compile_quick_pattern(
     r"(?i:answers?|choices?|options?)\**+ ?(?i:is|are|:|=) ?[*$]*+(?i:options? )?"
     rf"(\(?[A-J]\)?(?:{_NEXT}\(?[A-J]\)?){{1,9}}+)(?![a-zA-Z']| ?,? ?(?i:or)\b)"
@@ -79,7 +94,10 @@ def extract_choice(text: str) -> str | None:
     if boxed is not None:
         return choice_in(boxed, stated)
     alone = _ONLY_LETTER(text.strip())
-    return alone.group(1) if alone else stated
+    if alone or stated:
+        return alone.group(1) if alone else stated
+    concluded = _CONCLUDED.search(text)
+    return concluded.group(1) if concluded else None
 
 
 def choice_in(answer: str, stated: str | None = None) -> str:
@@ -144,15 +162,18 @@ def _stated(text: str) -> str | None:
     chosen = last.get(False) or last.get(True)
     if chosen is None or (False not in last and _noun(chosen) == "answer"):
         return None
-    return None if _JOINED.match(_behind(chosen)) else chosen["label"]
+    return None if _JOINED.match(_behind(chosen)) else chosen["label"].upper()
 
 
 def _is_statement(stated: Match) -> bool:
     behind = _behind(stated)
     if _DENIED.match(behind) or _TAKEN_BACK.match(behind) or _SUPPOSED.search(_ahead(stated)):
         return False
+    has_sign = stated["verb"] in (":", "=")
+    if stated["label"].islower() or (has_sign and _NOT.search(_ahead(stated))):
+        return has_sign and not _NOT.search(_ahead(stated))
     is_word = stated["label"] in "AI" and _WORD_FOLLOWS.match(behind) and not _BEHIND_LABEL.match(behind)
-    return not is_word or (stated["label"] == "A" and (stated["verb"] in (":", "=") or _noun(stated) != "answer"))
+    return not is_word or (stated["label"] == "A" and (has_sign or _noun(stated) != "answer"))
 
 
 def _noun(stated: Match) -> str:
@@ -164,7 +185,7 @@ def _ahead(stated: Match) -> str:
 
 
 def _behind(stated: Match) -> str:
-    return stated.string[stated.end("label") : stated.end("label") + 40]
+    return stated.string[stated.end("label") : stated.end("label") + 80]
 
 
 def same_choice(answer: str, gold: str) -> bool:
@@ -187,7 +208,7 @@ def extract_choices(text: str) -> str | None:
     """
     boxed = extract_boxed(text)
     if boxed is not None:
-        content = " ".join(TEXT.sub(r" \1 ", normalize(boxed)).split())
+        content = _BRACKETS.sub(r"\1", " ".join(TEXT.sub(r" \1 ", normalize(boxed)).split()))
         return _joined(content) if _BOXED_SET(content) else extract_choice(text)
     stated = _STATED_SET.findall(" ".join(text.split()))
     return _joined(stated[-1]) if stated else extract_choice(text)

@@ -15,13 +15,15 @@ from grading.answers.choices import (
     same_choices,
 )
 from grading.answers.extraction import BOXED, LETTERS, POSITIONS, SEPARATOR, extract_boxed
-from grading.answers.spelling import normalize, same_string
+from grading.answers.spelling import TEXT, normalize, same_string
 from grading.row_fields import OPTIONS, PROBLEM
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 _LABELS = compile_full_match(r"\(?(?:[A-J]|[1-9]|10)\)?(?:, (?:[A-J]|[1-9]|10))*")
 _LINE = compile_quick_pattern(r"(?m)^[ \t]*\(?([A-J])[.):][ \t]+(\S.*)$")
+
+_AND = compile_quick_pattern(r" ?[,;] ?(?:and )?| and ")
 
 
 class ChoiceOptions(VerifierOptions):
@@ -52,7 +54,9 @@ class ChoiceVerifier(Verifier):
                 return parts[0]
             if _with_text(parts[1], texts):  # the text of another option
                 return boxed
-        return (extract_choices if SEPARATOR in gold and _LABELS(gold.strip()) else extract_choice)(part)
+        if SEPARATOR not in gold or not _LABELS(gold.strip()):
+            return extract_choice(part)
+        return (boxed and _listed(boxed, texts)) or extract_choices(part)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         texts = option_texts(fields)
@@ -114,6 +118,16 @@ def _label_of(gold: str, texts: Mapping[str, str]) -> str:
 def _label_with_text(answer: str, texts: Mapping[str, str]) -> str | None:
     """Return the label of the one option with this text; None for an answer that is the label of an option itself."""
     return None if normalize(answer) in texts else _with_text(answer, texts)
+
+
+def _listed(boxed: str, texts: Mapping[str, str]) -> str | None:
+    """Return the labels of options that a box lists by their texts, with or without labels; None for anything else."""
+    labels: list[str | None] = []
+    for one in _AND.split(" ".join(TEXT.sub(r" \1 ", normalize(boxed)).split())):
+        label, text = label_with_text(one) or (None, one)
+        named = one if one in texts else _with_text(text, texts)
+        labels.append(named if label in (None, named) else None)
+    return SEPARATOR.join(sorted({label for label in labels if label})) if all(labels) else None
 
 
 def _with_text(text: str, texts: Mapping[str, str]) -> str | None:

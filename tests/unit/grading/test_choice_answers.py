@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading.answers.choices import extract_choices, same_choices
+from grading.answers.choices import extract_choice, extract_choices, same_choices
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,7 @@ from grading.answers.choices import extract_choices, same_choices
         r"\boxed{A, C}", r"\boxed{CA}", r"\boxed{A C}", r"\boxed{(A), (C)}", r"\boxed{\text{A and C}}",
         r"\boxed{A\text{ and }C}", r"\boxed{A, and C.}", r"\boxed{options A & C}", r"no \boxed{B}, but \boxed{A;C}",
         "Answer: A, C", "The answers are A and C.", "ANSWER: AC", "answer is **A, C**", "Answer: B, no. Answer: A,C",
+        r"\boxed{\{A, C\}}", r"\boxed{[C, A]}",
         "The correct options are (A) and (C), since B is odd.",
     ],
 )  # fmt: skip
@@ -42,3 +43,35 @@ def test_one_or_another_is_no_set_of_options():
 def test_sets_of_labels_are_compared_as_sets():
     assert same_choices("C, A", "A, C") and same_choices("A, C", "1, 3") and same_choices("1, 3", "1, 3")
     assert not same_choices("A", "A, C") and not same_choices("A, B, C", "A, C") and not same_choices("1, 3", "A, C")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "**C**", "`C`", "$C$", "[C]", "Answer: [C]", "Answer: `C`", "The answer is \\textbf{(C)}.", "Answer - C",
+        "answer: c", "The answer must be C", "The answer should be **C**.", "So the answer would be (C) red.",
+        "Option C is correct.",
+        "B is odd. Therefore, **C** is the correct answer.", "Answer: C. A student would say so, or a teacher.",
+        "The answer is C because A and B are odd.", "Answer: C. Perhaps A man knew.",
+        "Answer: C. However, if it rains, then the answer would be D",
+        "The option that is not the correct answer is C.",
+    ],
+)  # fmt: skip
+def test_an_option_is_chosen_in_many_words(text):
+    assert extract_choice(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Answer: C (or D)", "Answer: C (maybe even D)", "Answer: **C**, possibly D", "Answer: C - or D?",
+        "Answer: [C] or [D]",
+        "Answer: C. Alternatively, option D.", "The answer is (C) if n is even, and (D) otherwise.",
+        "The answer is C on odd days, but D in general", "The answer is C... hm, no, D.", "Answer: C; scratch that: D",
+        "Some say that the answer is C. I disagree: D.", "Not the answer: C", "It is not the correct answer: c",
+        "Answer: C looks easy, but wrong", "I doubt that option C is correct.", "The answer is c", r"\boxed{C \cup D}",
+        "C is the best answer? No.",
+    ],
+)  # fmt: skip
+def test_several_options_or_a_denied_one_are_no_choice(text):
+    assert extract_choice(text) not in ("C", "D")
