@@ -113,7 +113,14 @@ def location(error: "ValidationError") -> list[int | str]:
 
 def _explained(error: "ValidationError") -> Any:
     errors = error.errors()
-    return next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
+    first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
+    branches = [entry for entry in errors if entry["loc"][:-1] == first["loc"][:-1]]
+    words = [entry for entry in branches if str(entry["loc"][-1]).startswith("literal[")]
+    others = [entry for entry in branches if entry["type"] != "literal_error"]
+    if words and others:  # a union, such as a number or a word
+        message = f"{others[0]['msg']}, or {words[0].get('ctx', {})['expected']}"
+        return {**others[0], "loc": first["loc"][:-1], "msg": message}
+    return first
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

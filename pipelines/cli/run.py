@@ -205,7 +205,10 @@ def execute(
         sys.stderr.write(f"error: {failure}\n")
     if not monitor.failures:
         said = log_file(instance).read_text(encoding="utf-8", errors="replace").splitlines()
-        sys.stderr.write(f"error: the run ended early: {said[-1] if said else 'it wrote no message'}\n")
+        reasons = [line for line in said if "OperationalError" in line]  # of the database; its last lines are SQL
+        where = f"DAGSTER_HOME {instance.root_directory}: " if reasons else ""
+        last = [*said[-1:], *reasons[-1:]]
+        sys.stderr.write(f"error: the run ended early: {where}{last[-1] if last else 'it wrote no message'}\n")
         sys.stderr.write(f"its log: {log_file(instance)}\n")
     return 1
 

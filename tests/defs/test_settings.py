@@ -212,6 +212,10 @@ def test_a_mistake_is_one_message_that_names_it(environment, parts):
         ("trainning: {seed: 1}\n", "trainning is not a setting"),
         ("training: {seeds: 1}\n", "training.seeds is not a setting"),
         ("targets: {max_target_tokens: 0}\n", "targets.max_target_tokens"),
+        (
+            "evaluation: {samples: 0}\n",
+            "evaluation.samples: Input should be greater than 0, or 'until_decided' (got 0)",
+        ),
     ],
 )
 def test_a_wrong_profile_names_the_file_and_the_key(tmp_path: Path, text: str, part: str):
