@@ -132,7 +132,7 @@ class Sandbox:
             capture_output=True,
             text=True,
             check=False,
-            timeout=1500,
+            timeout=3000,  # of the longest: `perf.trainings.explain`, on a busy machine
         )
 
     def forget(self) -> None:
