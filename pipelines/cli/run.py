@@ -52,7 +52,7 @@ def run_graph(
     left_out = f"not in the job {job}: {', '.join(key.to_user_string() for key in others)}"
     hint = "materialize them in the UI, or by their own command (luffy rounds, luffy compare)"
     if not keys:
-        reason = f"{left_out}; {hint}" if others else "the selection contains no asset; `*` selects all"
+        reason = f"{left_out}; {hint}" if others else "the selection contains no asset to materialize; `*` selects all"
         raise InputError(f"--select {select!r}: {reason}")
     if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
         python = resource(defs, "interpreter").examined()
