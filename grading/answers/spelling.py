@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOX, extract_boxed
 from grading.expressions.signs import to_latex
-from grading.expressions.vocabulary import FUNCTIONS, SCHOOLS
+from grading.expressions.units import is_spoken
+from grading.expressions.vocabulary import FUNCTIONS, SCHOOLS, WORD, is_word
 
-WORD = 3  # letters that make a word; fewer may name points or variables
 LONGEST_PERIOD = 50  # digits of a repeating decimal
 
 TEXT = compile_quick_pattern(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
@@ -62,18 +62,21 @@ _SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)
 _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
 _DOLLARS = compile_full_match(r"(-?)\\\$ ?(\d[\d.,]*)")
 _BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")
-_FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?\.$|(?<=\d)\.(?=[/}\\])")
+_FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?\.$|(?<=\d)\.(?=[/}]|\\(?!overline|bar|dot(?![a-z])))")
 _ONLY_ITEM = compile_full_match(r"""\[\s*(?:'([^'"]+)'|"([^'"]+)"|(-?\d+(?:\.\d+)?))\s*\]""")  # a list as a text
 _SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
 _REPEATING = compile_quick_pattern(
-    rf"(\d{{0,{LONGEST_PERIOD}}})\.(\d{{0,{LONGEST_PERIOD}}})\\overline ?\{{(\d{{1,{LONGEST_PERIOD}}})\}}"
+    rf"(\d{{0,{LONGEST_PERIOD}}})\.(\d{{0,{LONGEST_PERIOD}}})"
+    rf"(?:\\(?:overline|bar) ?(?:\{{(\d{{1,{LONGEST_PERIOD}}})\}}|(\d))"
+    rf"|\\dot ?\{{?(\d)\}}?(?:(\d{{0,{LONGEST_PERIOD}}})\\dot ?\{{?(\d)\}}?)?)"
 )
 _TH = r"\\(?:text|textrm|mathrm|mbox)\s?\{ ?(?:st|nd|rd|th) ?\}"
-_ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH}|(?:st|nd|rd|th)(?![a-zA-Z]))")
+_ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH})")
+_BARE_ORDINAL = compile_quick_pattern(r"\A(\d{1,20})\s?(?:st|nd|rd|th)(?![\w^])")
 _ARGUMENT = r"\{?(\d{1,3}|[a-zA-Z]|(?<=\{)\w{1,3})\}?"
 _COMBINATIONS = compile_quick_pattern(
     rf"(?<![a-zA-Z\\}}])(?:C_{_ARGUMENT} ?\^ ?{_ARGUMENT}|C ?\^ ?{_ARGUMENT}_{_ARGUMENT}"
-    rf"|\{{\}}(?:_|\^) ?{_ARGUMENT} ?C_ ?{_ARGUMENT})(?![\w}}])"
+    rf"|(?:\{{\}})?(?:_|\^) ?{_ARGUMENT} ?C_ ?{_ARGUMENT}|(?<!\w)(\d{{1,3}}) ?C ?(\d{{1,3}}))(?![\w}}])"
 )
 _WORD_UNIT = compile_full_match(r"([+-]?[\d.,]+) ([a-zA-Z]{3,}(?: [a-zA-Z]+)?)")
 
@@ -98,11 +101,11 @@ def normalize(answer: str) -> str:
         text = bold.group(1) or bold.group(2)
     text = to_latex(text).replace("**", "^")
     text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{,}", ",").replace("{:}", ":")
-    text = _UPRIGHT.sub(_upright, _ORDINAL.sub("", text))
+    text = _UPRIGHT.sub(_upright, _BARE_ORDINAL.sub(r"\1", _ORDINAL.sub("", text)))
     text = _BLANK.sub(" ", text).strip()
     if whole := TEXT.fullmatch(text):
         text = whole.group(1).strip()
-    if "\\overline" in text:
+    if "\\overline" in text or "\\bar" in text or "\\dot" in text:
         text = _REPEATING.sub(_as_fraction, text)
     text = _FULL_STOP.sub("", _FULL_STOP.sub("", text))
     if item := _ONLY_ITEM(text):
@@ -116,7 +119,7 @@ def normalize(answer: str) -> str:
     if money := _DOLLARS(text):
         text = f"{money.group(1)}{money.group(2).replace(',', '')}\\text{{ dollars}}"
     quantity = _WORD_UNIT(text)
-    if quantity and _NAMES.isdisjoint(quantity.group(2).split()):
+    if quantity and _NAMES.isdisjoint(quantity.group(2).split()) and is_spoken(quantity.group(2).split()[0]):
         text = f"{quantity.group(1)}\\text{{ {quantity.group(2)}}}"
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
 
@@ -170,7 +173,8 @@ _SIZES = frozenset(f"\\{size}{side}" for size in ("big", "bigg", "Big", "Bigg") 
 
 
 def _as_fraction(number: Match) -> str:
-    whole, start, period = number.groups()
+    whole, start, *periods = number.groups(default="")
+    period = "".join(periods)
     over = int(f"{whole}{start}{period}") - int(f"{whole}{start}" or "0")
     return f"\\frac{{{over}}}{{{'9' * len(period)}{'0' * len(start)}}}"
 
@@ -185,9 +189,21 @@ def same_string(first: str, second: str) -> bool:
     """
     if first == second:
         return True
-    one, other = _letters(first), _letters(second)
-    return one == other or (len(one) >= WORD and one.isalpha() and one.casefold() == other.casefold())
+    one, other = _plain(first), _plain(second)
+    if _INNER_BLANK.sub("", one) == _INNER_BLANK.sub("", other):
+        return True
+    return one.casefold() == other.casefold() and _are_words(one) and _are_words(other)
 
 
-def _letters(text: str) -> str:
-    return _INNER_BLANK.sub("", _BLANK.sub(" ", TEXT.sub(r"\1", normalize(text)))).strip().rstrip(".")
+def _are_words(text: str) -> bool:
+    words = text.split()
+    return text.replace(" ", "").isalpha() and all(len(word) < WORD < len(text) or is_word(word) for word in words)
+
+
+def _plain(text: str) -> str:
+    return _BLANK.sub(" ", TEXT.sub(_spoken, normalize(text))).strip().rstrip(".")
+
+
+def _spoken(text: Match) -> str:
+    """Return words without their command; blanks between them count, because ``m s`` is no ``ms``."""
+    return "_".join(text.group(1).split())

@@ -97,6 +97,7 @@ _LOWERED_RUN = compile_quick_pattern(f"[{_LOWERED}]+")
 _PLAIN = str.maketrans(_RAISED + _LOWERED, "0123456789+-ni0123456789")
 _ROOT = compile_quick_pattern(r"([\u221a\u221b\u221c])\s?(\d{1,40}(?:\.\d{1,40})?|[a-zA-Z]|\\pi ?|(?=[({]))")
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
+_RANGE = compile_quick_pattern("(?<=\\d)\\u2013(?=\\d)")
 _FRACTION = compile_quick_pattern("[\u00bc-\u00be\u2150-\u215e]")
 
 
@@ -108,7 +109,7 @@ def to_latex(text: str) -> str:
     """
     if text.isascii():
         return text
-    text = _FRACTION.sub(_fraction, text)
+    text = _RANGE.sub("\\\\text{ to }", _FRACTION.sub(_fraction, text))
     text = _RAISED_RUN.sub(_raised, text)
     text = _LOWERED_RUN.sub(lambda run: f"_{{{run.group().translate(_PLAIN)}}}", text).translate(_SIGNS)
     return _ROOT.sub(

@@ -7,6 +7,7 @@ A unit is one to five words that name a thing. Words that hedge, deny or join (`
 from collections import Counter
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
+from grading.expressions.vocabulary import WORD, is_word
 
 PERCENT, DEGREE = "%", "degree"
 UNIT_NAMES = {
@@ -36,10 +37,15 @@ _BASES = (
     "m", "g", "s", "J", "W", "V", "A", "N", "L", "l", "K", "M", "B", "b", "F", "C", "H", "T", "S", "Pa", "Hz", "eV",
     "Wh", "Ah", "Wb", "Sv", "Gy", "Bq", "Ci", "cal", "mol", "bar", "ohm",
 )  # fmt: skip
+_CAPITALS = {
+    "AM": "am", "PM": "pm", "Kg": "kg", "KG": "kg", "Km": "km", "KM": "km", "Cm": "cm", "CM": "cm", "MM": "mm",
+    "KB": "kB", "Kb": "kb",
+}  # fmt: skip
 _PREFIXED = {  # in \text only: bare letters such as kT are products
     *(prefix + base for prefix in "fpnumcdkMGT" for base in _BASES),
     *(base for base in _BASES if len(base) > 1),
-    *("AM", "PM", "Kg", "KG", "Km", "KM", "Cm", "CM", "MM", "RM", "KB", "Kb", "kt", "Mt", "ac", "fl", "Hg", "li", "mu"),
+    *("RM", "kt", "Mt", "ac", "fl", "Hg", "li", "mu"),
+    *_CAPITALS,
 }
 _SPOKEN = {  # commands and signs inside a unit
     "\\text": "", "{": "", "}": "", "\\cdot": " ", "(": " ", ")": " ", "\\Omega": "ohm", "\\mu ": "u", "\\mu": "u",
@@ -71,7 +77,11 @@ NO_UNIT = SCALES.keys() | {
     "squared", "cubed", "factorial", "choose", "inverse", "reciprocal", "raised", "halved", "doubled", "tripled",
     "triple", "quadruple", "negated", "log", "ln", "exp", "sqrt", "pi", "tau", "alpha", "beta", "gamma", "delta",
     "lambda", "theta", "sigma", "omega", "phi", "th", "nd", "rd", "infinity", "repeating", "recurring", "imaginary",
-    "rejected", "extraneous", "excluded", "invalid",
+    "reject", "rejected", "extraneous", "excluded", "invalid", "discard", "discarded", "impossible", "undefined",
+    "fails",
+    # a rough number, another number or another base
+    "approx", "approximate", "ish", "estimate", "estimated", "root", "conjugate", "score", "gross", "mln", "mil",
+    "mio", "binary", "octal", "hex", "hexadecimal",
 }  # fmt: skip
 _TENS = "twent|thirt|fort|fift|sixt|sevent|eight|ninet"
 _TEENS = "(?:thir|four|fif|six|seven|eigh|nine)teen"
@@ -83,6 +93,10 @@ _PART_OR_SCALE = compile_full_match(
 _LAST_NUMBER = compile_full_match(  # the last word of another number: 5 sixth, 5 and a hundred, ten-fold
     rf"third|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|{_TEENS}|(?:{_TENS})ie)th|[a-z-]+fold|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|{_TEENS}|(?:{_TENS})y"
 )
+_SHORT_WORDS = frozenset((  # things of three letters; other bare letters may be a product
+    "men", "boy", "kid", "man", "day", "box", "car", "cat", "dog", "egg", "pen", "bag", "hen", "cup", "ton", "pie",
+    "cow", "pig", "hat", "jar", "key", "toy", "bus", "ant", "bee", "won", "yen", "per", "bar", "lux", "sqm",
+))  # fmt: skip
 MOST_WORDS = 5
 _TEXT_UNIT = compile_quick_pattern(
     r"(?:\s|\\cdot ?|/){0,4}\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z"
@@ -134,7 +148,7 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
         words, start = bare.group(1), bare.start()
         blank = text[start - 1 : start] == " "
         known = all(word in _SHORT and (len(word) > 1) for word in words.replace("/", " ").split())
-        long = blank and all(len(word) >= 2 for word in words.replace("/", " ").split()) and len(words) >= 3
+        long = blank and all(map(is_spoken, words.replace("/", " ").split())) and len(words) >= 3
         number = text[:start].rstrip()[-1:]
         if (known or long) and number and (number.isdigit() or number == "}"):
             unit = _name(words + (bare.group(2) or ""))
@@ -156,6 +170,17 @@ def is_unit(text: str) -> bool:
     """
     unit = _name(text.translate(_SYMBOLS))
     return unit is not None and unit[1] == 0
+
+
+def is_spoken(word: str) -> bool:
+    """Return whether bare letters are a word or known unit rather than a product of as many variables.
+
+    >>> is_spoken("apples"), is_spoken("men"), is_spoken("mph"), is_spoken("pqr"), is_spoken("abh")
+    (True, True, True, False, False)
+    """
+    if len(word) == WORD:
+        return word in _SHORT or word.lower() in _SHORT_WORDS or word.lower() in UNIT_NAMES or word.lower() in NO_UNIT
+    return len(word) == 2 or is_word(word)
 
 
 def _name(text: str) -> tuple[str | None, int] | None:
@@ -199,13 +224,13 @@ def _compound(words: list[str]) -> str:
     """
     powers = Counter[str]()
     power, sign = 1, 1
-    for word in words:
+    for position, word in enumerate(words):
         lower = word.lower().rstrip(".")
         if lower in _POWERS:
             power = _POWERS[lower]
         elif lower == "per":
             sign = -1
-        elif lower not in ("of", "in", "a", "an"):
+        elif lower not in ("of", "in", "a", "an") or (lower == "in" and position == len(words) - 1):
             base, raised = _short(word)
             for name, exponent in _EQUAL.get(base, {base: 1}).items():
                 powers[name] += sign * power * raised * exponent
@@ -219,8 +244,8 @@ def _short(word: str) -> tuple[str, int]:
     """Return the short name of a unit and its exponent: ``m``, 2 for ``meters^2``."""
     parts = _RAISED_WORD(word.strip("."))
     base, exponent = (parts.group(1), int(parts.group(2) or 1)) if parts else (word, 1)
-    if base in _SHORT or len(base) == 1:
-        return UNIT_NAMES.get(base, base), exponent
+    if base in _SHORT or base in _PREFIXED or len(base) == 1:
+        return UNIT_NAMES.get(base, _CAPITALS.get(base, base)), exponent
     lower = base.lower()
     singular = lower[:-1] if len(lower) > 3 and lower.endswith("s") and not lower.endswith("ss") else lower
     return UNIT_NAMES.get(lower, UNIT_NAMES.get(singular, singular)), exponent

@@ -21,4 +21,18 @@ ACCENTS = frozenset((
     "overline", "bar", "hat", "vec", "mathbf", "mathcal", "boldsymbol", "overrightarrow", "tilde", "widetilde",
     "dot", "ddot",
 ))  # fmt: skip
+WORD = 3  # letters that make a word; fewer may name points or variables
+_VOWELS = frozenset("aeiouyAEIOUY")
+COMPLEX = frozenset("zw")  # names of complex numbers
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the value that it rounds
+
+
+def is_word(letters: str) -> bool:
+    """Return whether letters are a word and not a product: some are vowels, and they are no piece of the alphabet.
+
+    >>> [is_word(letters) for letters in ("Odd", "ellipse", "Mgh", "mGa", "abc", "XYZ")]
+    [True, True, False, False, False, False]
+    """
+    is_spelt = letters.islower() or letters.istitle() or letters.isupper()
+    return len(letters) >= WORD and is_spelt and not _VOWELS.isdisjoint(letters) and letters.lower() not in ALPHABET
