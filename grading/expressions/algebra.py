@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
-from grading.expressions.vocabulary import PLAIN_DIGITS
+from grading.expressions.vocabulary import COMPLEX, PLAIN_DIGITS
 
 UNEVALUATED = (sympy.Derivative, sympy.Integral, sympy.Limit, sympy.Product, sympy.Sum)
 UNDEFINED = (sympy.nan, sympy.zoo)
@@ -35,7 +35,6 @@ ROUNDED = (sympy.floor, sympy.ceiling, sympy.Mod, sympy.frac)
 PIECEWISE = (*ROUNDED, sympy.Abs, sympy.Max, sympy.Min, sympy.sign, sympy.log)
 INTEGER_POINTS, MODULUS = 24, 97  # at point m, the symbol at position k is m^(k+1) modulo a prime
 INTEGERS = frozenset("kmn")  # names of integers, if they stand in something rounded
-COMPLEX = frozenset("zw")  # names of complex numbers
 CLEARLY = 1e-3  # relative difference of clearly different values
 TINY = 1e-100  # what a zero may be rounded to
 
@@ -47,6 +46,8 @@ def equal(one: Any, other: Any) -> bool:
         if not (isinstance(one, sympy.MatrixBase) and isinstance(other, sympy.MatrixBase)) or one.shape != other.shape:
             return False
         return all(equal(first, second) for first, second in zip(one.flat(), other.flat(), strict=True))
+    if one.has(*UNDEFINED) or other.has(*UNDEFINED):
+        return False
     if one == other:
         return True
     if clearly_different(one, other):
@@ -140,7 +141,7 @@ def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:
 def _coordinates(sides: tuple[Any, Any], names: list[str]) -> Iterator[list[Any]]:
     """Yield the values of the names at each of the `_points`."""
     count, rounded = len(names), any(side.has(*ROUNDED) for side in sides)
-    if rounded or any(map(_alternates, sides)):
+    if rounded or any(map(_alternating, sides)):
         for number in range(1, INTEGER_POINTS + 1):
             yield [sympy.Integer(pow(number, position + 1, MODULUS)) for position in range(count)]
     if rounded and INTEGERS.issuperset(names):
@@ -185,15 +186,15 @@ def _breaks(side: Any) -> set[Any]:
     return breaks
 
 
-def _alternates(side: Any) -> bool:
-    """Return whether a formula has a power such as ``(-1)^n``, which is real at integers only."""
-    return any(power.base.is_negative and power.exp.free_symbols for power in side.atoms(sympy.Pow))
+def _alternating(side: Any) -> set[Any]:
+    """Return the powers such as ``(-1)^n``, which are real at integers only."""
+    return {power for power in side.atoms(sympy.Pow) if power.base.is_negative and power.exp.free_symbols}
 
 
 def _at(side: Any, point: dict[Any, Any], digits: int, **options: Any) -> Any:
-    """Return the value at a point; what rounds is exact, because sympy rounds no integer that it approximates."""
-    if rounded := side.atoms(*ROUNDED):
-        side = side.xreplace({part: part.xreplace(point) for part in rounded})
+    """Return the value at a point; what depends on integers is exact, because sympy approximates them otherwise."""
+    if exact := side.atoms(*ROUNDED) | _alternating(side):
+        side = side.xreplace({part: part.xreplace(point) for part in exact})
     return side.evalf(digits, subs=point, **options)
 
 

@@ -1,14 +1,27 @@
 """Decide whether two forms are the same answer; it makes no difference which of them is the gold answer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sympy import Abs, FiniteSet, Interval, MatrixBase, MatrixExpr, Mul, Symbol, Union, numer, together
+from sympy import Abs, FiniteSet, Interval, MatrixBase, MatrixExpr, Mul, S, Symbol, Union, numer, together
 
 from grading.expressions.algebra import approximates, equal, ratio
-from grading.expressions.forms import FLIPPED, Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
+from grading.expressions.forms import (
+    FLIPPED,
+    LARGEST_BASE,
+    Based,
+    Builder,
+    Congruence,
+    Form,
+    Group,
+    Region,
+    Relation,
+    Value,
+    Words,
+)
 from grading.expressions.regions import numbers_of, variable_of
 from grading.expressions.units import PERCENT
+from grading.expressions.vocabulary import ALPHABET
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 MATRICES = (MatrixBase, MatrixExpr)
@@ -40,7 +53,12 @@ def same(one: Form, other: Form) -> bool:
             and not isinstance(single, Group | Region)
         ):
             return same(single, many.items[0])
-        if isinstance(many, Group) and many.kind == "ratio" and isinstance(single, Value) and len(many.items) == 2:
+        if (
+            isinstance(many, Group)
+            and (many.kind == "ratio" or (many.kind == "time" and all(map(_has_no_unit, many.items))))
+            and isinstance(single, Value)
+            and len(many.items) == 2
+        ):
             first, second = (item.expression for item in many.items if isinstance(item, Value))
             if single.expression.is_Integer:
                 return False  # one term of the ratio: 3 is no 3:1
@@ -80,6 +98,7 @@ def _without_name(form: Form, other: Form) -> Form:
         not isinstance(form, Relation)
         or not form.name
         or isinstance(other, Relation | Builder)
+        or _is_reordered(form.name)
         or _has_relation([other])
     ):
         return form
@@ -91,6 +110,12 @@ def _without_name(form: Form, other: Form) -> Form:
         return form
     values = form.sides[1:]
     return values[-1] if all(same(values[0], value) for value in values[1:]) else form
+
+
+def _is_reordered(name: str) -> bool:
+    """Return whether a name such as ``(y,x)`` lists coordinates in an order of its own."""
+    names = name.strip("()").split(",")
+    return _are_coordinates(names) and names != sorted(names)
 
 
 def _has_relation(forms: Sequence[Form]) -> bool:
@@ -114,8 +139,13 @@ def _same_value(one: Value, other: Value) -> bool:
 
 
 def _letters(unit: str) -> Any:
-    """Return a unit as the product of the letters that spell it, for ``5\\text{ m}`` beside ``5m``."""
-    return Mul(*(Symbol(letter) for letter in unit if letter.isalpha()))
+    """Return a unit as the product of the letters that spell it, for ``5\\text{ m}^2`` beside ``5m^2``."""
+    factors: list[Any] = []
+    for factor in unit.split():
+        name, _, exponent = factor.partition("^")
+        letters, power = [Symbol(letter) for letter in name if letter.isalpha()], int(exponent or 1)
+        factors += [letter**power for letter in letters] if power < 0 else [*letters[:-1], letters[-1] ** power]
+    return Mul(*factors)
 
 
 def _same_numbers(one: Value, other: Value, divisor: int = 1) -> bool:
@@ -140,7 +170,7 @@ def _same_number(one: Form, other: Form) -> bool:
     based, plain = (one, other) if isinstance(one, Based) else (other, one)
     if not isinstance(based, Based) or not isinstance(plain, Value) or not plain.expression.is_Integer or plain.unit:
         return False
-    if not 2 <= based.base <= 10 or any(int(digit) >= based.base for digit in based.numeral):
+    if not 2 <= based.base <= LARGEST_BASE or any(int(digit, LARGEST_BASE) >= based.base for digit in based.numeral):
         return False
     if len(based.numeral) >= SAME_DIGITS and based.numeral == str(plain.expression):
         return True
@@ -150,6 +180,8 @@ def _same_number(one: Form, other: Form) -> bool:
 def _same_group(one: Group, other: Group) -> bool | None:
     """Compare two groups; None if their kinds can only be compared as sets of numbers."""
     kinds = {one.kind, other.kind}
+    if {one.junction, other.junction} == {"lor", "land"}:
+        return False
     if len(kinds) == 1 and one.kind == "set":
         return _matched(_distinct(one.items), _distinct(other.items))
     if kinds <= {"list", "lor", "set"}:
@@ -157,18 +189,19 @@ def _same_group(one: Group, other: Group) -> bool | None:
             return None
         if "set" in kinds:
             return _matched(_distinct(one.items), _distinct(other.items))
-        in_order = _names(one) != _names(other)  # x = 3, y = 4 beside 3, 4
-        return (_in_order if in_order else _matched)(one.items, other.items)
+        if _names(one) == _names(other):
+            return _matched(one.items, other.items)
+        return _in_order(_by_name(one), _by_name(other))  # x = 3, y = 4 beside 3, 4
     if kinds == {"list", "quantity"} and _are_quantities(one) and _are_quantities(other):
         return _in_order(one.items, other.items)
     if kinds <= {"list", "land"}:
         return _matched(one.items, other.items)
-    if len(kinds) == 1 and one.kind == "ratio":
+    if kinds == {"ratio"} or (kinds == {"ratio", "time"} and all(map(_has_no_unit, (*one.items, *other.items)))):
         return _proportional(one, other)
     if kinds == {"list", "()"} or kinds == {"sequence", "()"}:  # a bare list beside a tuple: its order counts
         if _is_list_of(one) or _is_list_of(other):
             return False
-        return _in_order(one.items, other.items)
+        return _in_order(_by_name(one), _by_name(other))
     if len(kinds) == 1:
         return _matched(one.items, other.items) if one.kind in UNORDERED else _in_order(one.items, other.items)
     for single, many in ((one, other), (other, one)):
@@ -185,6 +218,18 @@ def _names(group: Group) -> set[str | None]:
     return names if len(names) > 1 else set()
 
 
+def _by_name(group: Group) -> Sequence[Form]:
+    """Return the items in the order of coordinates, if names such as x, y, z or a, b give them one."""
+    by_name = {item.name or "": item for item in group.items if isinstance(item, Relation)}
+    if len(by_name) < len(group.items) or not _are_coordinates(by_name):
+        return group.items
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _are_coordinates(names: Iterable[str]) -> bool:
+    return "".join(sorted(names)) in ALPHABET
+
+
 def _are_quantities(group: Group) -> bool:
     return all(isinstance(item, Value) and item.unit for item in group.items)
 
@@ -196,7 +241,7 @@ def _is_list_of(group: Group) -> bool:
 def _distinct(items: Sequence[Form]) -> list[Form]:
     result: list[Form] = []
     for item in items:
-        if not any(same(item, other) for other in result):
+        if not any(_same_item(item, other) for other in result):
             result.append(item)
     return result
 
@@ -208,7 +253,7 @@ def _matched(ones: Sequence[Form], others: Sequence[Form]) -> bool:
     left = list(others)
     for one in ones:
         for position, other in enumerate(left):
-            if same(one, other):
+            if _same_item(one, other):
                 del left[position]
                 break
         else:
@@ -217,7 +262,20 @@ def _matched(ones: Sequence[Form], others: Sequence[Form]) -> bool:
 
 
 def _in_order(ones: Sequence[Form], others: Sequence[Form]) -> bool:
-    return len(ones) == len(others) and all(same(one, other) for one, other in zip(ones, others, strict=True))
+    return len(ones) == len(others) and all(map(_same_item, ones, others))
+
+
+def _same_item(one: Form, other: Form) -> bool:
+    """Compare items of groups, in which a set of one element is not that element."""
+    return _is_singleton(one) == _is_singleton(other) and same(one, other)
+
+
+def _is_singleton(form: Form) -> bool:
+    return isinstance(form, Group) and form.kind == "set" and len(_distinct(form.items)) == 1
+
+
+def _has_no_unit(form: Form) -> bool:
+    return isinstance(form, Value) and form.unit is None
 
 
 def _proportional(one: Group, other: Group) -> bool:
@@ -228,8 +286,8 @@ def _proportional(one: Group, other: Group) -> bool:
     ]
     if len(one.items) != len(other.items) or len(pairs) != len(one.items):
         return False
-    first, second = pairs[0]
-    return all(equal(first * b, a * second) for a, b in pairs[1:])
+    first, second = next(((a, b) for a, b in pairs if not equal(a, S.Zero)), (S.Zero, S.Zero))
+    return not equal(second, S.Zero) and all(equal(first * b, a * second) for a, b in pairs)
 
 
 def _same_congruence(one: Congruence, other: Congruence) -> bool:

@@ -3,6 +3,7 @@ r"""The forms that an answer can have: a value, words, a list, a set, a tuple or
 from dataclasses import dataclass
 from typing import Any
 
+LARGEST_BASE = 36  # ten digits and 26 letters
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}  # signs of a relation read backwards
 
 
@@ -32,10 +33,14 @@ class Words:
 
 @dataclass(frozen=True)
 class Group:
-    """Several forms. ``kind``: list | sequence | set | product | ratio | quantity, or the brackets of a tuple."""
+    """Several forms. ``kind``: list | sequence | set | product | ratio | quantity, or the brackets of a tuple.
+
+    ``junction``: "lor" or "land" between symbols or values of several names, where it makes a difference.
+    """
 
     kind: str
     items: tuple["Form", ...]
+    junction: str | None = None
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,22 @@ from sympy import S
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.expressions.answer_tokens import Unread, closing, divide, enclosed, strip, tokens
-from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
+from grading.expressions.forms import (
+    LARGEST_BASE,
+    Based,
+    Builder,
+    Congruence,
+    Form,
+    Group,
+    Region,
+    Relation,
+    Value,
+    Words,
+)
 from grading.expressions.regions import numbers_of
 from grading.expressions.terms import read_term, with_functions
 from grading.expressions.units import DEGREE, split_unit
-from grading.expressions.vocabulary import FUNCTIONS, GREEK
+from grading.expressions.vocabulary import COMPLEX, FUNCTIONS, GREEK, WORD, is_word
 
 MOST_ITEMS = 200
 RELATIONS = {
@@ -30,6 +41,7 @@ NUMBER_SETS = {
 DOTS = ("\\ldots", "\\cdots", "\\dots", "...")
 _JUNCTIONS = {"or": " \\lor ", "and": " \\land "}
 _ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")
+_DENIALS = frozenset(("not", "no", "never", "wrong", "incorrect", "false", "double", "half", "twice", "except"))
 _NAME_STARTS = (*_ACCENTS, "ell", "hbar")
 DOT_WORDS = Words("...")
 
@@ -38,7 +50,7 @@ _TEXT = compile_quick_pattern(r"\\text ?\{([^{}]*)\}")
 _JOIN = compile_quick_pattern(r"(?<![a-zA-Z\\{])(and|or)(?![a-zA-Z}])")
 _CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])C ?_(?= ?\{? ?\d)")
 _SMALL_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])c ?_ ?\{? ?\d")
-_BASED = compile_full_match(r"(\d{1,200})_ ?\{? ?(\d{1,4}) ?\}?")
+_BASED = compile_full_match(r"(\d{1,200}|(?=[A-Z]{0,200}\d)[\dA-Z]{2,200})_ ?\{? ?(\d{1,4}) ?\}?")
 _DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
 _OPTION = compile_full_match(r"\(?([A-J])[.):]\)? (\S.*)")
 _NO_SOLUTION = compile_full_match(
@@ -64,7 +76,7 @@ def _read(text: str) -> Form:
         return Group("()", (Words(option.group(1)), _read(option.group(2))))
     whole_text = _TEXT.fullmatch(text)
     if _PROSE(prose) and (whole_text or _is_word(prose)):
-        return Words(prose.casefold().rstrip(".!?"))
+        return Words(_folded(prose).rstrip(".!?"))
     if not _SMALL_CONSTANT.search(text):
         text = _CONSTANT.sub("c_", text)  # the case of c_1 in a general solution means nothing
     text = _JOIN.sub(lambda word: _JUNCTIONS[word.group()], _TEXT.sub(_joined, text))
@@ -80,11 +92,23 @@ def _joined(words: Match) -> str:
     return (f"\\text{{ {first}}}" if first else "") + _JUNCTIONS[last]
 
 
+def _folded(prose: str) -> str:
+    """Return prose in small letters, but for letters that are no word, such as ``HTHT``: their case counts."""
+    return " ".join(
+        word.casefold() if len(word) < WORD or is_word("".join(filter(str.isalpha, word))) else word
+        for word in prose.split()
+    )
+
+
 def _is_word(text: str) -> bool:
-    """Return whether letters are a word and not a product: four of them, or three with a vowel, in any of the words."""
+    """Return whether letters are a word and not a product.
+
+    A word has four of them, or three with a vowel, or is a series of capitals with a repetition, such as ``HTT``.
+    """
     return text.lower() == "no" or (
         any(
             len(word) >= 4
+            or (len(word) == WORD and word.isupper() and len(set(word)) < WORD)
             or (len(word) == 3 and any(letter in "aeiouAEIOU" for letter in word) and word not in ("abc",))
             for word in text.replace("-", " ").split()
         )
@@ -120,7 +144,15 @@ def _grouped(separator: str, items: list[Form]) -> Form:
         return flat[0]
     if separator in ("\\lor", "\\land") and any(isinstance(item, Relation) and item.signs != ("=",) for item in flat):
         return Group(separator[1:], tuple(flat))
-    return Group("sequence" if DOT_WORDS in flat else "list", tuple(flat))
+    return Group("sequence" if DOT_WORDS in flat else "list", tuple(flat), _junction(separator, items, flat))
+
+
+def _junction(separator: str, items: list[Form], flat: list[Form]) -> str | None:
+    """Return how the items of a list are joined; None if "and" means the same as "or", as between solutions."""
+    if flat == items and len({item.name if isinstance(item, Relation) else None for item in flat} - {None}) > 1:
+        return "lor" if separator == "\\lor" else "land"
+    are_symbols = all(isinstance(item, Value) and item.expression.is_Symbol for item in flat)
+    return separator[1:] if are_symbols and separator in ("\\lor", "\\land") else None
 
 
 def _read_item(parts: list[str]) -> Form:
@@ -251,7 +283,7 @@ def name_of(side: list[str]) -> str | None:
     if not parts:
         return None
     if len(parts) == 1 and parts[0].startswith("\\text"):
-        return text
+        return None if _DENIALS.intersection(parts[0][6:-1].lower().split()) else text
     if parts[0] in ("\\angle", "\\triangle", "\\overline", "\\vec", "|") and all(
         part in "|{}" or part.isupper() for part in parts[1:]
     ):
@@ -262,6 +294,8 @@ def name_of(side: list[str]) -> str | None:
         pieces, commas = divide(parts[1:-1], (",",))
         return text if commas and all(map(name_of, pieces)) else None
     first = parts[0]
+    if first[1:] in ("overline", "bar") and COMPLEX.intersection(parts[1:]):
+        return None  # the conjugate of a number is another number
     if not ((len(first) == 1 and first.isalpha()) or first[1:] in GREEK or first[1:] in _NAME_STARTS):
         return None
     position = 1
@@ -288,7 +322,9 @@ def _is_mark(parts: list[str], position: int) -> bool:
         if parts[position + 1 : position + 2] == ["{"]
         else parts[position + 1 : position + 2]
     )
-    return text.strip("{}") in ("-1", "\\prime", "*", "\\prime\\prime")
+    if text.strip("{}") == "-1":  # of a function or matrix; that of a number is another number
+        return parts[0] in "fgh" or parts[0].isupper() or parts[-1] == ")"
+    return text.strip("{}") in ("\\prime", "*", "\\prime\\prime")
 
 
 def _modulus(parts: list[str]) -> int:
@@ -321,14 +357,14 @@ def _read_congruence(left: list[str], right: list[str], position: int) -> Congru
 def _read_value(parts: list[str]) -> Form:
     """Read a number, an expression, one or several quantities with units, a ratio or a time of day."""
     text = "".join(parts).strip()
-    if based := _BASED(text):
+    if (based := _BASED(text)) and (based.group(1).isdigit() or _are_digits(*based.groups())):
         return Based(based.group(1), int(based.group(2)))
     rest, unit, power = split_unit(text)
     if unit == DEGREE and any(part[1:] in FUNCTIONS for part in with_functions(tokens(rest))):
         rest, unit = text, None  # the degrees of an angle in a function
     prose = " ".join(_TEXT.sub(r"\1", text).split())
     if unit is None and _PROSE(prose) and ("\\text" in text or _is_word(prose)):
-        return Words(prose.casefold().rstrip("."))
+        return Words(_folded(prose).rstrip("."))
     if unit and (form := _several_quantities(rest, text)):
         return form
     parts = with_functions(tokens(rest))
@@ -342,6 +378,11 @@ def _read_value(parts: list[str]) -> Form:
     return Value(
         expression * 10**power if power else expression, unit, len(digits.group(1)) if digits and not power else None
     )
+
+
+def _are_digits(numeral: str, base: str) -> bool:
+    """Return whether digits and letters are all digits of a base between 11 and 36."""
+    return 10 < int(base) <= LARGEST_BASE and all(int(digit, LARGEST_BASE) < int(base) for digit in numeral)
 
 
 def _both_signs(parts: list[str], unit: str | None) -> Form:
