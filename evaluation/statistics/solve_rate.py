@@ -50,7 +50,7 @@ def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, t
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
     right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, data_source, thinking=thinking)]
-    drawn = ((row["problem"], (row["generation"], row["sample"])) for row in rows)
+    drawn = ((row["problem"], (row["generation"], row["sample"], row["response"])) for row in rows)
     return pass_rates(((*sample, solved) for sample, solved in zip(drawn, right, strict=True)), rows[0]["teacher"])
 
 

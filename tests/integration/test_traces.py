@@ -65,6 +65,14 @@ def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> Non
     assert traces(problems)[0]["generation"] != rows[0]["generation"] and len(state.asked) == 36
 
 
+def test_rows_that_repeat_a_problem_share_its_samples(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    problems.write_text(problems.read_text() * 2)
+    done = run(name, problems)
+    assert "24 of 24 traces" in done.stdout and sum(state.asked.values()) == 12
+    assert f"note: 12 rows of {problems} repeat an earlier problem, and have the same samples" in done.stdout
+
+
 def test_a_killed_command_goes_on_where_it_was(teacher: Any, problems: Path) -> None:
     state, name = teacher
     state.seconds = 0.4
