@@ -13,14 +13,19 @@ from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LONGEST = 1000  # characters of an answer
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+_DIGITS = r"(?:\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+)|\d{1,2}(?:,\d{2})+,\d{3}|\d+)"  # or 12,34,567
 _NUMBER = compile_full_match(
-    rf"(?P<money>[$€£¥]?)\s?(?P<sign>[+-]?)\s?(?P<money2>[$€£¥]?)"
-    rf"(?:\\d?t?frac\{{(?P<over>\d+)\}}\{{(?P<under>\d+)\}}|(?P<value>{_DIGITS}(?:\.\d*)?|\.\d+)(?:/(?P<divisor>\d+))?)"
+    r"(?P<money>[$€£¥]?)\s?(?P<sign>[+-]?)\s?(?P<money2>[$€£¥]?)(?:(?P<whole>\d+) (?=\d+/\d))?"
+    rf"(?P<value>{_DIGITS}(?:\.\d*)?|\.\d+)(?:/(?P<divisor>\d+))?"
     r"(?:[eE](?P<power>[+-]?\d{1,3})(?![\w])|\s?(?:\\times|\\cdot|[×·*x])\s?10\s?\^\s?\{?(?P<power2>[+-]?\d{1,3})\}?)?"
     r"\s?(?P<unit>(?:[^\W\d_]|[%‰°µΩ]).*)?"
 )
+_NAME = compile_quick_pattern(r"\A(?:[a-zA-Z](?:_\{?\w{1,9}\}?)? ?(?:=|≈|\\approx) ?|(?:=|≈|\\approx) ?)")
+_POWER = compile_quick_pattern(r"\A([+-]? ?)10 ?\^")
+_FRACTION = compile_quick_pattern(r"\\[dt]?frac ?(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d))")
+_DEGREE = compile_quick_pattern(r"\^ ?(?:\{ ?\\circ ?\}|\\circ(?![a-zA-Z]))|\\degree(?![a-zA-Z])")
 _SAME_SIGNS = str.maketrans({"−": "-", "–": "-", "μ": "µ", "²": "^2", "³": "^3"})
+_NO_SEPARATORS = str.maketrans("", "", ", '")
 _NO_BRACES = str.maketrans("", "", "{}")
 _SPACES = compile_quick_pattern(r"\\[,;:! ]|~|\s")
 
@@ -103,17 +108,18 @@ Quantity(value=Fraction(1, 4), unit='%'), None)
     if len(text) > LONGEST:
         return None
     plain = TEXT.sub(r" \1", text.replace("{,}", ",").replace("\\%", "%").replace("\\$", "$")).translate(_SAME_SIGNS)
-    plain = " ".join(_SPACES.sub(" ", plain).split()).removesuffix(".")
+    plain = _FRACTION.sub(r" \1\2/\3\4 ", _DEGREE.sub("°", _SPACES.sub(" ", plain)))
+    plain = " ".join(plain.split()).removesuffix(".")
     if plain.startswith("$") and plain.endswith("$"):
         plain = plain.strip("$ ")
-    match = _NUMBER(plain)
+    match = _NUMBER(_POWER.sub(r"\g<1>1×10^", _NAME.sub("", plain)))
     if match is None:
         return None
     parts = match.groupdict(default="")
-    under = int(parts["under"] or parts["divisor"] or 1)
-    if under == 0:
+    divisor = int(parts["divisor"] or 1)
+    if divisor == 0:
         return None
     power = Fraction(10) ** int(parts["power"] or parts["power2"] or 0)
-    value = Fraction(parts["over"] or parts["value"].replace(",", "")) / under * power
+    value = int(parts["whole"] or 0) + Fraction(parts["value"].translate(_NO_SEPARATORS)) / divisor
     unit = (parts["money"] + parts["money2"] + parts["unit"]).strip()
-    return Quantity(-value if parts["sign"] == "-" else value, unit)
+    return Quantity(value * power * (-1 if parts["sign"] == "-" else 1), unit)
