@@ -12,6 +12,8 @@ LONGEST_PERIOD = 50  # digits of a repeating decimal
 
 TEXT = compile_quick_pattern(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _BLANK = compile_quick_pattern(r"\s+")
+_COLOR = compile_quick_pattern(r"\\(?:text)?color ?\{[a-zA-Z]{1,20}\}")
+_STACKED = compile_quick_pattern(r"\{([^{}\\]{1,50})\\(over|choose)(?![a-zA-Z])([^{}]{1,50})\}")
 _INNER_BLANK = compile_quick_pattern(r"(?<![\d.]) | (?![\d.])")
 _COMMAND = compile_quick_pattern(r"\\(?:(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?|[a-zA-Z]+|[^a-zA-Z])|~")
 _COMMANDS: Mapping[str, str] = {  # commands that mean no more than another one; all others stay
@@ -24,6 +26,9 @@ _COMMANDS: Mapping[str, str] = {  # commands that mean no more than another one;
     **dict.fromkeys(("\\lvert", "\\rvert", "\\vert"), "|"),
     **dict.fromkeys(("\\dots", "\\cdots", "\\dotsc", "\\dotsb", "\\dotsm"), "\\ldots"),
     **dict.fromkeys(("\\textdegree", "\\degree"), "\\circ"),
+    **dict.fromkeys(("\\bf", "\\it", "\\small", "\\large", "\\Large", "\\LARGE", "\\huge", "\\Huge"), " "),
+    **dict.fromkeys(("\\sfrac", "\\nicefrac"), "\\frac"),
+    "\\bm": "\\boldsymbol",
     "\\lbrace": "\\{",
     "\\rbrace": "\\}",
     "\\lbrack": "[",
@@ -48,7 +53,8 @@ _COMMANDS: Mapping[str, str] = {  # commands that mean no more than another one;
     "\\mathop": "\\mathrm",
 }
 _UPRIGHT = compile_quick_pattern(
-    r"\\(?:text|textnormal|textrm|textbf|textit|textsf|mathrm|mathsf|mathit|mathbf|mbox|hbox|operatorname\*?)\s*"
+    r"\\(?:text|textnormal|textrm|textbf|textit|textsf|mathrm|mathsf|mathit|mathbf|boldsymbol|bm|underline|mbox|hbox"
+    r"|operatorname\*?)\s*"
     r"\{((?:[^{}^]|\^(?:\s?\{\s?-?\d\s?\})?)*)\}(\s?[_^])?"
 )
 _BRACED_POWER = compile_quick_pattern(r"\^\s?\{\s?(-?\d)\s?\}")
@@ -62,7 +68,7 @@ _SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)
 _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
 _DOLLARS = compile_full_match(r"(-?)\\\$ ?(\d[\d.,]*)")
 _BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")
-_FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?\.$|(?<=\d)\.(?=[/}]|\\(?!overline|bar|dot(?![a-z])))")
+_FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?[.;]$|(?<=\d)\.(?=[/}]|\\(?!overline|bar|dot(?![a-z])))")
 _ONLY_ITEM = compile_full_match(r"""\[\s*(?:'([^'"]+)'|"([^'"]+)"|(-?\d+(?:\.\d+)?))\s*\]""")  # a list as a text
 _SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
 _REPEATING = compile_quick_pattern(
@@ -99,7 +105,7 @@ def normalize(answer: str) -> str:
         text = boxed
     if bold := _BOLD(text):
         text = bold.group(1) or bold.group(2)
-    text = to_latex(text).replace("**", "^")
+    text = _STACKED.sub(_fraction, _COLOR.sub("", to_latex(text).replace("**", "^")))
     text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{,}", ",").replace("{:}", ":")
     text = _UPRIGHT.sub(_upright, _BARE_ORDINAL.sub(r"\1", _ORDINAL.sub("", text)))
     text = _BLANK.sub(" ", text).strip()
@@ -124,6 +130,12 @@ def normalize(answer: str) -> str:
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
 
 
+def _fraction(stacked: Match) -> str:
+    r"""Return ``{1 \over 2}`` as ``\frac{1}{2}``."""
+    over, command, under = stacked.groups()
+    return f"\\{'frac' if command == 'over' else 'binom'}{{{over.strip()}}}{{{under.strip()}}}"
+
+
 def _power_of_ten(number: Match) -> str:
     """Return ``3e8`` as a power of ten, and ``2e-1`` as it stands, because it may be twice e, less 1."""
     factor, power = number.groups()
@@ -136,8 +148,8 @@ def _upright(text: Match) -> str:
     r"""Write upright letters and function names as such, and other words as ``\text{…}``."""
     content, script = _BRACED_POWER.sub(r"^\1", text.group(1)), text.group(2) or ""
     name = content.strip()
-    if text.group().startswith("\\mathbf"):
-        return text.group() if name.isalpha() else name + script
+    if text.group().startswith(("\\mathbf", "\\boldsymbol", "\\bm", "\\underline")):
+        return text.group() if name.isalpha() or (name.startswith("\\") and name[1:].isalpha()) else name + script
     if name in _NAMES and (name not in _NAMES_OF_UNITS or text.group().startswith("\\operatorname")):
         return f"\\{name} {script}"
     if content in ("e", "i", "d", "E", "P") and not text.group().startswith("\\text{"):

@@ -157,7 +157,7 @@ def _value(node: Any) -> Any:
         case "root", [inside]:
             return sympy.Pow(_value(inside), sympy.S.Half, evaluate=False)
         case "root", [index, inside]:
-            return sympy.Pow(_value(inside), 1 / _value(index), evaluate=False)
+            return _root(_value(inside), _value(index))
         case "exponential", exponent:
             return sympy.exp(_value(exponent[0]) if exponent else 1)
         case "applied" | "open", [function, *options, argument]:
@@ -181,6 +181,13 @@ def _quotient(over: Any, under: Any) -> Any:
     if over.is_Integer and under.is_Integer:
         return sympy.Rational(over, under)
     return sympy.Mul(over, sympy.Pow(under, -1, evaluate=False), evaluate=False)
+
+
+def _root(inside: Any, index: Any) -> Any:
+    """Return a root; an odd one of a negative number is real."""
+    if index.is_Integer and index.is_odd and inside.is_negative:
+        return -sympy.Pow(-inside, 1 / index, evaluate=False)
+    return sympy.Pow(inside, 1 / index, evaluate=False)
 
 
 def _product(factors: list[Any]) -> Any:
@@ -290,6 +297,12 @@ def _latex2sympy2() -> Any:
     class Reader(_Latex2Sympy):
         def parse_number(self, text: str) -> Any:
             return sympy.Rational(text)
+
+        def handle_gcd_lcm(self, f: str, args: Any) -> Any:
+            numbers = [arg.doit() for arg in args]
+            if all(number.is_Integer for number in numbers):
+                return getattr(sympy, f)(numbers)
+            return sympy.Function(f)(*sorted(numbers, key=str))  # sympy's is that of polynomials: gcd(n, 6) = 1
 
         def convert_postfix_list(self, arr: Any, i: int = 0) -> Any:
             factors = [self.convert_postfix(part) for part in arr[i:]]

@@ -247,8 +247,16 @@ def _short(word: str) -> tuple[str, int]:
     if base in _SHORT or base in _PREFIXED or len(base) == 1:
         return UNIT_NAMES.get(base, _CAPITALS.get(base, base)), exponent
     lower = base.lower()
-    singular = lower[:-1] if len(lower) > 3 and lower.endswith("s") and not lower.endswith("ss") else lower
-    return UNIT_NAMES.get(lower, UNIT_NAMES.get(singular, singular)), exponent
+    return UNIT_NAMES.get(lower, UNIT_NAMES.get(_singular(lower), _singular(lower))), exponent
+
+
+def _singular(word: str) -> str:
+    """Return ``box`` for ``boxes``, ``penny`` for ``pennies`` and ``meter`` for ``meters``."""
+    if len(word) > 4 and word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if len(word) > 4 and word.endswith(("xes", "ches", "shes", "sses")):
+        return word[:-2]
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 def _raised(match: Match) -> str:

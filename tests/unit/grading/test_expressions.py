@@ -127,6 +127,9 @@ def test_the_examples_in_the_docstrings_are_true():
         ("\\overline{w}=2-i", "2-i"),
         ("\\text{wrong}=8", "8"),
         ("t^{-1}=6", "6"),
+        # divisors and roots
+        ("\\gcd(m,4)", "1"),
+        ("\\sqrt[3]{-64}", "4"),
     ],
 )
 def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer: str) -> None:
@@ -217,6 +220,22 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         ("\\text{Acute Angle}", "\\text{acute angle}"),
         ("4:10", "2:5"),
         ("5:15", "\\frac13"),
+        # roots, divisors, plurals, and what TeX writes otherwise
+        ("\\sqrt[3]{-64}", "-4"),
+        ("\\sqrt[5]{-3}", "-\\sqrt[5]{3}"),
+        ("\\gcd(10^{30},15)", "5"),
+        ("\\gcd(m,4)", "\\gcd(4,m)"),
+        ("3\\text{ foxes}", "3\\text{ fox}"),
+        ("4\\text{ cherries}", "4\\text{ cherry}"),
+        ("\\boldsymbol{\\frac38}", "\\frac38"),
+        ("\\bm{x}+1", "\\boldsymbol{x}+1"),
+        ("\\underline{17}", "17"),
+        ("{\\bf 17}", "17"),
+        ("\\color{green}{17}", "17"),
+        ("\\nicefrac38", "\\frac38"),
+        ("{3 \\over 8}", "\\frac38"),
+        ("{6 \\choose 2}", "15"),
+        ("17;", "17"),
     ],
 )
 def test_what_is_the_same_is_correct_and_read_to_its_end(grader: Grader, gold: str, answer: str) -> None:
