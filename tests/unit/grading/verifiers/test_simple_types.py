@@ -117,6 +117,8 @@ def test_every_type_treats_thoughts_and_cut_responses_alike(spec: Any) -> None:
         ("\\boxed{D}", "D", VITAMINS, "correct"),
         ("\\boxed{\\text{D}}", "D", VITAMINS, "correct"),
         ("\\boxed{A}", "D", VITAMINS, "wrong"),
+        ("\\boxed{(D) A}", "D", VITAMINS, "correct"),
+        ("\\boxed{D)}", "D", VITAMINS, "correct"),
         ("Answer: D", "D", VITAMINS, "correct"),
         ("\\boxed{K}", "C", VITAMINS, "correct"),
         ("\\boxed{E}", "B", VITAMINS, "correct"),  # no label of these four, and so a text
