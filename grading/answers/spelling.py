@@ -105,9 +105,13 @@ def normalize(answer: str) -> str:
         text = boxed
     if bold := _BOLD(text):
         text = bold.group(1) or bold.group(2)
-    text = _STACKED.sub(_fraction, _COLOR.sub("", to_latex(text).replace("**", "^")))
+    text = to_latex(text).replace("**", "^")
+    if "\\" in text:
+        text = _STACKED.sub(_fraction, _COLOR.sub("", text))
     text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{,}", ",").replace("{:}", ":")
-    text = _UPRIGHT.sub(_upright, _BARE_ORDINAL.sub(r"\1", _ORDINAL.sub("", text)))
+    text = _BARE_ORDINAL.sub(r"\1", text)
+    if "\\" in text:
+        text = _UPRIGHT.sub(_upright, _ORDINAL.sub("", text))
     text = _BLANK.sub(" ", text).strip()
     if whole := TEXT.fullmatch(text):
         text = whole.group(1).strip()
@@ -119,7 +123,8 @@ def normalize(answer: str) -> str:
     if _THOUSANDS(text):
         text = text.replace(",", "")
     text = _ROUND_THOUSANDS.sub(lambda number: number.group().replace(",", ""), text)
-    text = _COMBINATIONS.sub(_binomial, text)
+    if "C" in text:
+        text = _COMBINATIONS.sub(_binomial, text)
     if number := _SCIENTIFIC(text):
         text = _power_of_ten(number)
     if money := _DOLLARS(text):
