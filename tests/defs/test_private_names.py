@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pipelines", "assets", "training", "evaluation", "targets", "grading", "core", "perf")
 PRIVATE = re.compile(r"_(?!_)")
 FAILURES = "assets/shared/failures.py"
+DATABASE = "pipelines/definitions/database.py"
 EXECUTOR = "pipelines/definitions/executor.py"
 TERMINAL = "pipelines/cli/terminal.py"
 WEBSERVER = "pipelines/cli/webserver.py"
@@ -29,11 +30,17 @@ USES = {
         EXECUTOR,
         "steps are forked: use dagster.multiprocess_executor, and a demo takes twice as long",
     ),
+    "dagster._core.storage.event_log.sqlite.sqlite_event_log": (
+        DATABASE,
+        "makes an engine for every event: leave `reuse_engines` out, and an unchanged demo takes a third longer",
+    ),
     "dagster._core.storage.event_log.sqlite.sqlite_event_log.INDEX_SHARD_NAME": (TERMINAL, "as the next one"),
     "dagster._core.storage.event_log.sqlite.sqlite_event_log.SqliteEventLogStorage": (
         TERMINAL,
         "keeps SQLite's files open: leave `_keep_open` out, and an event of `luffy run` takes 15 ms instead of 0.5 ms",
     ),
+    "dagster._core.storage.runs.sqlite.sqlite_run_storage": (DATABASE, "as that of the events"),
+    "dagster._core.storage.schedules.sqlite.sqlite_schedule_storage": (DATABASE, "as that of the events"),
     "dagster._core.workspace.context.WorkspaceProcessContext": (WEBSERVER, "an argument of the web server"),
     "dagster._core.workspace.load_target.WorkspaceFileTarget": (WEBSERVER, "an argument of that context"),
     "dagster_webserver.webserver.DagsterWebserver": (
