@@ -118,7 +118,7 @@ def test_every_type_treats_thoughts_and_cut_responses_alike(spec: Any) -> None:
         ("\\boxed{\\text{D}}", "D", VITAMINS, "correct"),
         ("\\boxed{A}", "D", VITAMINS, "wrong"),
         ("\\boxed{(D) A}", "D", VITAMINS, "correct"),
-        ("\\boxed{D)}", "D", VITAMINS, "correct"),
+        ("\\boxed{B}", "A", {"options": ["B", "K", "P"]}, "wrong"),
         ("Answer: D", "D", VITAMINS, "correct"),
         ("\\boxed{K}", "C", VITAMINS, "correct"),
         ("\\boxed{E}", "B", VITAMINS, "correct"),  # no label of these four, and so a text
