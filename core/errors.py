@@ -115,7 +115,7 @@ def _explained(error: "ValidationError") -> Any:
     errors = error.errors()
     first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
     branches = [entry for entry in errors if entry["loc"][:-1] == first["loc"][:-1]]
-    words = [entry for entry in branches if str(entry["loc"][-1]).startswith("literal[")]
+    words = [entry for entry in branches if any(str(part).startswith("literal[") for part in entry["loc"][-1:])]
     others = [entry for entry in branches if entry["type"] != "literal_error"]
     if words and others:  # a union, such as a number or a word
         message = f"{others[0]['msg']}, or {words[0].get('ctx', {})['expected']}"
