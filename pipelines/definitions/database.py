@@ -28,14 +28,14 @@ def reuse_engines() -> None:
 
     Dagster reads all scripts whenever a process opens a file, and an engine compiles the statements that it is new to.
     """
-    from alembic.script import ScriptDirectory
+    from dagster._core.storage import sql
     from dagster._core.storage.event_log.sqlite import sqlite_event_log
     from dagster._core.storage.runs.sqlite import sqlite_run_storage
     from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 
-    if not isinstance(ScriptDirectory.from_config, _Kept):
-        scripts = _Kept(ScriptDirectory.from_config, lambda config: config.get_main_option("script_location"))
-        ScriptDirectory.from_config = scripts  # pyright: ignore[reportAttributeAccessIssue]
+    scripts = vars(sql)["ScriptDirectory"]  # of Alembic
+    if not isinstance(scripts.from_config, _Kept):
+        scripts.from_config = _Kept(scripts.from_config, lambda config: config.get_main_option("script_location"))
         for storage in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
             vars(storage)["create_engine"] = _Kept(vars(storage)["create_engine"], str)
 

@@ -41,6 +41,7 @@ USES = {
     ),
     "dagster._core.storage.runs.sqlite.sqlite_run_storage": (DATABASE, "as that of the events"),
     "dagster._core.storage.schedules.sqlite.sqlite_schedule_storage": (DATABASE, "as that of the events"),
+    "dagster._core.storage.sql": (DATABASE, "names the class that reads the migration scripts, for each file anew"),
     "dagster._core.workspace.context.WorkspaceProcessContext": (WEBSERVER, "an argument of the web server"),
     "dagster._core.workspace.load_target.WorkspaceFileTarget": (WEBSERVER, "an argument of that context"),
     "dagster_webserver.webserver.DagsterWebserver": (
