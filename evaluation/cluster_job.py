@@ -40,7 +40,7 @@ def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[
     with hold(out, "evaluation"):
         folder = out.resolve() / "attempts"
         folder.mkdir(exist_ok=True)
-        here = request.model_copy(update={"backend": "local"})
+        here = request.model_copy(update={"backend": "local", "ray_address": None, "slurm": {}})
         job = identity(str(Path.cwd()), command, request.model_dump(mode="json"))[:SHORT_DIGEST]
         task = partial(
             _task, job, ("evaluation", command, "--request", str(here.write(folder / f"request-{job}.json")))

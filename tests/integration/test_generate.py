@@ -127,7 +127,7 @@ def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "arithmetic: 12 problems, avg@2" in done.stdout and "+0.0 [+0.0, +0.0]" in done.stdout
+    assert "arithmetic: 12 problems, avg@2" in done.stdout and "+0.0 [-14.0, +14.0]" in done.stdout
     assert len(list((tmp_path / "graded").glob("*/arithmetic.parquet"))) == 2
 
 
