@@ -1,6 +1,7 @@
 """Decide whether two forms are the same answer; it makes no difference which of them is the gold answer."""
 
 from collections.abc import Iterable, Sequence
+from string import ascii_lowercase
 from typing import Any
 
 from sympy import Abs, FiniteSet, Interval, MatrixBase, MatrixExpr, Mul, S, Symbol, Union, numer, together
@@ -21,7 +22,6 @@ from grading.expressions.forms import (
 )
 from grading.expressions.regions import numbers_of, variable_of
 from grading.expressions.units import PERCENT
-from grading.expressions.vocabulary import ALPHABET
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 MATRICES = (MatrixBase, MatrixExpr)
@@ -227,7 +227,7 @@ def _by_name(group: Group) -> Sequence[Form]:
 
 
 def _are_coordinates(names: Iterable[str]) -> bool:
-    return "".join(sorted(names)) in ALPHABET
+    return "".join(sorted(names)) in ascii_lowercase
 
 
 def _are_quantities(group: Group) -> bool:

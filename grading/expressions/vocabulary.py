@@ -1,4 +1,6 @@
-"""Names of functions, Greek letters and accents in formulas, and how many digits make a decimal number exact."""
+"""Names of functions, Greek letters and accents in formulas, what is a word, and when a decimal number is exact."""
+
+from string import ascii_lowercase
 
 ELEMENTARY = {  # functions of one argument, and sympy's names of them
     "sin": "sin", "cos": "cos", "tan": "tan", "cot": "cot", "sec": "sec", "csc": "csc",
@@ -24,7 +26,6 @@ ACCENTS = frozenset((
 WORD = 3  # letters that make a word; fewer may name points or variables
 _VOWELS = frozenset("aeiouyAEIOUY")
 COMPLEX = frozenset("zw")  # names of complex numbers
-ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the value that it rounds
 
 
@@ -35,4 +36,6 @@ def is_word(letters: str) -> bool:
     [True, True, False, False, False, False]
     """
     is_spelt = letters.islower() or letters.istitle() or letters.isupper()
-    return len(letters) >= WORD and is_spelt and not _VOWELS.isdisjoint(letters) and letters.lower() not in ALPHABET
+    return (
+        len(letters) >= WORD and is_spelt and not _VOWELS.isdisjoint(letters) and letters.lower() not in ascii_lowercase
+    )
