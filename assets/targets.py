@@ -22,7 +22,7 @@ from assets.shared.references import (
     TrainReference,
 )
 from assets.shared.stage_options import SplitOptions, TargetOptions
-from assets.shared.storage import REFERENCE, Storage
+from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from assets.source import SOURCE, observation, with_upstream_files
 from core.code_digest import PREPARATION_CODE, code_version, identity
@@ -114,8 +114,7 @@ def prepared(
             REJECTED.to_user_string(), rejected.value
         )  # training/ledger finds the preparation by it
         tags = {"dagster/data_version": rejected.data_version.value}
-        entries = {**(rejected.metadata or {}), REFERENCE: rejected.value.model_dump(mode="json")}
-        context.log_event(dg.AssetMaterialization(names.key(REJECTED), metadata=entries, tags=tags))
+        context.log_event(dg.AssetMaterialization(names.key(REJECTED), metadata=rejected.metadata, tags=tags))
     require_targets(kept)
     for hint in hint_texts(kept):
         context.log.warning(hint)

@@ -147,7 +147,8 @@ def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
     A folder whose policy is complete is never written to again, so what was evaluated stays what it was.
     """
     first = storage.folder("training", "policy", identity)
-    numbers = [int(folder.name.rpartition("-")[2]) for folder in first.parent.glob(f"{first.name}-[0-9]*")]
+    endings = (folder.name.removeprefix(f"{first.name}-") for folder in first.parent.glob(f"{first.name}-*"))
+    numbers = [int(ending) for ending in endings if ending.isdecimal()]
     newest = first.with_name(f"{first.name}-{max(numbers)}") if numbers else first
     complete = (newest / "policy").exists()
     return first.with_name(f"{first.name}-{max(numbers, default=1) + 1}") if force and complete else newest

@@ -12,6 +12,8 @@ from core.errors import InputError
 from core.model.model_folder import model_files
 from evaluation.promotion.records import Checkpoint
 
+REFERENCE = "reference"  # entry of a materialization: the reference as JSON
+
 
 class Reference(BaseModel):
     """The data of an asset."""
@@ -28,10 +30,13 @@ class Reference(BaseModel):
     def result(self, metadata: Mapping[str, Any], asset_key: dg.AssetKey | None = None) -> dg.MaterializeResult[Self]:
         """Return the result of an asset with this data, whose digest is its version, and with what the UI shows of it.
 
+        The reference itself is among that, so that the steps of the run find what it has made.
+
         ``asset_key``: The asset, if its op has several.
         """
         version = dg.DataVersion(self.digest)
-        return dg.MaterializeResult(asset_key=asset_key, value=self, data_version=version, metadata=metadata)
+        shown = {**metadata, REFERENCE: self.model_dump(mode="json")}
+        return dg.MaterializeResult(asset_key=asset_key, value=self, data_version=version, metadata=shown)
 
     def require_unchanged(self) -> None:
         """Raise InputError if the data is a folder of the user's that has changed since."""

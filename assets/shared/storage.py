@@ -15,7 +15,7 @@ import dagster as dg
 from pydantic import Field, ValidationError
 
 from assets.shared.failures import as_failure
-from assets.shared.references import Reference
+from assets.shared.references import REFERENCE, Reference
 from core import PROJECT
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
@@ -23,7 +23,6 @@ from core.files import UNWRITABLE, atomic_folder, set_aside, write_json, write_t
 from core.parquet import is_there
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
-REFERENCE = "reference"  # entry of a materialization: the reference as JSON
 Kind = TypeVar("Kind", bound=Reference)
 
 
@@ -153,7 +152,6 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
             self.storage.write_reference(self._key(context), obj)
         except InputError as error:
             raise as_failure(error) from None
-        context.add_output_metadata({REFERENCE: obj.model_dump(mode="json")})
 
     def load_input(self, context: dg.InputContext) -> Reference:
         kind = context.dagster_type.typing_type
