@@ -226,13 +226,13 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
     longest = max(len(request.tokens) for request in requests)
     engine = Engine(EngineOptions(str(MODEL), longest, 192, sampling.temperature, sampling.top_p, False))
 
-    from vllm import SamplingParams
+    from vllm import SamplingParams, TokensPrompt
 
     parameters = [
         SamplingParams(temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=192, seed=request.seed)
         for request in requests
     ]
-    prompts = [{"prompt_token_ids": list(request.tokens)} for request in requests]
+    prompts = [TokensPrompt(prompt_token_ids=list(request.tokens)) for request in requests]
 
     def ours() -> dict[int, str]:
         return {

@@ -139,7 +139,7 @@ def _by_ray(traces: list[dict[str, str]]) -> tuple[Timed, list[bool]]:
         num_cpus=PROCESSES,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
         runtime_env={"env_vars": {"PYTHONPATH": python_path()}},
     )
     try:

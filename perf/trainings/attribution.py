@@ -163,7 +163,7 @@ def datamodelling_score(scores: np.ndarray, halves: np.ndarray, outcomes: np.nda
         outcomes: ``[trainings, problems]``.
     """
     predicted = halves.astype(float) @ scores
-    columns = [spearmanr(p, o).statistic for p, o in zip(predicted.T, outcomes.T, strict=True)]
+    columns = [spearmanr(p, o)[0] for p, o in zip(predicted.T, outcomes.T, strict=True)]
     correlations = np.nan_to_num(columns)  # a constant has no rank: it predicts nothing
     drawn = np.random.default_rng(0).choice(correlations, (RESAMPLES, len(correlations))).mean(axis=1)
     low, high = np.quantile(drawn, [0.025, 0.975])

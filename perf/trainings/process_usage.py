@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +20,8 @@ class Sample(NamedTuple):
     """The resources that a training's processes have used after a number of steps, by title."""
 
     step: int
-    cpu_seconds: Counter[str]  # of those that have ended, too
-    sizes: Counter[str]  # MiB, by `proportional_sizes`
+    cpu_seconds: Mapping[str, float]  # of those that have ended, too
+    sizes: Mapping[str, float]  # MiB, by `proportional_sizes`
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
     metrics = run / "attempts" / "0001.jsonl"
 
     def sample() -> None:
-        latest = Counter[str]()
+        latest: Mapping[str, float] = {}
         while not ended.wait(1.0):
             step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
             for process in psutil.Process().children(recursive=True):
@@ -42,7 +42,7 @@ def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
                     seconds[process] = title(process), times.user + times.system
                 except psutil.Error:
                     continue  # it ended while we looked
-            totals = Counter[str]()
+            totals = defaultdict[str, float](float)
             for name, used in seconds.values():
                 totals[name] += used
             if sizes and len(samples) % SIZES_EVERY == 0:
@@ -58,9 +58,9 @@ def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
         watcher.join()
 
 
-def proportional_sizes(parent: psutil.Process) -> Counter[str]:
+def proportional_sizes(parent: psutil.Process) -> Mapping[str, float]:
     """MiB of the processes below ``parent`` by their title, and of the memory that they share."""
-    totals = Counter[str]()
+    totals = defaultdict[str, float](float)
     for process in parent.children(recursive=True):
         try:
             fields = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -82,10 +82,11 @@ def slowdown(samples: Sequence[Sample], records: Sequence[Mapping[str, float]]) 
     """
     # The metrics of a step are written when it has ended: after two of them, the third has begun.
     steps = [sample.cpu_seconds for sample in samples if 2 <= sample.step < 2 + len(records)]
-    used, seconds = steps[-1] - steps[0], len(steps) - 1  # one sample per second
+    used = {name: total - steps[0].get(name, 0.0) for name, total in steps[-1].items()}
+    seconds = len(steps) - 1  # one sample per second
     share = sum(record["timing_s/gen"] for record in records) / sum(step_seconds(record) for record in records)
     actor = used[ACTOR]
-    wanted = actor / ((1 - share) * seconds) + (used.total() - actor) / (share * seconds)
+    wanted = actor / ((1 - share) * seconds) + (sum(used.values()) - actor) / (share * seconds)
     return max(1.0, wanted / len(os.sched_getaffinity(0)))
 
 

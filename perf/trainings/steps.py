@@ -82,8 +82,8 @@ def train(
     warm_up: int = 2,
 ) -> list[dict[str, float]]:
     """Return the metrics of the steps after the first ``warm_up``."""
-    settings = COMMON | more
-    settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
+    length = {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
+    settings = {**COMMON, **more, **length}
     train_policy(out, recipe, file, model, 0, [f"{key}={value}" for key, value in settings.items()])
     return _metrics(out / "metrics.jsonl", warm_up)
 
@@ -159,12 +159,14 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
         grows, start = np.polyfit(at, values, 1)
         return float(grows), float(start + grows * at[0])
 
-    grows, first = slope([sizes.total() for _, sizes in kept])
+    grows, first = slope([sum(sizes.values()) for _, sizes in kept])
     sys.stdout.write(
         f"{steps} steps in {time.monotonic() - started:.0f} s, {figures['requests']:.0f} generations per step; all "
         f"processes at step {at[0]}: {first:.0f} MiB, slope {grows:+.3f} MiB per step\n"
     )
-    parts = {name: slope([sizes[name] for _, sizes in kept]) for name in set().union(*(sizes for _, sizes in kept))}
+    parts = {
+        name: slope([sizes.get(name, 0.0) for _, sizes in kept]) for name in set().union(*(sizes for _, sizes in kept))
+    }
     for name, (grows, first) in sorted(parts.items(), key=lambda part: -abs(part[1][0]))[:SHOWN]:
         sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB per step\n")
 
@@ -178,8 +180,8 @@ def by_layout(model: str, source: str, folder: Path, steps: int) -> None:
         with watch(folder / name) as samples:
             records = train("luffy", file, folder / name, steps, settings, model=base, warm_up=1)
         generated = statistics.median(r["batch/generated_tokens"] / r["timing_s/gen"] for r in records)
-        peak = max(sample.sizes.total() for sample in samples) / 1024
-        first, last = (min(s.cpu_seconds.total() for s in samples if s.step >= step) for step in (1, steps - 1))
+        peak = max(sum(sample.sizes.values()) for sample in samples) / 1024
+        first, last = (min(sum(s.cpu_seconds.values()) for s in samples if s.step >= step) for step in (1, steps - 1))
         results[name] = medians(records) | {"CPU s": (last - first) / (steps - 2), "tokens/s": generated}
         results[name]["peak GiB"] = peak
     columns = [*PARTS, "CPU s", "tokens", "tokens/s", "peak GiB"]

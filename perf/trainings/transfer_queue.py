@@ -56,7 +56,7 @@ class Worker:
 
     def read(self) -> int:
         """Return the bytes that a rank reads for its update."""
-        data = tq.kv_batch_get(keys=self.keys, partition_id=PARTITION, select_fields=READ_BY_RANKS)
+        data: Any = tq.kv_batch_get(keys=self.keys, partition_id=PARTITION, select_fields=READ_BY_RANKS)
         return sum(column.values().nbytes for column in data.values())
 
     def put_log_probs(self) -> None:
@@ -85,7 +85,8 @@ def main() -> None:
     config = compose_run("luffy", "gpu", [units], run=Path("run"))
     environment = {**single_node_environment(), "OMP_NUM_THREADS": "1"}
     ray.init(num_cpus=64, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": environment})
-    tq.init(OmegaConf.create(OmegaConf.to_container(config.transfer_queue, resolve=True)))
+    OmegaConf.resolve(config)
+    tq.init(config.transfer_queue)
     workers: list[Any] = [
         Worker.remote(number, options.samples // options.workers)  # pyright: ignore[reportAttributeAccessIssue]
         for number in range(options.workers)
