@@ -78,12 +78,30 @@ def is_there(path: Path) -> bool:
     return shards(path)[0].is_file()
 
 
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn what Arrow says of a damaged table into an InputError that names ``path``."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: damaged ({reason(error)}): copy or write the file again") from error
+
+
 def read_shards(path: Path, **options: Any) -> "pa.Table":
-    """Read the table ``path``, without columns from folder names; ``options`` are those of ``pq.read_table``."""
+    """Read the table ``path``, without columns from folder names; ``options`` are those of ``pq.read_table``.
+
+    Raises:
+        InputError: it is damaged.
+    """
     import pyarrow.parquet as pq
 
     none: Any = None  # the types of pyarrow do not know that it may be None
-    return pq.read_table(shards(path), partitioning=none, **options)
+    with _naming(path):
+        return pq.read_table(shards(path), partitioning=none, **options)
 
 
 def digest_shards(path: Path) -> str:
@@ -100,11 +118,12 @@ def count_rows(path: Path) -> int:
 
 
 def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
-    """Yield the rows of the table ``path``, at most ``rows`` at a time."""
+    """Yield the rows of the table ``path``, at most ``rows`` at a time; InputError if it is damaged."""
     import pyarrow.parquet as pq
 
     for file in shards(path):
-        yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(rows, columns=columns)
+        with _naming(file):
+            yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(rows, columns=columns)
 
 
 def open_parquet(stream: Any, where: str) -> Any:

@@ -27,7 +27,7 @@ from training.algorithms.schedules.prompt_order import EASY_FIRST, easy_first
 from training.job.configuration import chat_template
 
 MATH = VerifierSpec("math")
-VERIFIERS_KEY = b"verifiers"  # metadata of a file of targets
+VERIFIERS_KEY, ROWS_DIGEST = b"verifiers", b"rows_digest"  # metadata of a file of targets
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # number of rows that one message names
 
@@ -53,7 +53,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     """Check the parquet file of ``targets`` and return it with its number of rows and its schema metadata.
 
     The tokens of prompts and targets are counted with the tokenizer of ``model`` and compared with the limits of
-    ``config``, unless the file's metadata says that its preparation did so.
+    ``config``, unless the file is as its preparation wrote it, and its metadata says that the preparation did so.
 
     Args:
         least: rows that there must be; a batch by default.
@@ -82,10 +82,13 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     if rows < (batch if least is None else least):
         raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
     read_verifiers(path)
-    metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    items = (schema.metadata or {}).items()  # another program's need not be text
+    metadata = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in items}
     lengths = load_lengths(model, chat_template(config).kwargs)
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
-    measured, log_probs = _prepared_for(metadata, lengths, limits), config.mixed.use_target_probs
+    # The preparation writes the digest of the rows beside the schema, whose metadata a copy of other rows keeps.
+    unchanged = ROWS_DIGEST in (pq.read_metadata(shards(path)[0]).metadata or {})
+    measured, log_probs = unchanged and _prepared_for(metadata, lengths, limits), config.mixed.use_target_probs
     if log_probs and TARGET_LOG_PROBS.name not in schema.names:
         raise InputError(
             f"targets {path}: no column {TARGET_LOG_PROBS.name}, which mixed.use_target_probs=true reads: give the "

@@ -99,6 +99,34 @@ def test_a_file_that_was_prepared_for_another_tokenizer_is_measured(tmp_path: Pa
         checked(tmp_path / "t.parquet", [row(1), longer(32)(row(2))], {"tokenizer_digest": "of another"})
 
 
+def prepared(file: Path, rows: list[Row], schema: pa.Schema = TARGET) -> None:
+    """Write a file of which its preparation says that it checked the rows."""
+    metadata = {"tokenizer_digest": load_lengths(SHIPPED).digest}
+    metadata["config"] = '{"max_prompt_tokens": 1, "max_target_tokens": 1}'
+    table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
+    with pq.ParquetWriter(file, table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"rows_digest": "d"})
+
+
+def test_a_copy_of_prepared_targets_is_checked_again(tmp_path: Path) -> None:
+    file, copy = tmp_path / "t.parquet", tmp_path / "copy.parquet"
+    prepared(file, [row(1), row(2), longer(32)(row(3)), row(4) | {"prompt": []}])
+    assert check(file).rows == 4
+    rows = pq.read_table(file)
+    for chosen, expected in ([1, 2], "row 1: its target"), ([0, 3], "row 1: prompt is not a list"):
+        pq.write_table(rows.take(chosen), copy)
+        with pytest.raises(InputError, match=expected):
+            check(copy)
+
+
+def test_metadata_of_another_program_need_not_be_text(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    rows = pa.Table.from_pylist([row(1), row(2)], schema=TARGET.with_metadata({b"\xff": b"\xfe"}))
+    pq.write_table(rows, file)
+    assert check(file).rows == 2
+
+
 @pytest.mark.parametrize(
     ("write", "expected"),
     [
@@ -134,11 +162,8 @@ def with_log_probs(number: int, *, more: int = 0, value: float = -0.5) -> Row:
 
 
 def check_log_probs(file: Path, rows: list[Row], schema: pa.Schema | None = None) -> TargetsRecord:
-    schema = schema or TARGET.append(TARGET_LOG_PROBS)
-    # The metadata says that the lengths were checked before: log-probabilities are checked all the same.
-    metadata = {"tokenizer_digest": load_lengths(SHIPPED).digest}
-    metadata["config"] = '{"max_prompt_tokens": 1, "max_target_tokens": 1}'
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata)), file)
+    # The lengths were checked before: log-probabilities are checked all the same.
+    prepared(file, rows, schema or TARGET.append(TARGET_LOG_PROBS))
     config = compose_run("luffy", "cpu", [*LIMITS, "mixed.use_target_probs=true"], run=file.parent)
     return check_targets(InputRecord(path=file, digest="d"), SHIPPED, config)
 

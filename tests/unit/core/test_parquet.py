@@ -1,5 +1,6 @@
 """A table in one or several files: which files are its own, and what is read of them."""
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
-from core.parquet import read_shards, shard_path, shards
+from core.parquet import read_batches, read_shards, shard_path, shards
 
 
 def write(path: Path, *values: int) -> Path:
@@ -40,3 +41,17 @@ def test_a_file_of_none_does_not_belong_there(tmp_path: Path) -> None:
     write(tmp_path / "train-00000-of-00000.parquet", 1)
     with pytest.raises(InputError, match=r"found train-00000-of-00000\.parquet, …: remove what does not belong there"):
         shards(tmp_path / "train.parquet")
+
+
+def test_a_table_with_damaged_values_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": [f"{number} {number**7}" for number in range(2000)]}), file, compression="zstd")
+    content = bytearray(file.read_bytes())
+    content[100:3000] = bytes(2900)  # of the values; the footer is whole
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(f"{file}: damaged (")):
+        read_shards(file)
+    with pytest.raises(InputError, match=re.escape(f"{file}: damaged (")):
+        list(read_batches(file, 100))
+    with pytest.raises(FileNotFoundError):
+        read_shards(tmp_path / "absent.parquet")
