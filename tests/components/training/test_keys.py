@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from omegaconf import DictConfig, OmegaConf
+from verl.trainer.ppo.core_algos import kl_penalty
 
 from core.errors import InputError
 from training.config.keys import check_key, check_switches, leaves, nearest, read_by, rules, within
@@ -298,7 +300,13 @@ def test_every_number_has_a_range(config: DictConfig) -> None:
         ("actor_rollout_ref.rollout.top_p=1.2", "got 1.2, expected a number above 0 up to 1"),
         ("actor_rollout_ref.actor.optim.lr=-1e-4", "got -0.0001, expected a number above 0"),
         ("actor_rollout_ref.actor.optim.lr=nan", "got nan, expected a number above 0"),
-        ("actor_rollout_ref.actor.optim.betas=[0.9,1.0]", "got 1.0, expected a number from 0 below 1"),
+        ("actor_rollout_ref.actor.optim.betas=[0.9,1.0]", "got 1.0, expected two numbers from 0 below 1"),
+        ("actor_rollout_ref.actor.optim.betas=[0.9]", "got [0.9], expected two numbers from 0 below 1"),
+        ("actor_rollout_ref.actor.optim.betas=[]", "got [], expected two numbers from 0 below 1"),
+        ("actor_rollout_ref.actor.optim.lr_scheduler_type=linear", "got 'linear', expected one of constant, cosine"),
+        ("actor_rollout_ref.actor.strategy=megatron", "got 'megatron', expected one of fsdp, fsdp2"),
+        ("objective=dpo", "got 'dpo', expected one of rl, sft"),
+        ("objective=null", "got None, expected one of rl, sft"),
         ("seed=1.5", "got 1.5, expected a whole number from 0"),
         ("seed=-1", "got -1, expected a whole number from 0"),
         ("data.sample_target_ratio=1.5", "got 1.5, expected a number from 0 up to 1"),
@@ -307,9 +315,25 @@ def test_every_number_has_a_range(config: DictConfig) -> None:
         ("actor_rollout_ref.rollout.n=2.0", "got 2.0, expected a whole number from 1"),
     ],
 )
-def test_a_number_out_of_its_range_is_refused(override: str, message: str) -> None:
+def test_a_value_that_is_not_allowed_is_refused(override: str, message: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(override.partition('=')[0])}: {re.escape(message)}"):
         compose_run("luffy", "cpu", [override], run=RUN)
+
+
+@pytest.mark.parametrize(
+    ("key", "switch"),
+    [
+        ("actor_rollout_ref.actor.kl_loss_type", "actor_rollout_ref.actor.use_kl_loss"),
+        ("algorithm.kl_penalty", "algorithm.use_kl_in_reward"),
+    ],
+)
+def test_the_estimates_of_the_divergence_are_verls(key: str, switch: str) -> None:
+    allowed, one = ranges()[key].names, torch.zeros(1, 1)
+    for name in allowed:
+        kl_penalty(one, one, name)
+        compose_run("luffy", "cpu", [f"{switch}=true", f"{key}={name}"], run=RUN)
+    with pytest.raises(InputError, match=f"^{key}: got 'full', expected one of kl, "):
+        compose_run("luffy", "cpu", [f"{switch}=true", f"{key}=full"], run=RUN)
 
 
 @pytest.mark.parametrize(
