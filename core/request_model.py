@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from core.errors import InputError, validated
@@ -42,6 +42,15 @@ class Request(BaseModel):
     """Base of all requests. An unknown key is an error, and a default is validated like any other value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _can_be_a_path(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse the empty text as a path, which would be the current folder, and a text with a character 0."""
+        is_path = cls.model_fields[str(info.field_name)].annotation in (Path, Path | None)
+        if is_path and isinstance(value, str) and (not value or "\0" in value):
+            raise ValueError(f"got {value!r:.80}, expected the path of a file or folder")
+        return value
 
     @classmethod
     def read(cls, file: Path) -> Self:

@@ -74,8 +74,9 @@ def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
 
     from training.job.configuration import compose_run
 
-    files = {} if given["request"] else {"targets": "targets", "model": "model", "out": "run"}  # it depends on none
-    request = request_of(TrainingRequest, context, files | {name: value for name, value in given.items() if value})
+    given = {name: value for name, value in given.items() if value is not None}
+    files = {} if "request" in given else {"targets": "targets", "model": "model", "out": "run"}  # it depends on none
+    request = request_of(TrainingRequest, context, files | given)
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out)
     sys.stdout.write(OmegaConf.to_yaml(config))
 

@@ -86,6 +86,8 @@ def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
     path, near = Path(name).expanduser(), [beside.parent] if beside else []
     if is_path(name):
         places = [near or [Path()]]
+    elif not path.name:
+        places = []
     else:
         path, places = path.with_name(f"{path.name}.yaml"), [near, _packages(folder)]
     for group in places if folder in GROUPS else ():
