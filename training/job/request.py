@@ -96,7 +96,13 @@ class TrainingRequest(Placement):
         return recipe_name(self.recipe)
 
     def config_overrides(self) -> list[str]:
-        """Return the request in Hydra's notation, for the composition of its configuration."""
+        """Return the request in Hydra's notation, for the composition of its configuration.
+
+        Raises:
+            InputError: an override gives the seed, which the request has.
+        """
+        if "seed" in values_of(self.overrides):
+            raise InputError("--set: seed cannot be set: give it with --seed")
         address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
         slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
         where = [] if self.backend == "local" else [f"run.backend={self.backend}", *address, *slurm]
