@@ -12,6 +12,7 @@ from core.model.model_folder import safetensors_header
 
 HEAD = "lm_head.weight"
 NUMBERS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+OPTIONAL = ("num_key_value_heads", "head_dim")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,9 @@ class ModelShape:
             intermediate, vocabulary = (settings[name] for name in NUMBERS[3:])
         except KeyError as error:
             raise InputError(f"{where}: no {error} in its config.json: expected a dense decoder") from error
+        for name in (*NUMBERS, *(name for name in OPTIONAL if settings.get(name) is not None)):
+            if not isinstance(settings[name], int) or settings[name] < 1:
+                raise InputError(f"{where}: config.json: {name} is {settings[name]!r:.80}; expected a number from 1")
         head_dim = settings.get("head_dim") or hidden // heads
         kv_width = (settings.get("num_key_value_heads") or heads) * head_dim
         tied = bool(settings.get("tie_word_embeddings", str(settings.get("model_type")).startswith("gemma")))

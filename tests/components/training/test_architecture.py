@@ -1,5 +1,6 @@
 """Which models a run takes, which it refuses by name, and what the plan says of published ones."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from model_zoo import DENSE, MODELS, write_config, write_model
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.errors import InputError
-from core.files import write_json
+from core.files import read_object, write_json
 from training.job.configuration import compose_run
 from training.resources.architecture import TRIED, check_architecture, fault_of
 from training.resources.auto_values import resolve_auto
@@ -64,6 +66,48 @@ def test_what_would_train_something_else_is_refused(settings: dict[str, Any], me
     assert (message in fault) if message else not fault
     if "fused" in message or "attention=" in message:
         assert not fault_of({"model_type": "x", **settings}, fused=False, attention="flash_attention_4")
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_weights_that_are_not_those_of_the_config_are_refused(name: str, tmp_path: Path) -> None:
+    """Why they are refused: transformers draws what they lack at random, and nothing fails."""
+    folder = write_model(name, tmp_path / name)
+    file, config = folder / "model.safetensors", read_object(folder / "config.json")
+    tensors, layers = load_file(file), config["num_hidden_layers"]
+    check(folder, print)
+
+    def refused(message: str, left_out: str = "", **changes: Any) -> None:
+        write_json(config | changes, folder / "config.json")
+        save_file({key: value for key, value in tensors.items() if key != left_out}, file, metadata={"format": "pt"})
+        with pytest.raises(InputError, match=re.escape(message)):
+            check(folder, print)
+
+    refused(f"{layers} layers, and its config.json has num_hidden_layers={layers + 1}", num_hidden_layers=layers + 1)
+    refused(f"{layers} layers, and its config.json has num_hidden_layers={layers - 1}", num_hidden_layers=layers - 1)
+    part = "self_attn.o_proj.weight"
+    refused(f"its weights lack layers.{layers - 1}.{part}", f"model.layers.{layers - 1}.{part}")
+    refused("its weights lack embed_tokens.weight", "model.embed_tokens.weight")
+    refused("its weights lack norm.weight", "model.norm.weight")
+    if "lm_head.weight" in tensors:
+        refused("its weights lack lm_head.weight", "lm_head.weight", tie_word_embeddings=False)
+    size = config["vocab_size"]
+    refused(f"its embedding is {size} x {config['hidden_size']}, and its config.json has vocab_size=7", vocab_size=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_attention_heads", 0),
+        ("hidden_size", "48"),
+        ("num_hidden_layers", 0),
+        ("vocab_size", None),
+        ("head_dim", -1),
+    ],
+)
+def test_a_size_that_is_none_is_named(name: str, value: object, tmp_path: Path) -> None:
+    message = f"config.json: {name} is {value!r}; expected a number from 1"
+    with pytest.raises(InputError, match=re.escape(message)):
+        ModelShape.of_folder(write_config("Qwen3-4B", tmp_path / "model", **{name: value}))
 
 
 def test_the_fused_kernel_leaves_out_a_soft_cap(tmp_path: Path) -> None:
