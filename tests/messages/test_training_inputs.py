@@ -137,6 +137,7 @@ ROWS: list[Row] = [
     (TRAIN, {"targets.parquet": parquet(a=[1])}, "targets.parquet: no column"),
     (TRAIN, {"targets.parquet": retyped("prompt", numbers)}, "targets.parquet"),
     (TRAIN, {"targets.parquet": retyped("reward_model", numbers)}, "targets.parquet"),
+    (TRAIN, {"targets.parquet": retyped("extra_info", numbers)}, "extra_info is of the type int64, expected a struct"),
     (TRAIN, {"model/config.json": GONE}, "no config.json"),
     (TRAIN, {"model/config.json": "{"}, "config.json: not JSON"),
     (TRAIN, {"model/config.json": "[]"}, "config.json: a JSON list"),

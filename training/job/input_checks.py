@@ -78,6 +78,8 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
             f"targets {path}: no column {', '.join(missing)}; expected {', '.join(TARGET.names)}: "
             "prepare them with `luffy targets`"
         )
+    if not pa.types.is_struct(kind := schema.field("extra_info").type):
+        raise InputError(f"targets {path}: extra_info is of the type {kind}, expected a struct, such as {{id, index}}")
     batch = config.data.train_batch_size
     if rows < (batch if least is None else least):
         raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
