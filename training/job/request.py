@@ -15,8 +15,9 @@ from core.files import read_object, read_yaml
 from core.model.lineage_file import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
 from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
-from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name
+from core.plugins.config_files import RECIPES, config_file, config_files, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
+from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match
 from training.algorithms.registry import KEYS, outside_function
 from training.config.keys import MODULE, NO_FILE, file_of, leaf_values, read_by, rules, values_of
@@ -202,14 +203,35 @@ def named_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[st
         InputError: there is no such file or module.
     """
     files: dict[str, Path] = {}
-    for file in policy_files(recipe, hardware):
+    stage_recipe, stage_overrides = _first_stage_given(recipe, overrides)
+    stage_files = config_files(RECIPES, stage_recipe) if stage_recipe else ()
+    for file in (*policy_files(recipe, hardware), *stage_files):
         if not is_shipped(file):
             files[f"recipe {file.stem}"] = file
             for key, value in leaf_values(read_yaml(file, "recipe")):
                 files |= _named_file(key, value, file.parent, f"recipe {file.stem}: ")
     for key, value in values_of(overrides).items():
         files |= _named_file(key, value, Path.cwd())
+    for key, value in values_of(stage_overrides).items():
+        files |= _named_file(key, value, Path.cwd(), "first stage: ")
     return files
+
+
+def _first_stage_given(recipe: str, overrides: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the recipe that ``overrides`` give the first stage, if they do, and the overrides of that stage alone."""
+    stages = (read_yaml(file, "recipe").get(FIRST_STAGE) for file in config_files(RECIPES, recipe))
+    stage, name = next(filter(None, stages), {}), None
+    for key, text in values_of(overrides).items():
+        if key == FIRST_STAGE or key.startswith(f"{FIRST_STAGE}."):
+            value = parse_yaml(text, f"--set {key}")
+            changes = value if key == FIRST_STAGE else {key.rpartition(".")[2]: value}
+            if isinstance(changes, dict):
+                stage, name = stage | changes, changes.get("recipe", name)
+    given = stage.get("set")
+    return (
+        name if isinstance(name, str) else None,
+        [text for text in given if isinstance(text, str)] if isinstance(given, list) else [],
+    )
 
 
 def _named_file(key: str, value: object, folder: Path, where: str = "") -> dict[str, Path]:
