@@ -82,13 +82,18 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
 def average_difference(differences: Sequence[Difference]) -> tuple[float, float, float]:
     """Return (mean, low, high) of the unweighted mean over benchmarks, whose errors are independent.
 
-    The half width is ``sqrt(sum(half_i^2)) / n``; a single benchmark keeps its own interval.
+    The ends are as far from the mean as ``sqrt(sum(end_i - mean_i)^2) / n`` (Zou and Donner, Stat. Med. 27, 2008), so
+    the interval lies in [-1, 1], and a benchmark that says nothing leaves the average as uncertain as it is.
+
+    >>> sure = Difference("a", 100, 0.25, 0.15, 0.35, 0.05, 0.001, "")
+    >>> unknown = Difference("b", 2, 1.0, -1.0, 1.0, 0.0, 0.5, "")
+    >>> [round(value, 3) for value in average_difference([sure, unknown])]
+    [0.625, -0.376, 0.675]
     """
-    if len(differences) == 1:
-        return differences[0].mean, differences[0].low, differences[0].high
     mean = fmean(d.mean for d in differences)
-    half = math.hypot(*((d.high - d.low) / 2 for d in differences)) / len(differences)
-    return mean, mean - half, mean + half
+    below = math.hypot(*(d.mean - d.low for d in differences)) / len(differences)
+    above = math.hypot(*(d.high - d.mean for d in differences)) / len(differences)
+    return mean, mean - below, mean + above
 
 
 def mcnemar(deltas: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from evaluation.statistics.benchmark_scores import pass_at_k, summarize
 from evaluation.statistics.intervals import Z95, agresti_min, wilson
-from evaluation.statistics.paired import Z80, mcnemar, paired_difference, sign_flip
+from evaluation.statistics.paired import Z80, Difference, average_difference, mcnemar, paired_difference, sign_flip
 
 SCORES = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=2, max_size=12)
 
@@ -223,6 +223,18 @@ def test_agresti_min_covers():
     draws = rng.choice([1.0, 0.0, -1.0], p=[0.3, 0.6, 0.1], size=(2000, 50))
     covered = [low <= 0.2 <= high for low, high in map(agresti_min, draws.tolist())]
     assert 0.93 < np.mean(covered) < 0.98
+
+
+def test_an_average_is_as_uncertain_as_its_benchmarks():
+    def of(mean, low, high):
+        return Difference("b", 100, mean, low, high, 0.05, 0.01, "")
+
+    assert average_difference([of(0.3, 0.1, 0.4)]) == pytest.approx((0.3, 0.1, 0.4))
+    even = [of(0.1, 0.0, 0.2), of(0.3, 0.1, 0.5)]  # the root of the sum of the squared half widths, by hand
+    assert average_difference(even) == pytest.approx((0.2, 0.2 - math.sqrt(0.05) / 2, 0.2 + math.sqrt(0.05) / 2))
+    for mean in (-1.0, -0.6, 0.4, 1.0):  # two problems say nothing, whatever their mean is
+        average, low, high = average_difference([of(mean, -1.0, 1.0), of(0.05, -0.02, 0.12)])
+        assert -1 <= low < 0 < high <= 1 and low <= average <= high
 
 
 def test_wilson_covers_fractional_sizes():
