@@ -73,6 +73,15 @@ def recorded(table: "pa.Table", key: str) -> str:
     return (table.schema.metadata or {}).get(key.encode(), b"").decode()
 
 
+def checkpoint_of(tables: "Mapping[str, pa.Table]", what: str) -> str:
+    """Return the digest of the one checkpoint that tables are of, "" where they name none; ``what`` begins an error."""
+    checkpoints = {recorded(table, "checkpoint") for table in tables.values()}
+    if len(checkpoints) > 1:
+        names = ", ".join(sorted(digest[:16] or "not named" for digest in checkpoints))
+        raise InputError(f"{what} are of different checkpoints ({names}); evaluate one of them")
+    return checkpoints.pop()
+
+
 def grading_record(table: "pa.Table") -> dict[str, Any]:
     """Return how `grading.graded_table.grade_table` graded a table: its metadata ``grading``; {} if it has none."""
     return json.loads(recorded(table, "grading") or "{}")

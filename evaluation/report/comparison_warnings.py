@@ -1,8 +1,8 @@
-"""Warnings of what differs between two results besides the model: verifiers, sampling settings and prompts."""
+"""Warnings of what differs between two results besides the model: grading, sampling settings and prompts."""
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.model.prompts import PromptRecord
 from evaluation.sample_tables import grading_record, recorded
@@ -22,24 +22,29 @@ def comparison_warnings(first: Results, second: Results, names: Names, cause: st
     shared = [name for name in first if name in second]
     before, after = ({name: results[name] for name in shared} for results in (first, second))
     return [
-        *verifier_warnings(before, after, names),
+        *grading_warnings(before, after, names),
         *sampling_warnings(before, after, names, cause),
         *prompt_warnings(before, after, names, cause),
     ]
 
 
-def verifier_warnings(first: Results, second: Results, names: Names) -> list[str]:
-    """Warn of benchmarks whose verifier, such as a function of the user's, changed between the two gradings."""
-    verifiers = [
-        {name: grading_record(results[name]).get("verifiers") for name in first} for results in (first, second)
-    ]
-    changed = [name for name in first if verifiers[0][name] != verifiers[1][name]]
-    if not changed:
-        return []
-    return [
-        f"{', '.join(changed)}: the verifier changed after one of {' and '.join(names)} was graded; evaluate both "
-        "again before you compare them"
-    ]
+def grading_warnings(first: Results, second: Results, names: Names) -> list[str]:
+    """Warn of benchmarks whose verifier, such as a function of the user's, or whose rule of what counts as an answer
+    changed between the two gradings."""
+    both = " and ".join(names)
+    records = [(name, grading_record(first[name]), grading_record(second[name])) for name in first]
+    verifiers = [name for name, *two in records if two[0].get("verifiers") != two[1].get("verifiers")]
+    recorded_rules = [record for record in records if "thinking" in record[1] and "thinking" in record[2]]
+    rules = [name for name, *two in recorded_rules if _rules(two[0]) != _rules(two[1])]
+    warnings = [
+        f"{', '.join(verifiers)}: the verifier changed after one of {both} was graded; evaluate both again before you "
+        "compare them"
+    ] * bool(verifiers)
+    if rules:
+        _, *two = next(record for record in records if record[0] in rules)
+        said = "; ".join(f"{name}: {_rules(record)}" for name, record in zip(names, two, strict=True))
+        warnings.append(f"{', '.join(rules)}: {both} were graded by different rules ({said}); grade both alike")
+    return warnings
 
 
 def sampling_warnings(first: Results, second: Results, names: Names, cause: str) -> list[str]:
@@ -57,6 +62,12 @@ def prompt_warnings(first: Results, second: Results, names: Names, cause: str) -
     if not before or not after or before == after:
         return []
     return [f"{' and '.join(names)} got different prompts: {cause} is not the only cause of their difference"]
+
+
+def _rules(record: Mapping[str, Any]) -> str:
+    """Return which answers count, by the metadata ``grading`` of a table."""
+    place = "answers after </think>" if record.get("thinking") else "answers anywhere"
+    return f"{place}, cut samples by their text" if record.get("truncated") == "by_text" else place
 
 
 def _samplings(results: Results) -> set[str]:

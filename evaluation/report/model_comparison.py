@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.model.model_folder import HUB_ID
+from core.request_model import option_name
 from evaluation.command_requests import CompareRequest
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Results = dict[str, "pa.Table"]  # benchmark -> GRADED
+OF_RESULTS = {"models", "pass_at"}  # fields of the request that graded results take
 
 
 def evaluate(request: CompareRequest) -> dict[str, Results]:
@@ -31,7 +33,7 @@ def evaluate(request: CompareRequest) -> dict[str, Results]:
     The folder ``out`` of the request keeps the graded results of checkpoints and hub ids, one folder per model, named
     by its digest.
     """
-    from evaluation.sample_tables import read_folder
+    from evaluation.sample_tables import checkpoint_of, read_folder
 
     names, engines = request.models, request.engines(*request.models)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -44,14 +46,27 @@ def evaluate(request: CompareRequest) -> dict[str, Results]:
                 f"{name}: no <benchmark>.parquet of luffy evaluate grade there, no config.json of a model, and "
                 "neither a hub id (owner/name[@revision]) nor an endpoint (MODEL@URL)"
             )
+    if len(stored) == len(names) and (unused := _of_evaluations(request)):
+        raise InputError(
+            f"compare: {', '.join(unused)} would change nothing: graded results are compared as they are; leave it "
+            "out, or name a model"
+        )
     models = {name: open_model(name, **engines) for name in names if name not in stored}
     results = {name: read_folder(folder, "graded") for name, folder in stored.items()}
+    for name, tables in results.items():
+        checkpoint_of(tables, f"{name}: its scores")
     if models:
         suite = _suite(request)
         with tempfile.TemporaryDirectory() as folder:
             for number, (name, model) in enumerate(models.items()):
                 results[name] = _evaluate(model, suite, request, Path(folder) / str(number))
     return {name: results[name] for name in names}
+
+
+def _of_evaluations(request: CompareRequest) -> list[str]:
+    """Return the options, other than their defaults, that decide how a model is evaluated."""
+    fields = {name: field for name, field in CompareRequest.model_fields.items() if name not in OF_RESULTS}
+    return [option_name(name, field) for name, field in fields.items() if getattr(request, name) != field.default]
 
 
 def _suite(request: CompareRequest) -> "pa.Table":

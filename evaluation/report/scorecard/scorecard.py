@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import GROUPS, Benchmark, Published
-from evaluation.report.comparison_warnings import prompt_warnings, sampling_warnings, verifier_warnings
+from evaluation.report.comparison_warnings import grading_warnings, prompt_warnings, sampling_warnings
 from evaluation.report.scorecard.lineage_summary import Lineage, costs
 from evaluation.report.scorecard.transcripts import Transcript, choose_transcripts
-from evaluation.sample_tables import recorded
+from evaluation.sample_tables import checkpoint_of, recorded
 from evaluation.statistics.benchmark_scores import UNSETTLED, Summary, summarize
 from evaluation.statistics.by_category import LengthBin, Subject, by_length, by_subject
 from evaluation.statistics.paired import Difference, average_difference, paired_difference
@@ -160,7 +160,7 @@ def build_scorecard(
         sampling=_sampling_text(sampling, rows),
         warnings=(
             *_prompt_warnings(roles),
-            *_verifier_warnings(roles),
+            *_grading_warnings(roles),
             *sampling_warnings(base, policy, ("base", "policy"), CAUSE),
             *_sample_warnings(rows),
             *_contamination_warnings(contamination),
@@ -188,7 +188,7 @@ def _check_benchmarks(
 
 def _checkpoints(roles: "Mapping[str, Mapping[str, pa.Table]]", made_of: Lineage) -> dict[str, str]:
     """Return the digest of the checkpoint of each role; InputError for one that the lineage does not name."""
-    checkpoints = {role: _checkpoint(role, tables) for role, tables in roles.items()}
+    checkpoints = {role: checkpoint_of(tables, f"scorecard: the {role}'s scores") for role, tables in roles.items()}
     for role, expected in (("base", made_of.base), ("policy", made_of.checkpoint)):
         if checkpoints[role] and expected and checkpoints[role] != expected:
             raise InputError(
@@ -219,14 +219,6 @@ def _on_problems_of(policy: "pa.Table", base: "pa.Table") -> "pa.Table":
     import pyarrow.compute as pc
 
     return base.filter(pc.field("id").isin(policy["id"].unique()))
-
-
-def _checkpoint(role: str, tables: "Mapping[str, pa.Table]") -> str:
-    checkpoints = {recorded(table, "checkpoint") for table in tables.values()}
-    if len(checkpoints) > 1:
-        names = ", ".join(sorted(digest[:16] or "not named" for digest in checkpoints))
-        raise InputError(f"scorecard: the {role}'s scores are of different checkpoints ({names}); evaluate one of them")
-    return checkpoints.pop()
 
 
 def _average(group: str, rows: Sequence[Row]) -> Average:
@@ -281,11 +273,11 @@ def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]
     return warnings
 
 
-def _verifier_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
+def _grading_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
     return [
         warning
         for role, tables in roles.items()
-        for warning in verifier_warnings(roles["policy"], tables, (role, "policy"))
+        for warning in grading_warnings(tables, roles["policy"], (role, "policy"))
     ]
 
 

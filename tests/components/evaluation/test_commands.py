@@ -99,6 +99,46 @@ def test_compare_says_what_else_differs(graded_folders, tmp_path, capsys):
     assert f"{tmp_path}, avg@2" in out
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("--no-thinking", "answers anywhere"),
+        ("--truncated=by_text", "answers after </think>, cut samples by their text"),
+    ],
+)
+def test_results_of_different_rules_are_not_compared_silently(graded_folders, tmp_path, capsys, rule, said):
+    suite, base, policy = graded_folders
+    samples = base.parent / "samples/base"
+    again, card = str(tmp_path / "base"), tmp_path / "card.md"
+    assert main(["grade", "--suite", str(suite), "--samples", str(samples), "--out", again, rule]) == 0
+    assert main(["compare", again, str(policy)]) == 0
+    note = f"graded by different rules ({again}: {said}; {policy}: answers after </think>)"
+    assert f"note: arithmetic, arithmetic_long: {again} and {policy} were {note}" in capsys.readouterr().out
+    outputs = ["--out", str(tmp_path / "card.html"), "--markdown", str(card)]
+    assert main(["report", "--suite", str(suite), "--base", again, "--policy", str(policy), *outputs]) == 0
+    note = f"graded by different rules (base: {said}; policy:".replace("</think>", "&lt;/think&gt;")
+    assert note in card.read_text("utf-8")
+
+
+def test_graded_results_are_compared_as_they_are(graded_folders, tmp_path, capsys):
+    _, base, policy = graded_folders
+    for name, folder in (("arithmetic", base), ("arithmetic_long", policy)):
+        write_table(pq.read_table(folder / f"{name}.parquet"), tmp_path / f"{name}.parquet")
+    assert main(["compare", str(policy), str(tmp_path)]) == 2
+    assert f"{tmp_path}: its scores are of different checkpoints (base, policy)" in capsys.readouterr().err
+    for given in (
+        ["--limit", "1"],
+        ["--benchmarks", "arithmetic"],
+        ["--no-thinking"],
+        ["--out", str(tmp_path / "new")],
+    ):
+        assert main(["compare", str(base), str(policy), *given]) == 2
+        error = capsys.readouterr().err
+        assert f"compare: {given[0].replace('no-', '')} would change nothing: graded results" in error
+    assert main(["compare", str(base), str(policy), "--pass-at", "1", "--seed", "0"]) == 0
+    assert not (tmp_path / "new").exists()
+
+
 def test_nothing_is_graded_before_all_samples_are_checked(graded_folders, tmp_path, capsys):
     suite, base, _ = graded_folders
     table = pq.read_table(base.parent / "samples/base/arithmetic.parquet")
