@@ -11,7 +11,7 @@ from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
 from evaluation.benchmarks.benchmark_files import find_rows, read_fields, read_path
 from evaluation.benchmarks.choice_options import labels_in, read_options, shuffled, with_options
-from evaluation.benchmarks.golds import choice_labels, option_indices, read_golds
+from evaluation.benchmarks.golds import choice_labels, is_empty_cell, option_indices, read_golds
 from evaluation.benchmarks.suite import Benchmark, Source
 from grading.answers.extraction import LETTERS, SEPARATOR
 from grading.gym_tasks import ENTRY, read_entries
@@ -154,6 +154,11 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
         first = problems.setdefault(problem.id, problem)
         if first is problem:
             continue
+        if first.text != problem.text or (source.repeated and first.fields != problem.fields):
+            raise InputError(
+                f"{where}: another problem than an earlier row with the id {problem.id}: {problem.text!r:.80}; "
+                "expected one problem for each id: correct the ids, or map no id column"
+            )
         if not source.repeated:
             raise InputError(
                 f"{where}: the same problem as an earlier row (id {problem.id}); remove it, map an id column, or set "
@@ -161,11 +166,6 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
             )
         if (first.gold, first.alternatives) != (problem.gold, problem.alternatives):
             raise InputError(f"{where}: gold answer {problem.gold!r}, but an earlier copy has {first.gold!r}")
-        if (first.text, first.fields) != (problem.text, problem.fields):
-            raise InputError(
-                f"{where}: another problem than an earlier row with the id {problem.id}: {problem.text!r:.80}; "
-                "expected copies of one problem: correct the ids, or map no id column"
-            )
     if not problems and not source.where:
         raise InputError(f"benchmark {benchmark.name}: {path} has no rows; give a file with problems")
     if not problems:
@@ -195,11 +195,13 @@ def _problem(row: dict[str, Any], source: Source, verifier: str, where: str, see
             raise InputError(f"{where}: the {name} (column {column}) is empty; add it or remove the row")
     if source.gold_list == "all":
         golds = [SEPARATOR.join(golds)]
-    identity = str(_value(row, columns.id, where)) if columns.id else hashlib.sha256(text.encode()).hexdigest()[:16]
+    identity = _value(row, columns.id, where) if columns.id else hashlib.sha256(text.encode()).hexdigest()[:16]
+    if is_empty_cell(identity):
+        raise InputError(f"{where}: the id (column {columns.id}) is empty; add it, or map no id column")
     subject = _value(row, columns.subject, where) if columns.subject else None
     fields = read_fields(row, source.fields, where, "`fields`")
-    said = None if subject is None else str(subject)
-    return Problem(identity, text, golds[0], tuple(golds[1:]), said, fields=fields)
+    said = None if is_empty_cell(subject) else str(subject)
+    return Problem(str(identity), text, golds[0], tuple(golds[1:]), said, fields=fields)
 
 
 def _value(row: dict[str, Any], path: str, where: str) -> Any:
@@ -208,7 +210,7 @@ def _value(row: dict[str, Any], path: str, where: str) -> Any:
 
 def _text(value: Any, where: str) -> str:
     """Read a problem: a text, a number, or the one user message of a conversation."""
-    if value is None:
+    if is_empty_cell(value):
         return ""
     if not isinstance(value, list):
         if isinstance(value, dict | bool | bytes):

@@ -17,6 +17,15 @@ _BETWEEN = compile_quick_pattern(r"(?i)[,;/&+、，\s]|\band\b")  # the labels o
 EMPTY_CELLS = ("nan", "<na>", "nat")  # what pandas writes for an empty cell
 
 
+def is_empty_cell(value: Any) -> bool:
+    """Return whether a cell holds nothing: null, blanks, NaN, or the text that stands for it in a table.
+
+    >>> [is_empty_cell(value) for value in (None, " ", float("nan"), "NaN", 0, "0")]
+    [True, True, True, True, False, False]
+    """
+    return value is None or str(value).strip().lower() in ("", *EMPTY_CELLS)
+
+
 def read_golds(value: Any, form: AnswerForm, where: str) -> list[str]:
     """Return the gold answers in a cell: a text, a number or a list of them. None for an empty cell.
 

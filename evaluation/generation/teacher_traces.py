@@ -20,6 +20,7 @@ from core.model.prompts import PROBLEM, messages
 from core.progress import BatchProgress
 from core.schemas import FIELDS, TARGET_LOG_PROBS
 from evaluation.benchmarks.benchmark_files import read_fields, read_rows
+from evaluation.benchmarks.golds import is_empty_cell
 from evaluation.generation import sample_cache
 from evaluation.generation.complete import complete
 from evaluation.generation.endpoint import Endpoint
@@ -82,7 +83,7 @@ def read_problems(
     for number, row in read_rows(path):
         values = [row.get(name) for name in (problem, answer)]
         for name, value in zip((problem, answer), values, strict=True):
-            if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
+            if isinstance(value, bool) or not isinstance(value, str | int | float) or is_empty_cell(value):
                 raise InputError(
                     f"{path}: row {number}: column {name}: expected text, found {value!r:.80}; the row has "
                     f"{', '.join(map(str, list(row)[:20]))}: name the columns with --problem-column and --answer-column"
@@ -129,7 +130,7 @@ def draw_traces(
         prompt = model.render(messages(problem.text, options.system_prompt))
         requests += requests_of(NAME, problem.id, prompt, sampling.seed, sampling.samples or 1)
     group = model.decisive() | sampling.decisive()
-    lineage = {**group, "prompt": requests[0].prompt.replace(problems[0].text, PROBLEM)}
+    lineage = {**group, "prompt": model.render(messages(PROBLEM, options.system_prompt))}
     generation = digest_bytes(json.dumps(lineage, sort_keys=True).encode())[:SHORT_DIGEST]
     completions, cached = _completions(model, requests, options, cache, group, report)
     facts = {

@@ -49,6 +49,10 @@ def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, t
     rows = read_table(samples, pa.schema([*columns, FIELDS]), ADVICE, optional=(FIELDS.name,)).to_pylist()
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
+    if len(teachers := dict.fromkeys(row["teacher"] for row in rows)) > 1:
+        raise InputError(
+            f"{samples}: samples of several models ({', '.join(map(str, teachers))}); measure each in a file of its own"
+        )
     right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, data_source, thinking=thinking)]
     drawn = ((row["problem"], (row["generation"], row["sample"], row["response"])) for row in rows)
     return pass_rates(((*sample, solved) for sample, solved in zip(drawn, right, strict=True)), rows[0]["teacher"])

@@ -65,6 +65,20 @@ def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> Non
     assert traces(problems)[0]["generation"] != rows[0]["generation"] and len(state.asked) == 36
 
 
+def test_a_generation_is_the_same_whatever_is_asked_first(teacher: Any, problems: Path) -> None:
+    _, name = teacher
+    digests, prompts = set(), set()
+    for first in ("2+2=?", r"Compute $\frac{8}{2}$.", 'The "sum"\nof 2 and 2?', "e", "größer"):
+        problems.write_text(json.dumps({"problem": first, "answer": 4}) + "\n")
+        assert run(name, problems, "--system-prompt", "Be brief.").returncode == 0
+        digests.add(traces(problems)[0]["generation"])
+        lineage = pq.read_schema(problems.parent / "traces.parquet").metadata[b"lineage"]
+        prompts.add(json.loads(lineage)["prompt"])
+    (prompt,) = prompts
+    assert len(digests) == 1
+    assert [message["content"] for message in json.loads(prompt)] == ["Be brief.", "{problem}"]
+
+
 def test_rows_that_repeat_a_problem_share_its_samples(teacher: Any, problems: Path) -> None:
     state, name = teacher
     problems.write_text(problems.read_text() * 2)

@@ -111,6 +111,44 @@ ROWS: list[Row] = [
     ),
     (f"{REPORT} --markdown suite.parquet", {}, "suite.parquet: the command would overwrite"),
     (f"{REPORT} --markdown ./out.html", {}, "out.html: the command would overwrite"),
+    *(
+        (
+            f"{SUITE} --suite s.yaml --roots .",
+            {
+                "s.yaml": SUITE_YAML.replace("columns: {", f"repeated: {repeated}, columns: {{id: n, "),
+                "mine.jsonl": f'{{"n": {first}, "q": "1+1?", "a": "2"}}\n{{"n": {second}, "q": "4-1?", "a": "3"}}\n',
+            },
+            said,
+        )
+        for repeated in ("true", "false")
+        for first, second, said in (
+            ("1", '"1"', "row 2: another problem than an earlier row with the id 1: '4-1?'; expected one problem"),
+            ("null", "1", "row 1: the id (column n) is empty; add it, or map no id column"),
+            ("1", "NaN", "row 2: the id (column n) is empty"),
+            ('""', '"x"', "row 1: the id (column n) is empty"),
+        )
+    ),
+    *(
+        (
+            MINE_SUITE,
+            {"mine.yaml": SUITE_YAML, "mine.jsonl": f'{{"q": {problem}, "a": "2"}}\n'},
+            "row 1: the problem (c",
+        )
+        for problem in ("NaN", '"nan"', '"<NA>"', "null")
+    ),
+    *(
+        (
+            "evaluation traces --teacher nothing --problems p.jsonl --out t.parquet",
+            {"p.jsonl": f'{{"problem": "1+1?", "answer": 2}}\n{{"problem": {problem}, "answer": {answer}}}\n'},
+            f"p.jsonl: row 2: column {column}: expected text, found {shown}",
+        )
+        for problem, answer, column, shown in (
+            ("NaN", "2", "problem", "nan"),
+            ('"2+2?"', "NaN", "answer", "nan"),
+            ('"2+2?"', '"NaN"', "answer", "'NaN'"),
+            ('"2+2?"', "true", "answer", "True"),
+        )
+    ),
     (
         f"{SUITE} --suite s.yaml --roots .",
         {

@@ -59,6 +59,17 @@ def test_copies_of_a_problem_are_no_more_samples(tmp_path: Path) -> None:
     assert graded_difficulty(graded, suite, "base")["samples"].to_pylist() == [2]
 
 
+def test_samples_of_several_models_are_not_pooled(tmp_path: Path) -> None:
+    table = pq.read_table(samples(tmp_path / "one.parquet", ("sum", RIGHT, "stop"), ("sum", WRONG, "stop")))
+    other = table.set_column(table.schema.names.index("teacher"), "teacher", pa.array(["other"] * 2))
+    write_table(pa.concat_tables([table, other]), tmp_path / "both.parquet")
+    with (
+        open_verifier(VerifierSpec("math")) as verifier,
+        pytest.raises(InputError, match=r"both.parquet: samples of several models \(base, other\)"),
+    ):
+        measure_difficulty(tmp_path / "both.parquet", verifier, "law")
+
+
 def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
     with open_verifier(VerifierSpec("math")) as verifier, pytest.raises(InputError, match="no samples"):
         measure_difficulty(samples(tmp_path / "samples.parquet"), verifier, "law")
