@@ -135,4 +135,5 @@ def read_example(rejected: Path, reason: str) -> str:
 
     table = read_shards(rejected, columns=["id", "detail"], filters=[("reason", "=", reason)])
     rows = table.slice(0, 1).to_pylist()
-    return f" The first, {rows[0]['id']}: {rows[0]['detail']}." if rows and rows[0]["detail"] else ""
+    detail = " ".join(str((rows[0]["detail"] if rows else None) or "").split())
+    return f" The first, {rows[0]['id']}: {detail}." if detail else ""

@@ -22,7 +22,11 @@ from targets.filter.text_properties import compression_ratio
 from targets.read.response_format import BOX, TURN_TOKENS
 from targets.trace import Rejection, Trace
 
-FIGURE = compile_pattern(r"\[asy\]|!\[[^\]]*\]\(|\\includegraphics|<img\b|https?://|www\.\w")
+FIGURE = compile_pattern(
+    r"\[asy\]|!\[[^\]]*\]\(|\\includegraphics|<img\b|https?://|www\.\w"
+    # The place of a picture, video or sound in a prompt: <image>, <|image_pad|>, <image 1>, …
+    r"|(?i:<\|?(?:start_of_)?(?:image|vision|video|audio)(?:[ _]?\d+|_\w{1,20}|here)?\|?>|\[IMG\])"
+)
 QUOTED = 60  # characters of a text in a detail
 CHOICE = compile_full_match(r"\\?\(?\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(?([A-E])\)?\s*+\}?\s*+\\?\)?[.:]?")
 OPTIONS = compile_pattern(r"(?:\(|\\text(?:bf|rm)?\{\s*\(?|\n\s*)([A-E])\s*[).:]")
@@ -290,7 +294,7 @@ def _own_rule(path: str, trace: Trace, context: FilterContext) -> str | None:
         detail = named_in_errors(path)(shown)
     except UserFunctionError as error:
         raise InputError(f"filters: {error}, for trace {trace.id}") from error
-    if detail is not None and not isinstance(detail, str):
+    if detail is not None and not (isinstance(detail, str) and detail.strip()):
         raise InputError(
             f"filters: {path} returned {detail!r:.80} for trace {trace.id}; expected a text that says what is wrong, "
             "or None"

@@ -226,7 +226,10 @@ def _why_no_row(file: DataFile, rejections: Sequence[Rejection]) -> str:
     with _opened(file) as stream:
         head = stream.read(HEAD_BYTES).strip()
     expected = "expected one JSON object per line"
-    if head.startswith(b"{") and b"\n" in head:
+    if head.startswith(b"{") and not rejections:
+        return f"its objects have no keys; {expected}"
+    first, ended, _ = head.partition(b"\n")
+    if first.startswith(b"{") and ended and not first.rstrip().endswith(b"}"):
         return f"its objects go over several lines; {expected}: jq -c . FILE writes it so"
     if b"\r" in head and b"\n" not in head:
         return f"its lines end in CR alone; {expected}, ended by LF: tr '\\r' '\\n' writes it so"

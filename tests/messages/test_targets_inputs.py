@@ -177,6 +177,12 @@ ROWS: list[Row] = [
     (PREPARE, {"traces.jsonl": "<html></html>"}, "traces.jsonl: it is a web page"),
     (PREPARE, {"traces.jsonl": '{"problem": 1}'.encode("utf-16")}, "traces.jsonl: it is UTF-16 text"),
     (PREPARE, {"traces.jsonl": '{\n "problem": 1\n}'}, "its objects go over several lines"),
+    (
+        PREPARE,
+        {"traces.jsonl": "{'problem': 1}\n{'problem': 2}\n"},
+        "its first line: not JSON: Expecting property name",
+    ),
+    (PREPARE, {"traces.jsonl": "{}\n{}\n"}, "its objects have no keys"),
     (PREPARE, {"traces.jsonl": '{"data": [{"problem": 1}]}'}, "it holds one JSON object in which the rows"),
     ("targets --out out --tokenizer model --source t.arrow", {"t.arrow": b"x"}, "t.arrow: not a readable Arrow file"),
     ("targets --out out --tokenizer model --source t.jsonl.zst", {"t.jsonl.zst": b"xx"}, "t.jsonl.zst: cannot be read"),

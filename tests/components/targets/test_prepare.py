@@ -16,7 +16,7 @@ from core.schemas import BENCHMARK, ENTRIES_KEY, PROFILE, REJECTED, TARGET
 from targets import target_tables
 from targets.config import build_config, read_config
 from targets.filter import cache
-from targets.prepared_files import read_prepared
+from targets.prepared_files import read_prepared, require_targets
 from targets.read import sources
 from targets.select import output
 from targets.select.split import reconcile, select_train
@@ -32,6 +32,26 @@ LOOP = "<think>\n" + "and again we add one to it\n" * 200 + "</think>\n\n\\boxed
 def benchmark(*problems: str) -> pa.Table:
     items = [{"benchmark": "aime24", "id": f"item-{k}", "problem": problem} for k, problem in enumerate(problems)]
     return pa.Table.from_pylist(items, schema=BENCHMARK)
+
+
+PLACES = [
+    "<image>",
+    "<image_2>",
+    "<Image 1>",
+    "<|image_pad|>",
+    "<|vision_start|>",
+    "<start_of_image>",
+    "<video>",
+    "[IMG]",
+]
+
+
+def test_a_problem_with_the_place_of_a_picture_needs_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    plain = ["Is 1<image of f>2, or not?", "The images of 2 are 4; which?", "Let a<visions and b>1, what is b?"]
+    problems = [f"{place}How many dogs are in picture {k}?" for k, place in enumerate(PLACES)] + plain
+    prepared = run(jsonl(*(good(k, problem=text) for k, text in enumerate(problems))), tmp_path / "out", tokenizer)
+    assert [row["row"] for row in rows(prepared.rejected) if row["reason"] == "figure"] == list(range(len(PLACES)))
+    assert prepared.counts["kept"] == len(plain)
 
 
 def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -133,6 +153,7 @@ def test_a_filter_of_the_users_is_a_function(tmp_path: Path, tokenizer: Path, js
     [
         ("return 1 / 0", r"own\.py:f raised ZeroDivisionError: division by zero, for trace "),
         ("return True", r"own\.py:f returned True for trace .*; expected a text that says what is wrong, or None"),
+        ("return ' '", r"own\.py:f returned ' ' for trace .*; expected a text that says what is wrong, or None"),
     ],
 )
 def test_a_filter_that_fails_ends_the_preparation(
@@ -142,6 +163,16 @@ def test_a_filter_that_fails_ends_the_preparation(
     with pytest.raises(InputError, match=message):
         run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:f"])
     assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+def test_what_a_filter_says_in_two_lines_is_one_in_a_message(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    (tmp_path / "own.py").write_text("def f(trace):\n    return 'too\\n  long'\n")
+    prepared = run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:f"])
+    with pytest.raises(InputError, match=r"The first, [^ ]+: too long\. ") as error:
+        require_targets(prepared)
+    assert "\n" not in str(error.value)
 
 
 def test_a_filter_that_does_not_exist_is_refused(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

@@ -109,6 +109,8 @@ OTHER_KINDS = {
     b"PK\x03\x04rest": "a zip archive: unpack it",
     b"PAR1rest": r"a parquet file: give it a name that ends in \.parquet",
     PRETTY: "its objects go over several lines",
+    "".join(f"{row}\n" for row in ROWS): "its first line: not JSON: Expecting property name enclosed in double quotes",
+    "{}\n{}\n": "its objects have no keys; expected one JSON object per line",
     LINES.replace("\n", "\r"): "its lines end in CR alone",
     json.dumps({"rows": ROWS}): "one JSON object in which the rows, or their columns, are nested",
     json.dumps({str(k): row for k, row in enumerate(ROWS)}): "one JSON object in which the rows",
