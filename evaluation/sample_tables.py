@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_table
+from core.model.prompts import METADATA_KEY
 from core.parquet import read_table
 from evaluation.benchmarks.suite import suite_entries
 
@@ -88,4 +89,17 @@ def grading_record(table: "pa.Table") -> dict[str, Any]:
 
 
 def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
-    return read_table(path, schema, f"expected a file of {maker}", optional=OPTIONAL)
+    table = read_table(path, schema, f"expected a file of {maker}", optional=OPTIONAL)
+    check_metadata(table, path, maker)
+    return table
+
+
+def check_metadata(table: "pa.Table", path: Path, maker: str) -> None:
+    """Raise InputError if an entry that reports read of the metadata of ``path`` is not a JSON object."""
+    for key in ("sampling", "grading", METADATA_KEY.decode()):
+        try:
+            fits = isinstance(json.loads(recorded(table, key) or "{}"), dict)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise InputError(f"{path}: its metadata {key!r} is not a JSON object; expected a file of {maker}")

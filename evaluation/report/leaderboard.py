@@ -19,7 +19,7 @@ from core.files import digest_bytes, read_parquet
 from core.model.prompts import PromptRecord
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
-from evaluation.sample_tables import grading_record, recorded
+from evaluation.sample_tables import check_metadata, grading_record, recorded
 from evaluation.statistics.benchmark_scores import summarize
 from evaluation.statistics.paired import average_difference, paired_difference
 
@@ -142,7 +142,10 @@ def _read_graded(file: Path) -> "pa.Table | None":
     from core.schemas import GRADED
 
     table = read_parquet(file, "delete it or grade again")
-    return table if set(GRADED.names) <= set(table.schema.names) and table.num_rows else None
+    if not (set(GRADED.names) <= set(table.schema.names) and table.num_rows):
+        return None
+    check_metadata(table, file, "luffy evaluate grade")
+    return table
 
 
 def _settings(table: "pa.Table") -> str:

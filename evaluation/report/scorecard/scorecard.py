@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANY_TRUNCATED = 0.05
+SAMPLING = {
+    "temperature": "temperature {:g}",
+    "top_p": "top-p {:g}",
+    "max_tokens": "at most {} tokens",
+    "seed": "seed {}",
+}  # what the metadata of samples records, and how a page says it
 CAUSE = "training"  # what the difference of base and policy is meant to show
 
 
@@ -251,11 +257,8 @@ def _sampling_text(settings: set[str], rows: Sequence[Row]) -> str:
         return "sampled in several ways" if known else "sampling not recorded"
     values = json.loads(known.pop())
     ks = sorted({row.policy.k for row in rows})
-    return (
-        f"{'/'.join(map(str, ks))} {'sample' if ks == [1] else 'samples'} per problem, temperature "
-        f"{values['temperature']:g}, top-p {values['top_p']:g}, at most {values['max_tokens']} tokens, "
-        f"seed {values['seed']}"
-    )
+    samples = f"{'/'.join(map(str, ks))} {'sample' if ks == [1] else 'samples'} per problem"
+    return ", ".join([samples, *(text.format(values[name]) for name, text in SAMPLING.items() if name in values)])
 
 
 def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:

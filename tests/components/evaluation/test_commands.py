@@ -139,6 +139,35 @@ def test_graded_results_are_compared_as_they_are(graded_folders, tmp_path, capsy
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(("key", "value"), [("sampling", "warm"), ("grading", "[1]"), ("template", "{")])
+def test_metadata_of_another_form_is_one_message(graded_folders, tmp_path, capsys, key, value):
+    suite, base, policy = map(str, graded_folders)
+    file = tmp_path / "results" / "arithmetic.parquet"
+    write_table(pq.read_table(Path(policy) / "arithmetic.parquet").replace_schema_metadata({key: value}), file)
+    results = str(file.parent)
+    for command in (
+        ["grade", "--suite", suite, "--samples", results, "--out", str(tmp_path / "out")],
+        ["compare", base, results],
+        ["report", "--suite", suite, "--base", base, "--policy", results, "--out", str(tmp_path / "out.html")],
+        ["leaderboard", "--results", results],
+    ):
+        assert main(command) == 2
+        assert f"{file}: its metadata '{key}' is not a JSON object; expected a file of" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists() and not (tmp_path / "out.html").exists()
+
+
+def test_a_sampling_that_is_recorded_in_part_is_told_in_part(graded_folders, tmp_path):
+    suite, base, policy = map(str, graded_folders)
+    for file in Path(policy).glob("*.parquet"):
+        write_table(
+            pq.read_table(file), tmp_path / "results" / file.name, {"sampling": '{"temperature": 1, "seed": 7}'}
+        )
+    outputs = ["--out", str(tmp_path / "card.html"), "--markdown", str(tmp_path / "card.md")]
+    results = str(tmp_path / "results")
+    assert main(["report", "--suite", suite, "--base", base, "--policy", results, *outputs]) == 0
+    assert "1 sample per problem, temperature 1, seed 7\n" in (tmp_path / "card.md").read_text("utf-8")
+
+
 def test_nothing_is_graded_before_all_samples_are_checked(graded_folders, tmp_path, capsys):
     suite, base, _ = graded_folders
     table = pq.read_table(base.parent / "samples/base/arithmetic.parquet")
