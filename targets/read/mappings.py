@@ -182,14 +182,17 @@ def _gold(value: Any, mapping: ColumnMapping) -> str:
 
 
 def _system(row: Mapping[str, Any], mapping: ColumnMapping) -> str | None:
-    """The system message of a chat, or the text of a column of its own."""
+    """The text of a column of its own, or else the system message of the chat."""
     if mapping.system is None:
         return None
     value = _value(row, mapping.system)
-    chat = read_chat(value, "user" if mapping.system == mapping.problem else "system")
+    apart = mapping.system != mapping.problem and not _is_empty(value)
+    if not apart and isinstance(mapping.problem, str):  # without a text of its own, it may be in the chat
+        value = _value(row, mapping.problem)
+    chat = read_chat(value, "system" if apart else "user")
     if chat is not None:
         return chat.system
-    return None if _is_empty(value) or mapping.system == mapping.problem else _text(value, "system")
+    return _text(value, "system") if apart else None
 
 
 def _response(value: Any, reasoning: Any, mapping: ColumnMapping) -> str:

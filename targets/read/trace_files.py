@@ -30,6 +30,7 @@ MOST_COLUMNS = 10_000
 HEAD_BYTES = 512  # that show of which kind a file is
 # Keys of JSON rows that may be in late rows only.
 LATE_KEYS = {name: f'"{name}"'.encode() for name in (*OPTIONAL_COLUMNS, *REASONING_COLUMNS)}
+LATE_KEYS |= {"system": b'"system":'}  # not the role of a message
 LONGEST_KEY = max(map(len, LATE_KEYS.values()))
 OTHER_KINDS = (  # the beginning of a file, what it is, and the end of a name that says so
     (b"version https://git-lfs", "a pointer of Git LFS, not the data: run git lfs pull in its repository", None),

@@ -179,6 +179,7 @@ def test_keys_that_only_late_rows_have_are_read(tmp_path: Path) -> None:
         {**ROW, **late},
         {**ROW, "finish_reason": "length"},
         {**ROW, "response": "\\boxed{8}", "reasoning_content": "a"},
+        {**ROW, "system": "Be brief."},
     ]
     for content in (json.dumps(rows), "".join(json.dumps(row) + "\n" for row in rows)):
         traces = read(written(tmp_path / "x.jsonl", content))
@@ -186,6 +187,17 @@ def test_keys_that_only_late_rows_have_are_read(tmp_path: Path) -> None:
         assert traces[151].reasons == ["unclosed"]
         assert traces[152].response == ROW["response"]
         assert not any(trace.reasons for trace in traces[:151])
+        assert [trace.system for trace in traces] == [None] * 153 + ["Be brief."]
+
+
+def test_a_column_of_system_messages_leaves_those_of_chats(tmp_path: Path) -> None:
+    chat = [{"role": role, "content": text} for role, text in (("system", "Think."), ("user", "4+4=?"))]
+    answer = {"role": "assistant", "content": ROW["response"]}
+    row = {"chat": [*chat, answer], "answer": "8"}
+    rows = [row] * 150 + [{**row, "system": "Be brief."}, {**row, "system": None}, {**row, "chat": [chat[1], answer]}]
+    written(tmp_path / "x.jsonl", "".join(json.dumps(line) + "\n" for line in rows))
+    traces = read(tmp_path / "x.jsonl", mapping={"problem": "chat", "answer": "answer", "response": "chat"})
+    assert [trace.system for trace in traces] == ["Think."] * 150 + ["Be brief.", "Think.", None]
 
 
 def test_numbers_of_32_bits_are_the_shortest_that_mean_them(tmp_path: Path) -> None:
