@@ -42,7 +42,8 @@ def check_specs(suite: Path) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             check.name,
             asset=TRAIN,
-            blocking=True,  # a warning never blocks: Dagster looks at the severity of the result
+            # Dagster's automation waits for a blocking check whose result is only a warning, too.
+            blocking=check.severity == "error",
             description=check.description,
             metadata={"severity": check.severity, "expectation": check.type},
         )
@@ -50,10 +51,12 @@ def check_specs(suite: Path) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def check_keys(profile: Profile) -> list[dg.AssetCheckKey]:
-    """Return the blocking checks of targets/train."""
-    names = (*(check.name for check in load_checks(profile.checks)), ACCOUNT)
-    return [dg.AssetCheckKey(profile.names.key(TRAIN), name) for name in names]
+def check_keys(profile: Profile, *, blocking_only: bool = True) -> list[dg.AssetCheckKey]:
+    """Return the checks of targets/train: those that block a training, or all."""
+    specs = (*check_specs(profile.checks), ACCOUNTED)
+    return [
+        dg.AssetCheckKey(profile.names.key(TRAIN), spec.name) for spec in specs if spec.blocking or not blocking_only
+    ]
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def retention(
     def named() -> list[str]:
         if not config.dry_run:
             check_nothing_runs(context)
-        return list(named_by_events(context.instance, check_keys(profile), storage.path))
+        return list(named_by_events(context.instance, check_keys(profile, blocking_only=False), storage.path))
 
     plan = plan_removals(storage.path, config, named=named(), now=time.time())
     removals = plan.removals

@@ -3,18 +3,22 @@
 import dagster as dg
 import pytest
 
+from assets.checks import SEVERITY, check_specs
 from pipelines.definitions.automation import retrain_on_new_targets
+from targets.check.expectations import SUITE
 
 TRAIN, POLICY = dg.AssetKey(["targets", "train"]), dg.AssetKey(["training", "policy"])
-CHECK = dg.AssetCheckSpec("gate", asset=TRAIN, blocking=True)
+CHECKS = {spec.name: str(spec.metadata["severity"]) for spec in check_specs(SUITE)}
 
 
-@dg.asset(key=TRAIN, check_specs=[CHECK])
+@dg.asset(key=TRAIN, check_specs=check_specs(SUITE))
 def train(context: dg.AssetExecutionContext):
-    content, passed = context.run_tags["content"], context.run_tags["gate"] == "pass"
-    yield dg.MaterializeResult(
-        data_version=dg.DataVersion(content), check_results=[dg.AssetCheckResult(check_name="gate", passed=passed)]
-    )
+    content, failing = context.run_tags["content"], context.run_tags["failing"]
+    results = [
+        dg.AssetCheckResult(check_name=name, passed=severity != failing, severity=SEVERITY[severity])
+        for name, severity in CHECKS.items()
+    ]
+    yield dg.MaterializeResult(data_version=dg.DataVersion(content), check_results=results)
 
 
 @dg.asset(key=POLICY, deps=[TRAIN], automation_condition=retrain_on_new_targets())
@@ -31,8 +35,9 @@ class Installation:
         self.instance = instance
         self.cursor = None
 
-    def targets(self, content: str, gate: str = "pass") -> None:
-        tags = {"content": content, "gate": gate}
+    def targets(self, content: str, failing: str = "") -> None:
+        """Make targets; the checks of the severity ``failing`` fail."""
+        tags = {"content": content, "failing": failing}
         DEFS.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=self.instance, asset_selection=[TRAIN], tags=tags, raise_on_error=False
         )
@@ -70,9 +75,15 @@ def test_new_content_retrains_once(installation: Installation):
 
 
 def test_new_content_waits_for_its_gates(installation: Installation):
-    installation.targets("b", gate="fail")
+    installation.targets("b", failing="error")
     assert not installation.tick()
     installation.targets("b")
+    assert installation.tick()
+    assert not installation.tick()
+
+
+def test_new_content_does_not_wait_for_warnings(installation: Installation):
+    installation.targets("b", failing="warning")
     assert installation.tick()
     assert not installation.tick()
 
