@@ -19,13 +19,15 @@ from core.machine.temporary_folder import short_temporary_folder
 SECONDS_AFTER_THE_END = 1.0  # when the command has ended by itself, only idle helpers of it are left
 
 
-def supervise(command: list[str], grace: float) -> int:
+def supervise(command: list[str], grace: float, *, outlive_parent: bool = False) -> int:
     """Run ``command`` until it ends or we are stopped; its exit status, or 128 + the signal that stopped us."""
     received: list[int] = []
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, lambda number, _: received.append(number))
+        if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # nohup ignores it
+            signal.signal(signum, lambda number, _: received.append(number))
     adopt_orphans()
-    die_with_parent(os.getppid())
+    if not outlive_parent:
+        die_with_parent(os.getppid())
     supervisor = os.getpid()
     with short_temporary_folder() as variables:
         # The command dies with us even if we are killed.
@@ -49,10 +51,11 @@ def main() -> None:
         description="Run a command so that none of its processes outlives this one.",
     )
     parser.add_argument("--grace", type=float, default=10.0, help="seconds between TERM and KILL (default %(default)s)")
+    parser.add_argument("--outlive-parent", action="store_true", help="go on when the parent ends, as a server does")
     parser.add_argument("command", nargs="+", help="the command, after --")
     arguments = parser.parse_args()
     private_files()
-    sys.exit(supervise(arguments.command, arguments.grace))
+    sys.exit(supervise(arguments.command, arguments.grace, outlive_parent=arguments.outlive_parent))
 
 
 if __name__ == "__main__":

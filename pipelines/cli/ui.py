@@ -25,7 +25,8 @@ def serve(host: str, port: int, profile: str | None) -> None:
     # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     server = [sys.executable, "-m", "pipelines.cli.webserver", host, str(port)]
-    os.execv(sys.executable, [sys.executable, "-m", "core.backends.supervisor", "--", *server])
+    # The shell is our parent: after `nohup luffy ui &` it may end, and the schedules go on.
+    os.execv(sys.executable, [sys.executable, "-m", "core.backends.supervisor", "--outlive-parent", "--", *server])
 
 
 def check_port(host: str, port: int) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,30 @@ def test_a_signal_stops_every_descendant(signum: signal.Signals) -> None:
     process.send_signal(signum)
     assert process.wait(20) == 128 + signum
     assert not any(alive(pid) for pid in pids)
+
+
+def test_nohup_keeps_the_job_when_the_terminal_hangs_up() -> None:
+    nohup = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    process, pids = start("time.sleep(600)", through=nohup)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(1.0)
+    assert process.poll() is None and all(alive(pid) for pid in pids)
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_server_outlives_the_shell_that_started_it() -> None:
+    shell = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True)"
+    command = [sys.executable, "-c", shell, sys.executable, "-m", "core.backends.supervisor", "--outlive-parent", "--"]
+    ended = subprocess.Popen([*command, "sleep", "600"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert ended.stdout is not None
+    supervisor = int(ended.stdout.readline())
+    assert ended.wait(20) == 0
+    time.sleep(2.0)
+    assert alive(supervisor)
+    os.kill(supervisor, signal.SIGTERM)
+    wait_gone([supervisor], 20.0)
 
 
 def test_a_killed_parent_takes_the_job_with_it() -> None:
