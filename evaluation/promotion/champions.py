@@ -26,7 +26,9 @@ class Registry:
     """The folder with the champion's file, ``champion.json``, and every decision, ``decisions/<time>-<digest>.json``.
 
     The champion's file is replaced at once: a reader finds the old record or the new one, never a part. Whoever moves
-    the champion, or removes outputs, holds the registry from the look at the champion to the last write.
+    the champion, or removes outputs, holds the registry from the look at the champion to the last write. Without the
+    champion's file the last promotion names the champion, and the records of a storage that was moved name its files
+    where they are.
     """
 
     def __init__(self, storage: Path) -> None:
@@ -53,7 +55,9 @@ class Registry:
 
     def champion(self) -> PolicyRecord | None:
         """Return the champion's record; None if there is none yet."""
-        return _read(self.pointer) if self.pointer.exists() else None
+        if self.pointer.exists():
+            return self._read(self.pointer)
+        return next(reversed(self._promotions()), None)
 
     def champions(self, last: int) -> list[PolicyRecord]:
         """Return the champion, and the records of the ``last`` policies that were promoted."""
@@ -126,7 +130,7 @@ class Registry:
             The record of the decision, the champion's after it (None: there is none), and the decision's file.
         """
         with self.locked():
-            current = self.champion()
+            current = self._with_its_file()
             decision = compare(current)
             record = PolicyRecord(
                 policy=policy.path,
@@ -144,6 +148,13 @@ class Registry:
             file = self._write(record)
         return record, record if decision.promoted else current, file
 
+    def _with_its_file(self) -> PolicyRecord | None:
+        """Return the champion, after writing its file if that is missing."""
+        champion = self.champion()
+        if champion and not self.pointer.exists():
+            self._write(champion)
+        return champion
+
     def _write(self, record: PolicyRecord) -> Path:
         """Keep ``record`` as a decision and, if it is a promotion, as the champion's; the decision's file."""
         time = datetime.fromisoformat(record.time)
@@ -152,9 +163,24 @@ class Registry:
             write_text(record.model_dump_json(indent=2) + "\n", path)
         return file
 
+    def _read(self, file: Path) -> PolicyRecord:
+        try:
+            record = PolicyRecord.model_validate_json(file.read_bytes())
+        except ValidationError as error:
+            raise InputError(
+                f"{file}: not a decision: {explain_validation(error, PolicyRecord)}; restore it, the champion's from "
+                f"{DECISIONS}"
+            ) from error
+        policy, here = Path(record.policy), self._storage
+        if policy.resolve().is_relative_to(here.resolve()):
+            return record
+        roots = (root for root in reversed(policy.parents) if (here / policy.relative_to(root)).exists())
+        before = next(roots, None)
+        return record.moved(before, here) if before else record
+
     def decisions(self) -> list[PolicyRecord]:
         """Return all decisions, oldest first."""
-        return [_read(file) for file in sorted((self.folder / DECISIONS).glob("*.json"))]
+        return [self._read(file) for file in sorted((self.folder / DECISIONS).glob("*.json"))]
 
     def promote(self, policy: str, *, reason: str) -> PolicyRecord:
         """Make a policy the champion by hand; its record.
@@ -164,7 +190,7 @@ class Registry:
         """
         with self.locked():
             folder, digest = self._find(policy)
-            current = self.champion()
+            current = self._with_its_file()
             if current and current.checkpoint == digest:
                 raise InputError(f"{digest[:SHORT_DIGEST]} is already the champion")
             earlier = next((record for record in reversed(self.decisions()) if record.checkpoint == digest), None)
@@ -190,7 +216,7 @@ class Registry:
         The champion that goes is rejected from then on: only a promotion by hand brings it back.
         """
         with self.locked():
-            current = self.champion()
+            current = self._with_its_file()
             if current is None:
                 raise InputError(f"{self.pointer}: there is no champion yet, so there is nothing to roll back")
             earlier = self._predecessor(current)
@@ -280,13 +306,3 @@ def now() -> str:
 def _by_hand(action: Literal["promote", "rollback"], reason: str, earlier: PolicyRecord | None) -> Decision:
     measured = earlier.decision.model_dump(include={"above_base", "surely_above_base"}) if earlier else {}
     return Decision(promoted=True, by_hand=action, reasons=[reason], by=getpass.getuser(), **measured)
-
-
-def _read(file: Path) -> PolicyRecord:
-    try:
-        return PolicyRecord.model_validate_json(file.read_bytes())
-    except ValidationError as error:
-        raise InputError(
-            f"{file}: not a decision: {explain_validation(error, PolicyRecord)}; restore it, the champion's from "
-            f"{DECISIONS}"
-        ) from error

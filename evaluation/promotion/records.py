@@ -1,6 +1,7 @@
 """What the registry keeps: policies with their scores, and the decisions about them."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -73,3 +74,13 @@ class PolicyRecord(_Record):
     def files(self) -> list[str]:
         """Return every path that the record names."""
         return [self.policy, *([self.scorecard] if self.scorecard else []), *(s.file for s in self.scores.values())]
+
+    def moved(self, before: Path, now: Path) -> Self:
+        """Return the record after the folder ``before``, which holds what it names, became the folder ``now``."""
+
+        def path(name: str) -> str:
+            return str(now / Path(name).relative_to(before)) if Path(name).is_relative_to(before) else name
+
+        scores = {name: score.model_copy(update={"file": path(score.file)}) for name, score in self.scores.items()}
+        scorecard = self.scorecard and path(self.scorecard)
+        return self.model_copy(update={"policy": path(self.policy), "scorecard": scorecard, "scores": scores})

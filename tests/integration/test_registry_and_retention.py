@@ -242,6 +242,48 @@ def test_a_rollback_passes_over_what_was_rolled_back(storage: Storage) -> None:
         storage.registry.rollback(reason="")
 
 
+def test_a_champion_whose_file_is_missing_is_the_last_promotion(storage: Storage) -> None:
+    first, second, worse = (storage.train() for _ in range(3))
+    for policy in (first, second):
+        storage.decide(policy, better=True)
+    kept = storage.registry.pointer.read_text()
+    storage.registry.pointer.unlink()
+    champion = storage.registry.champion()
+    assert champion is not None and champion.checkpoint == second.digest
+    assert storage.decide(worse, better=False).previous == second.digest
+    assert storage.registry.pointer.read_text() == kept
+    storage.registry.pointer.unlink()
+    assert storage.registry.rollback(reason="").checkpoint == first.digest
+    storage.registry.pointer.unlink()
+    assert storage.registry.promote(second.path, reason="").previous == first.digest
+
+
+def test_a_storage_that_was_moved_keeps_its_champions(
+    storage: Storage, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    champions = [storage.train() for _ in range(2)]
+    for policy in champions:
+        storage.decide(policy, better=True)
+    storage.train()
+    shutil.rmtree(storage.root / "references")
+    moved = tmp_path_factory.mktemp("elsewhere") / "storage"
+    shutil.copytree(storage.root, moved)
+    shutil.rmtree(storage.root)
+    champion = Registry(moved).champion()
+    assert champion is not None
+    assert Path(champion.policy) == moved / "training/policy/run1/policy"
+    assert Path(champion.scores["sums"].file) == moved / "graded/sums/g1/graded.parquet"
+    plan = plan_removals(moved, RetentionRules(keep_champions=2), named=[], now=time.time())
+    assert [removal.path.relative_to(moved).as_posix() for removal in plan.removals] == ["graded/sums/g2"]
+    assert Registry(moved).rollback(reason="").policy == str(moved / "training/policy/run0/policy")
+
+
+def test_the_records_of_a_storage_behind_a_link_stay_as_they_are(storage: Storage, tmp_path: Path) -> None:
+    storage.decide(storage.train(), better=True)
+    (link := tmp_path / "link").symlink_to(storage.root)
+    assert Registry(link).champion() == storage.registry.champion()
+
+
 def test_a_registry_that_somebody_holds_is_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evaluation.promotion.champions.LOCK_SECONDS", 0.2)
     policy = storage.train()
