@@ -81,9 +81,9 @@ class ExistingPython:
             done = subprocess.run([path, "-c", LOOK], capture_output=True, text=True, check=True, env=variables)
             seen = json.loads(done.stdout)
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
-            why = getattr(error, "stderr", None) or getattr(error, "strerror", None) or str(error)
-            last = why.strip().splitlines()[-1]
-            raise InputError(f"{path}: {last}; expected a Python that has torch, verl and vLLM") from error
+            lines = (getattr(error, "stderr", None) or "").strip().splitlines()
+            why = lines[-1] if lines else getattr(error, "strerror", None) or "it does not answer as a Python does"
+            raise InputError(f"{path}: {why}; expected a Python that has torch, verl and vLLM") from error
         packages = {normalized(name): version for name, version in seen["packages"].items()}
         return cls(path, tuple(seen["version"]), seen["folders"], packages)
 

@@ -5,7 +5,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from core.errors import InputError, did_you_mean
@@ -74,12 +74,21 @@ def explain(where: str, message: str) -> str:
     return SET + message if setting != where and message.startswith(setting) else f"{where}: {message}"
 
 
-def read_variables(sections: Sequence[str]) -> list[Variable]:
+def read_variables(sections: Mapping[str, Collection[str]]) -> list[Variable]:
     """Read the variables ``LUFFY__SECTION__KEY``.
 
+    Args:
+        sections: The keys of each section.
+
     Raises:
-        InputError: One of them names none of the ``sections`` or no key, or its value is not YAML.
+        InputError: One of them names none of the ``sections`` or no key, or its value is not YAML. Or a variable has
+            single underscores in the place of the double ones.
     """
+    single = {f"LUFFY_{section}_{key}".upper(): (section, key) for section, keys in sections.items() for key in keys}
+    for name in sorted(os.environ):
+        if setting := single.get(name.upper()):
+            meant = PREFIX + "__".join(setting).upper()
+            raise InputError(f"variable {name}: expected {PREFIX}SECTION__KEY; did you mean {meant}?")
     variables: list[Variable] = []
     for name, text in environment().items():
         path = tuple(name.removeprefix(PREFIX).lower().split("__"))

@@ -261,7 +261,7 @@ class Registry:
 
     def _find(self, name: str) -> tuple[Path, str]:
         """Find folder and digest of the policy that ``name`` stands for; InputError unless it is exactly one."""
-        if (folder := Path(name).expanduser()).is_dir():
+        if name and (folder := Path(name).expanduser()).is_dir():
             policy = (folder if (folder / MANIFEST).is_file() else folder / "policy").resolve()
             if not policy.is_relative_to(self._storage.resolve()):
                 raise InputError(f"{name}: outside of storage {self._storage}; a champion is one of its policies")

@@ -8,10 +8,12 @@ from core.files import atomic_write
 from training.explain import findings_report
 from training.explain.causes import CAUSES, Finding, explain
 from training.explain.record import RunRecord, read_record
+from training.job.run_folder import RunFolder
 
 
 def explain_run(run: Path, page: Path | None) -> None:
     """Print what is known about the run in the folder or file ``run``, and write the same to the HTML file ``page``."""
+    run = _run_folder(run)
     record = read_record(run)
     findings = explain(record)
     for line in findings_report.lines(record, findings):
@@ -19,6 +21,12 @@ def explain_run(run: Path, page: Path | None) -> None:
     if page is not None:
         write_page(record, findings, run.resolve().name, page)
         sys.stdout.write(f"{page}: written\n")
+
+
+def _run_folder(run: Path) -> Path:
+    """Return the folder of the run if ``run`` is that of its policy, which ``luffy champion`` prints; else ``run``."""
+    above = RunFolder(run.resolve().parent)
+    return above.path if above.policy == run.resolve() and above.config.is_file() else run
 
 
 def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0  # between status lines if the output is not a terminal
 RUNNING, DONE = "running", "done"  # the states of a stage
+INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__  # what a cancelled step reports before or after its asset
 BAR = 24  # width in characters
 WARNINGS = 3  # the most that the view shows
 CURVES = [metric for metric in METRICS if View.TERMINAL in metric.views]  # the curves of a training
@@ -221,7 +222,7 @@ class RunMonitor:
 
     def _failed(self, step: str, entry: dg.EventLogEntry, event: dg.DagsterEvent) -> None:
         data = event.step_failure_data
-        if CANCELLED in reason(data.error):
+        if data.error and (CANCELLED in reason(data.error) or data.error.cls_name == INTERRUPTED):
             self._finish("stopped", step, entry.timestamp)
             return
         failure = data.user_failure_data

@@ -10,7 +10,7 @@ defaults that the Launchpad shows.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -150,7 +150,7 @@ def load_settings() -> Settings:
     """
     file = profile_file()
     # By hand, because pydantic-settings adds a tenth to the time in which the code location loads.
-    profile, variables = read_profile(file), read_variables(list(Settings.model_fields))
+    profile, variables = read_profile(file), read_variables(_keys())
     changes: dict[str, Any] = {}
     for variable in variables:
         value = variable.value
@@ -163,6 +163,14 @@ def load_settings() -> Settings:
         where = setter(location(error), profile, variables) or f"profile {file}"
         raise InputError(explain(where, explain_validation(error, Settings))) from error
     return _consistent(settings)
+
+
+def _keys() -> dict[str, list[str]]:
+    """Return the keys of each section."""
+    kinds = {name: get_args(field.annotation) or (field.annotation,) for name, field in Settings.model_fields.items()}
+    return {
+        name: [key for kind in either for key in getattr(kind, "model_fields", ())] for name, either in kinds.items()
+    }
 
 
 def _consistent(settings: Settings) -> Settings:

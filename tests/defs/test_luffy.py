@@ -1,11 +1,13 @@
 """The command `luffy`: its help, its completion, and that it reaches the programs behind it from anywhere."""
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from core.errors import InputError
+from pipelines.cli.explain import explain_run
 from pipelines.cli.luffy import PACKAGES, app
 from pipelines.cli.shared_options import profiles, recipes
 
@@ -184,3 +187,17 @@ def test_the_shell_completes_commands_profiles_and_recipes(luffy):
     assert completed("luffy targets --heldout") == {"--heldout-share"}
     assert completed("luffy run --profile ") == set(profiles()) >= {"embedded", "paper"}
     assert completed("luffy experiments luffy_re") == {name for name in recipes() if name.startswith("luffy_re")}
+
+
+def test_the_folder_of_a_policy_stands_for_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(ROOT / "results/runs/comparison/luffy-0.zip") as recorded:
+        recorded.extractall(run := tmp_path / "run")
+    config = json.loads((run / "lineage.json").read_text(encoding="utf-8"))["config"]
+    (run / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
+    (run / "policy").mkdir()
+    (run / "lineage.json").rename(run / "policy" / "lineage.json")
+    said = []
+    for folder in (run, run / "policy"):
+        explain_run(folder, None)
+        said.append(capsys.readouterr().out)
+    assert said[0].startswith("60 steps, ") and said[1] == said[0]

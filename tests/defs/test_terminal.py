@@ -12,10 +12,12 @@ import threading
 import time
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from rich.console import Console
 
-from pipelines.cli.terminal import CURVES, WARNINGS, RunView, Stage
+from core.progress import Terminal
+from pipelines.cli.terminal import CURVES, WARNINGS, RunMonitor, RunView, Stage
 from tests.defs.test_run import PART
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,3 +134,21 @@ def test_ctrl_c_on_the_terminal_says_what_is_kept(environment, tmp_path: Path):
     assert not any(line.startswith("kept:") and "targets/prepared" in line for line in lines)
     assert lines[-1] == "cancelled; run the same command again to continue from the complete outputs"
     assert recording.raw.count(HIDE) == recording.raw.count(SHOW) > 0
+
+
+def test_a_step_that_was_cancelled_outside_of_its_asset_is_stopped(capsys: pytest.CaptureFixture[str]):
+    @dg.op
+    def interrupted() -> None:
+        raise dg.DagsterExecutionInterruptedError
+
+    @dg.job
+    def work() -> None:
+        interrupted()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        with pytest.raises(dg.DagsterExecutionInterruptedError):
+            work.execute_in_process(instance=instance, tags={"which": "this"})
+        with RunMonitor(instance, {"which": "this"}, Terminal(every_s=1.0)) as monitor:
+            pass
+    assert monitor.failures == []
+    assert "interrupted" in (line := capsys.readouterr().out) and "stopped" in line
