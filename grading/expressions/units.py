@@ -19,7 +19,9 @@ UNIT_NAMES = {
         "degree": "deg", "percent": "pct", "dollar": "usd", "euro": "eur", "pm": "p.m", "am": "a.m",
         "gal": "gallon", "N": "newton", "J": "joule", "W": "watt", "V": "volt", "Hz": "hertz", "Pa": "pascal",
         "K": "kelvin", "A": "ampere amp", "rad": "radian", "mL": "milliliter millilitre ml", "day": "d", "yr": "year",
-        "wk": "week", "unit": "units", "celsius": "celsius",
+        "wk": "week", "unit": "units", "celsius": "celsius", "C": "coulomb", "F": "farad", "H": "henry", "T": "tesla",
+        "mol": "mole", "eV": "electronvolt", "cal": "calorie", "um": "micron", "ohm": "ohm",
+        "kohm": "kilohm", "Mohm": "megohm",
     }.items()
     for name in names.split()
 }  # fmt: skip
@@ -31,12 +33,16 @@ _SHORT = frozenset((
     "GB", "TB", "px", "qt", "pt", "ha", "um", "us", "ns", "ps", "Ci", "Bq", "Gy", "Sv", "lm", "lx", "mT", "nT", "pF",
     "nF", "uF", "mF", "mH", "kA", "uA", "dB", "ly", "AU", "au", "pc", "cd", "yr", "wk", "mo", "hp", "Wh", "ct", "ug",
     "cL", "cl", "Da", "bp", "nC", "mC", "uC", "u", "sr", "Nm", "mM", "pH",
-    "gm", "Rs", "rs", "cP",
+    "gm", "Rs", "rs", "cP", "ppm", "ppb",
 ))  # fmt: skip
 _BASES = (
     "m", "g", "s", "J", "W", "V", "A", "N", "L", "l", "K", "M", "B", "b", "F", "C", "H", "T", "S", "Pa", "Hz", "eV",
     "Wh", "Ah", "Wb", "Sv", "Gy", "Bq", "Ci", "cal", "mol", "bar", "ohm",
 )  # fmt: skip
+_PREFIXES = {  # of unit names that are spelled out
+    "femto": "f", "pico": "p", "nano": "n", "micro": "u", "milli": "m", "centi": "c", "deci": "d", "kilo": "k",
+    "mega": "M", "giga": "G", "tera": "T",
+}  # fmt: skip
 _CAPITALS = {
     "AM": "am", "PM": "pm", "Kg": "kg", "KG": "kg", "Km": "km", "KM": "km", "Cm": "cm", "CM": "cm", "MM": "mm",
     "KB": "kB", "Kb": "kb",
@@ -97,15 +103,23 @@ _SHORT_WORDS = frozenset((  # things of three letters; other bare letters may be
     "men", "boy", "kid", "man", "day", "box", "car", "cat", "dog", "egg", "pen", "bag", "hen", "cup", "ton", "pie",
     "cow", "pig", "hat", "jar", "key", "toy", "bus", "ant", "bee", "won", "yen", "per", "bar", "lux", "sqm",
 ))  # fmt: skip
+_LONE_LETTERS = frozenset("JKW")  # behind a number and a blank, these are seldom variables
 MOST_WORDS = 5
 _TEXT_UNIT = compile_quick_pattern(
     r"(?:\s|\\cdot ?|/){0,4}\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z"
 )
 _BARE_UNIT = compile_quick_pattern(
-    r"(?<=[\d}\]) ])([a-zA-Z]{1,20}(?:[ /][a-zA-Z]{1,20}){0,4})(\s?\^\s?(?:\{\s?-?\d\s?\}|\d))?\Z"
+    r"(?<=[\d}\]) ])([a-zA-Z]{1,20}(?:\.? [a-zA-Z]{1,20}|/[a-zA-Z]{1,20}){0,4})(\s?\^\s?(?:\{\s?-?\d\s?\}|\d))?\Z"
 )
 _PARENTHESIS = compile_quick_pattern(r"(?<=[\d}]) ?\((?:\\text ?\{)?([a-zA-Z][a-zA-Z /]{1,60})\}?\)\Z")
-_OHMS = compile_quick_pattern(r"(?<=[\d} ])\\Omega\s?\Z")
+_OHMS = compile_quick_pattern(r"(?<=[\d} ])(?:\\text ?\{ ?([kMm]) ?\} ?|([kM]) ?)?\\Omega\s?\Z")
+_MICRO = compile_quick_pattern(r"(?<=[\d}]) ?\\mu ?(?:\\text ?\{ ?|([msg])\s?\Z)")
+_SOLAR = compile_quick_pattern(r"(?<=[\d}]) ?([MLR]) ?_ ?(?:\\odot|\{ ?\\odot ?\}) ?\Z")
+_SOLAR_UNITS = {"M": "mass", "L": "luminosity", "R": "radius"}
+_HALF_DAY = compile_quick_pattern(r"(?<=\d) ?([apAP])\.[mM]\.?\Z")
+_QUOTIENT = compile_quick_pattern(
+    r"\\frac ?\{ ?(\\text(?:[^{}]|\{[^{}]*\}){1,60})\} ?\{ ?(\\text(?:[^{}]|\{[^{}]*\}){1,60})\}\s?\Z"
+)
 _DEGREES = compile_quick_pattern(
     r"\s?\^?\s?(?:\\(?:circ|degree) ?|\{\s?\\(?:circ|degree)\s?\}) ?(?:\\text ?\{ ?([CF]) ?\}|([CF]))?\s?\Z"
 )
@@ -133,7 +147,7 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
     if degrees := _DEGREES.search(text):
         scale = degrees.group(1) or degrees.group(2) or ""
         return text[: degrees.start()], DEGREE + scale, 0
-    text = _OHMS.sub(r"\\text{ ohm}", text)
+    text = _with_words(text)
     if parenthesis := _PARENTHESIS.search(text):
         unit = _name(parenthesis.group(1))
         return (text[: parenthesis.start()], *unit) if unit else (text, None, 0)
@@ -147,13 +161,36 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
     if bare := _BARE_UNIT.search(text):
         words, start = bare.group(1), bare.start()
         blank = text[start - 1 : start] == " "
-        known = all(word in _SHORT and (len(word) > 1) for word in words.replace("/", " ").split())
-        long = blank and all(map(is_spoken, words.replace("/", " ").split())) and len(words) >= 3
+        listed = words.replace("/", " ").replace(".", "").split()
+        letters = blank and ("/" in words or words in _LONE_LETTERS)  # of which each may be a unit
+        known = all(word in _SHORT and (len(word) > 1 or letters) for word in listed)
+        long = blank and all(map(is_spoken, listed)) and len(words) >= 3
         number = text[:start].rstrip()[-1:]
         if (known or long) and number and (number.isdigit() or number == "}"):
             unit = _name(words + (bare.group(2) or ""))
             return (text[:start].strip(), *unit) if unit else (text, None, 0)
     return text, None, 0
+
+
+def _with_words(text: str) -> str:
+    r"""Write a unit that is a command, a fraction or an abbreviation with points as ``\text{…}``.
+
+    >>> _with_words(r"5 \text{k}\Omega"), _with_words(r"5 \mu\text{m}"), _with_words("4:30 p.m.")
+    ('5 \\text{ kohm}', '5\\text{ um}', '4:30\\text{ pm}')
+    >>> _with_words(r"5\frac{\text{m}}{\text{s}^2}"), _with_words(r"5 M_\odot")
+    ('5\\text{m}/\\text{s}^2', '5\\text{ solar mass}')
+    """
+    if "\\" in text:
+        text = _OHMS.sub(lambda ohms: f"\\text{{ {ohms.group(1) or ohms.group(2) or ''}ohm}}", text)
+        text = _MICRO.sub(_micro, text)
+        text = _SOLAR.sub(lambda sign: f"\\text{{ solar {_SOLAR_UNITS[sign.group(1)]}}}", text)
+        text = _QUOTIENT.sub(r"\1/\2", text)
+    return _HALF_DAY.sub(lambda half: f"\\text{{ {half.group(1).lower()}m}}", text)
+
+
+def _micro(sign: Match) -> str:
+    unit = sign.group(1)
+    return f"\\text{{ u{unit}}}" if unit else "\\text{ u"
 
 
 _SYMBOLS = str.maketrans(
@@ -168,8 +205,17 @@ def is_unit(text: str) -> bool:
     >>> is_unit("km/h"), is_unit("°C"), is_unit("apples"), is_unit("million"), is_unit("or 6")
     (True, True, True, False, False)
     """
-    unit = _name(text.translate(_SYMBOLS))
-    return unit is not None and unit[1] == 0
+    return unit_name(text) is not None
+
+
+def unit_name(text: str) -> str | None:
+    """Return one name for all spellings of a unit; None for words that are not a unit.
+
+    >>> unit_name("kilograms"), unit_name("meters per second"), unit_name("m s^-1"), unit_name("dozen")
+    ('kg', 'm s^-1', 'm s^-1', None)
+    """
+    name, power = _name(text.translate(_SYMBOLS)) or (None, 0)
+    return name if power == 0 else None
 
 
 def is_spoken(word: str) -> bool:
@@ -187,7 +233,7 @@ def _name(text: str) -> tuple[str | None, int] | None:
     """Return the short name and the power of ten of a unit; None if the words are not a unit."""
     for command, spoken in _SPOKEN.items():
         text = text.replace(command, spoken)
-    text = " ".join(text.replace("/", " per ").split()).strip(" .")
+    text = " ".join(text.replace("/", " per ").replace("electron volt", "electronvolt").split()).strip(" .")
     words = _RAISED.sub(_raised, text).replace(" ^", "^").replace("*", " ").split()
     power = 0
     while words and (scale := words[0].lower().removesuffix("s")) in SCALES:
@@ -247,7 +293,19 @@ def _short(word: str) -> tuple[str, int]:
     if base in _SHORT or base in _PREFIXED or len(base) == 1:
         return UNIT_NAMES.get(base, _CAPITALS.get(base, base)), exponent
     lower = base.lower()
-    return UNIT_NAMES.get(lower, UNIT_NAMES.get(_singular(lower), _singular(lower))), exponent
+    return UNIT_NAMES.get(lower, UNIT_NAMES.get(_singular(lower)) or _with_prefix(_singular(lower))), exponent
+
+
+def _with_prefix(name: str) -> str:
+    """Return the short name of a unit whose prefix is spelled out, and any other name as it is.
+
+    >>> _with_prefix("kilowatt"), _with_prefix("microsecond"), _with_prefix("milliner")
+    ('kW', 'us', 'milliner')
+    """
+    for prefix, letter in _PREFIXES.items():
+        if name.startswith(prefix) and (unit := UNIT_NAMES.get(name[len(prefix) :])):
+            return letter + unit
+    return name
 
 
 def _singular(word: str) -> str:

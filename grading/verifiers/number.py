@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.answers.spelling import TEXT
-from grading.expressions.units import is_unit
+from grading.expressions.units import is_unit, unit_name
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
@@ -20,6 +19,7 @@ _NUMBER = compile_full_match(
     r"(?:[eE](?P<power>[+-]?\d{1,3})(?![\w])|\s?(?:\\times|\\cdot|[×·*x])\s?10\s?\^\s?\{?(?P<power2>[+-]?\d{1,3})\}?)?"
     r"\s?(?P<unit>(?:[^\W\d_]|[%‰°µΩ]).*)?"
 )
+_TEXT = compile_quick_pattern(r"\\(?:text|textrm|mathrm|mbox)\s?\{((?:[^{}]|\{[^{}]{0,20}\}){0,200})\}")
 _NAME = compile_quick_pattern(r"\A(?:[a-zA-Z](?:_\{?\w{1,9}\}?)? ?(?:=|≈|\\approx) ?|(?:=|≈|\\approx) ?)")
 _POWER = compile_quick_pattern(r"\A([+-]? ?)10 ?\^")
 _FRACTION = compile_quick_pattern(r"\\[dt]?frac ?(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d))")
@@ -74,28 +74,42 @@ class NumberVerifier(Verifier):
         quantity = read_quantity(gold)
         if quantity is None:
             return f"{gold!r:.80} is no number"
-        if self.options.units and _spelling(quantity.unit) not in self._units() and self.options.unit != "ignored":
+        if self.options.units and self._in_base(quantity.unit) is None and self.options.unit != "ignored":
             return f"{gold!r:.80} has the unit {quantity.unit!r}; units has {', '.join(self.options.units)}"
         return None
 
-    def _units(self) -> dict[str, float]:
-        return {_spelling(unit): factor for unit, factor in self.options.units.items()}
+    def _in_base(self, unit: str) -> Fraction | None:
+        """Return the factor of a unit, however it is spelled; None if the options have none."""
+        factors = (factor for name, factor in self.options.units.items() if _is_same_unit(unit, name))
+        return next(map(Fraction, factors), None)
 
     def _factor(self, unit: str, expected: str) -> tuple[Fraction, str]:
         """Return the factor from ``unit`` to the unit ``expected``, and what is wrong with the unit."""
         if self.options.unit == "ignored" and unit and unit != expected and not is_unit(unit):
             return Fraction(1), f"{unit!r} is no unit"
-        unit, expected = _spelling(unit), _spelling(expected)
-        if self.options.unit == "ignored" or unit == expected or (not unit and self.options.unit == "optional"):
+        is_optional = not unit and self.options.unit == "optional"
+        if self.options.unit == "ignored" or is_optional or _is_same_unit(unit, expected):
             return Fraction(1), ""
-        units = self._units()
-        if unit in units and expected in units:
-            return Fraction(units[unit]) / Fraction(units[expected]), ""
-        return Fraction(1), f"the unit is {unit!r}, not {expected!r}"
+        factor, expected_factor = self._in_base(unit), self._in_base(expected)
+        if factor and expected_factor:
+            return factor / expected_factor, ""
+        return Fraction(1), f"the unit is {_spelling(unit)!r}, not {_spelling(expected)!r}"
 
 
 def _spelling(unit: str) -> str:
-    return "".join(unit.translate(_SAME_SIGNS).translate(_NO_BRACES).split())
+    return "".join(_plain(unit).split())
+
+
+def _plain(unit: str) -> str:
+    return unit.translate(_SAME_SIGNS).translate(_NO_BRACES)
+
+
+def _is_same_unit(one: str, other: str) -> bool:
+    """Return whether two units are the same, such as ``kg`` and ``kilograms``, or ``m/s`` and ``m s^{-1}``."""
+    if _spelling(one) == _spelling(other):
+        return True
+    name = unit_name(_plain(one))
+    return name is not None and name == unit_name(_plain(other))
 
 
 def read_quantity(text: str) -> Quantity | None:
@@ -107,7 +121,8 @@ Quantity(value=Fraction(1, 4), unit='%'), None)
     """
     if len(text) > LONGEST:
         return None
-    plain = TEXT.sub(r" \1", text.replace("{,}", ",").replace("\\%", "%").replace("\\$", "$")).translate(_SAME_SIGNS)
+    plain = _TEXT.sub(r" \1", text.replace("{,}", ",").replace("\\%", "%").replace("\\$", "$"))
+    plain = plain.replace("\\mu", "µ").replace("µ ", "µ").translate(_SAME_SIGNS)
     plain = _FRACTION.sub(r" \1\2/\3\4 ", _DEGREE.sub("°", _SPACES.sub(" ", plain)))
     plain = " ".join(plain.split()).removesuffix(".")
     if plain.startswith("$") and plain.endswith("$"):
