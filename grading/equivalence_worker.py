@@ -8,6 +8,7 @@ import sys
 from grading.answers.pairs import without_label
 from grading.expressions.form_comparison import leaves_open, same
 from grading.expressions.reader import read
+from grading.expressions.statements import asked, settled
 from grading.worker_program import serve
 
 
@@ -19,6 +20,7 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
         return "gold_unparsed", "the gold answer is not read to its end"
     if stated is None:
         return "wrong", "the answer is not read to its end"
+    expected, stated = asked(expected, stated), settled(stated, expected)
     if not same(expected, stated):
         return "wrong", "another value"
     return ("wrong", "the answer is not worked out") if leaves_open(stated, expected) else ("correct", "the same value")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from core.text.patterns import compile_quick_pattern
 
 TOKEN = compile_quick_pattern(r"(?s)\\text ?\{[^{}]*\}|\\[a-zA-Z]+|\\.|\d+(?:\.\d+)?|\.\d+|\s+|.")
+TEXT = compile_quick_pattern(r"\\text ?\{([^{}]*)\}")
 OPENING = frozenset(("(", "[", "{", "\\{", "\\langle", "\\lfloor", "\\lceil", "\\begin"))
 CLOSING = frozenset((")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", "\\end"))
 

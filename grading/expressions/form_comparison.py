@@ -1,15 +1,15 @@
 """Decide whether two forms are the same answer; it makes no difference which of them is the gold answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from string import ascii_lowercase
 from typing import Any
 
-from sympy import Abs, FiniteSet, Interval, MatrixBase, MatrixExpr, Mul, S, Symbol, Union, numer, together
+from sympy import Abs, FiniteSet, Interval, S, Union, numer, together
 
-from grading.expressions.algebra import approximates, equal, ratio
+from grading.expressions.algebra import equal, ratio
 from grading.expressions.forms import (
     FLIPPED,
-    LARGEST_BASE,
+    OTHERWISE,
     Based,
     Builder,
     Congruence,
@@ -19,33 +19,50 @@ from grading.expressions.forms import (
     Relation,
     Value,
     Words,
+    renamed,
 )
-from grading.expressions.regions import numbers_of, variable_of
-from grading.expressions.units import PERCENT
+from grading.expressions.regions import numbers_listed, numbers_of, variable_of
+from grading.expressions.value_comparison import components, is_matrix, same_number, same_value
 
-SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
-MATRICES = (MatrixBase, MatrixExpr)
+_FUNCTION_OF_X = frozenset(("y", "f(x)", "y(x)"))
+_OF_OTHERS = ("\\lim", "\\max", "\\min", "P(", "E(")  # names of values in which a variable is bound
 UNORDERED = ("list", "set", "product", "lor", "land")
 
 
 def same(one: Form, other: Form) -> bool:
     """Return whether two forms state the same answer."""
+    for listed, numbers in ((one, other), (other, one)):
+        if (region := numbers_listed(listed)) is not None and not (
+            isinstance(numbers, Group) and numbers.kind == "list"
+        ):
+            return _same_region(Region(region), numbers)
+    if (parameters := (_parameter(one), _parameter(other))) != (None, None):
+        one, other = _without_parameters((one, other), parameters)
     one, other = _without_name(one, other), _without_name(other, one)
+    one, other = _by_coordinates(one, other), _by_coordinates(other, one)
     if isinstance(one, Value) and isinstance(other, Value):
-        return _same_value(one, other)
+        return same_value(one, other)
     if isinstance(one, Based) or isinstance(other, Based):
-        return _same_number(one, other)
+        return same_number(one, other)
     if isinstance(one, Group) and isinstance(other, Group) and (agree := _same_group(one, other)) is not None:
         return agree
-    if isinstance(one, Relation) and isinstance(other, Relation) and _same_relation(one, other):
-        return True
+    if isinstance(one, Relation) and isinstance(other, Relation):
+        if one.name != other.name and _FUNCTION_OF_X.issuperset((one.name, other.name)):
+            return one.signs == other.signs == ("=",) and same(one.sides[1], other.sides[1])
+        if _same_relation(one, other):
+            return True
     if isinstance(one, Builder) and isinstance(other, Builder) and _same_builder(one, other):
         return True
+    for residue, value in ((one, other), (other, one)):
+        if isinstance(residue, Congruence) and residue.left is None and isinstance(value, Value):
+            return value.unit is None and equal(residue.right, value.expression)
     if isinstance(one, Congruence) or isinstance(other, Congruence):
         return isinstance(one, Congruence) and isinstance(other, Congruence) and _same_congruence(one, other)
     if isinstance(one, Words) or isinstance(other, Words):
         return one == other
     for single, many in ((one, other), (other, one)):
+        if isinstance(many, Group) and many.kind == "()" and (vector := components(single, len(many.items))):
+            return _in_order(vector, many.items)
         if (
             isinstance(many, Group)
             and many.kind == "set"
@@ -78,6 +95,8 @@ def _is_solved(form: Form) -> bool:
     if isinstance(form, Builder):
         return _is_solved(form.conditions)
     if not isinstance(form, Relation) or (variable := variable_of(form)) is None:
+        return True
+    if form.name and form.name.startswith(_OF_OTHERS):
         return True
     sides = [side.expression for side in form.sides if isinstance(side, Value)]
     alone = [side in (variable, Abs(variable)) for side in sides]
@@ -112,69 +131,62 @@ def _without_name(form: Form, other: Form) -> Form:
     return values[-1] if all(same(values[0], value) for value in values[1:]) else form
 
 
+def _by_coordinates(form: Form, other: Form) -> Form:
+    """Return ``(a,b) = (2,3)`` as ``a = 2, b = 3`` if the other form is such a list."""
+    if not (isinstance(form, Relation) and form.signs == ("=",) and isinstance(other, Group) and _names(other)):
+        return form
+    names, values = form.sides
+    if not (isinstance(names, Group) and isinstance(values, Group) and names.kind == values.kind == "()"):
+        return form
+    pairs = [
+        Relation(("=",), (name, value), str(name.expression))
+        for name, value in zip(names.items, values.items, strict=False)
+        if isinstance(name, Value)
+    ]
+    return Group("list", tuple(pairs)) if len(pairs) == len(names.items) == len(values.items) else form
+
+
+def _parameter(form: Form) -> tuple[Any, Any] | None:
+    r"""Return the symbol and its values of the last item in ``x = k\pi, k \in \mathbb{Z}``."""
+    last = form.items[-1] if isinstance(form, Group) and form.kind == "list" and len(form.items) > 1 else None
+    if not isinstance(last, Relation) or last.signs != ("in",):
+        return None
+    symbol, numbers = last.sides
+    if not (isinstance(symbol, Value) and symbol.expression.is_Symbol and isinstance(numbers, Region)):
+        return None
+    return (symbol.expression, numbers.numbers) if numbers.numbers in (S.Integers, S.Naturals) else None
+
+
+def _without_parameters(forms: tuple[Form, Form], parameters: tuple[Any, Any]) -> tuple[Form, Form]:
+    """Return the forms without their integers, which have the same name then; as they are if their values differ."""
+    values = {parameter[1] for parameter in parameters if parameter}
+    if len(values) > 1 or (None in parameters and values != {S.Integers}):
+        return forms
+    symbol = next(parameter[0] for parameter in parameters if parameter)
+    left = [
+        renamed(_all_but_last(form), {parameter[0]: symbol}) if parameter else form
+        for form, parameter in zip(forms, parameters, strict=True)
+    ]
+    return left[0], left[1]
+
+
+def _all_but_last(form: Form) -> Form:
+    assert isinstance(form, Group)
+    return form.items[0] if len(form.items) == 2 else Group(form.kind, form.items[:-1], form.junction)
+
+
 def _is_reordered(name: str) -> bool:
-    """Return whether a name such as ``(y,x)`` lists coordinates in an order of its own."""
-    names = name.strip("()").split(",")
+    """Return whether a name such as ``(y,x)`` or ``b:a`` lists coordinates in an order of its own."""
+    names = name.strip("()").replace(":", ",").split(",")
     return _are_coordinates(names) and names != sorted(names)
 
 
 def _has_relation(forms: Sequence[Form]) -> bool:
-    return any(isinstance(form, Relation) or (isinstance(form, Group) and _has_relation(form.items)) for form in forms)
-
-
-def _same_value(one: Value, other: Value) -> bool:
-    if one.unit != other.unit and PERCENT in (one.unit, other.unit):
-        if one.unit and other.unit:
-            return False
-        percent, plain = (one, other) if one.unit == PERCENT else (other, one)
-        return _same_numbers(percent, plain, 100) or _same_numbers(percent, plain)
-    if one.unit and other.unit:
-        return one.unit == other.unit and _same_numbers(one, other)
-    unit = one.unit or other.unit
-    if unit and (one.expression.free_symbols or other.expression.free_symbols):
-        quantity, plain = (one, other) if one.unit else (other, one)
-        if not quantity.expression.free_symbols:
-            return equal(quantity.expression * _letters(unit), plain.expression)
-    return _same_numbers(one, other)
-
-
-def _letters(unit: str) -> Any:
-    """Return a unit as the product of the letters that spell it, for ``5\\text{ m}^2`` beside ``5m^2``."""
-    factors: list[Any] = []
-    for factor in unit.split():
-        name, _, exponent = factor.partition("^")
-        letters, power = [Symbol(letter) for letter in name if letter.isalpha()], int(exponent or 1)
-        factors += [letter**power for letter in letters] if power < 0 else [*letters[:-1], letters[-1] ** power]
-    return Mul(*factors)
-
-
-def _same_numbers(one: Value, other: Value, divisor: int = 1) -> bool:
-    first, second = one.expression, other.expression
-    if divisor != 1:
-        first = first / divisor
-    if equal(first, second):
-        return True
-    if one.digits is not None and other.digits is not None:
-        return False
-    if one.digits is not None and divisor == 1 and not second.has(*MATRICES):
-        return approximates(first, one.digits, second)
-    if other.digits is not None and not first.has(*MATRICES):
-        return approximates(second, other.digits, first)
-    return False
-
-
-def _same_number(one: Form, other: Form) -> bool:
-    """Compare a number with its base to one with or without a base."""
-    if isinstance(one, Based) and isinstance(other, Based):
-        return one.base == other.base and one.numeral.lstrip("0") == other.numeral.lstrip("0")
-    based, plain = (one, other) if isinstance(one, Based) else (other, one)
-    if not isinstance(based, Based) or not isinstance(plain, Value) or not plain.expression.is_Integer or plain.unit:
-        return False
-    if not 2 <= based.base <= LARGEST_BASE or any(int(digit, LARGEST_BASE) >= based.base for digit in based.numeral):
-        return False
-    if len(based.numeral) >= SAME_DIGITS and based.numeral == str(plain.expression):
-        return True
-    return int(based.numeral, based.base) == plain.expression
+    return any(
+        isinstance(form, Relation)
+        or (isinstance(form, Group) and form.kind != "piecewise" and _has_relation(form.items))
+        for form in forms
+    )
 
 
 def _same_group(one: Group, other: Group) -> bool | None:
@@ -196,6 +208,10 @@ def _same_group(one: Group, other: Group) -> bool | None:
         return _in_order(one.items, other.items)
     if kinds <= {"list", "land"}:
         return _matched(one.items, other.items)
+    if kinds == {"ratio", "to"}:  # 3 to 5, which may be a range
+        return _proportional(one, other)
+    if kinds == {"piecewise"}:
+        return _matched(one.items, other.items, _same_piece)
     if kinds == {"ratio"} or (kinds == {"ratio", "time"} and all(map(_has_no_unit, (*one.items, *other.items)))):
         return _proportional(one, other)
     if kinds == {"list", "()"} or kinds == {"sequence", "()"}:  # a bare list beside a tuple: its order counts
@@ -246,19 +262,29 @@ def _distinct(items: Sequence[Form]) -> list[Form]:
     return result
 
 
-def _matched(ones: Sequence[Form], others: Sequence[Form]) -> bool:
+def _matched(ones: Sequence[Form], others: Sequence[Form], agree: Callable[[Form, Form], bool] | None = None) -> bool:
     """Return whether each form has a partner that states the same."""
+    agree = agree or _same_item
     if len(ones) != len(others):
         return False
     left = list(others)
     for one in ones:
         for position, other in enumerate(left):
-            if _same_item(one, other):
+            if agree(one, other):
                 del left[position]
                 break
         else:
             return False
     return True
+
+
+def _same_piece(one: Form, other: Form) -> bool:
+    """Compare two pieces of functions, a value and its condition; "otherwise" is any condition."""
+    assert isinstance(one, Group) and isinstance(other, Group)
+    (value, condition), (other_value, other_condition) = one.items, other.items
+    if not same(value, other_value):
+        return False
+    return OTHERWISE in (condition, other_condition) or same(condition, other_condition)
 
 
 def _in_order(ones: Sequence[Form], others: Sequence[Form]) -> bool:
@@ -338,7 +364,7 @@ def _reversed(relation: Relation) -> Relation | None:
 
 def _difference(relation: Relation) -> Any:
     sides = [side.expression for side in relation.sides if isinstance(side, Value) and side.unit is None]
-    if len(sides) != 2 or any(side.has(*MATRICES) for side in sides):
+    if len(sides) != 2 or any(map(is_matrix, sides)):
         return None
     return sides[0] - sides[1]
 

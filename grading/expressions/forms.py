@@ -1,10 +1,19 @@
 r"""The forms that an answer can have: a value, words, a list, a set, a tuple or interval, a relation, …"""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 LARGEST_BASE = 36  # ten digits and 26 letters
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}  # signs of a relation read backwards
+FLIPPED = {
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+    "=": "=",
+    "!=": "!=",
+    "approx": "approx",
+}  # signs of a relation read backwards
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Group:
-    """Several forms. ``kind``: list | sequence | set | product | ratio | quantity, or the brackets of a tuple.
+    """Several forms.
 
+    ``kind``: list | sequence | set | product | ratio | to | piecewise | quantity, or the brackets of a tuple.
     ``junction``: "lor" or "land" between symbols or values of several names, where it makes a difference.
     """
 
@@ -77,3 +87,15 @@ class Congruence:
 
 
 Form = Value | Based | Words | Group | Relation | Region | Builder | Congruence
+OTHERWISE = Words("otherwise")  # the condition of the last piece of a function
+
+
+def renamed(form: Form, symbols: Mapping[Any, Any]) -> Form:
+    """Return a form with other symbols in its values and those of its parts."""
+    if isinstance(form, Value):
+        return replace(form, expression=form.expression.xreplace(symbols))
+    if isinstance(form, Group):
+        return replace(form, items=tuple(renamed(item, symbols) for item in form.items))
+    if isinstance(form, Relation):
+        return replace(form, sides=tuple(renamed(side, symbols) for side in form.sides))
+    return form

@@ -9,7 +9,7 @@ from functools import lru_cache
 from sympy import S
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.expressions.answer_tokens import Unread, closing, divide, enclosed, strip, tokens
+from grading.expressions.answer_tokens import TEXT, Unread, divide, enclosed, strip, tokens
 from grading.expressions.forms import (
     LARGEST_BASE,
     Based,
@@ -22,10 +22,12 @@ from grading.expressions.forms import (
     Value,
     Words,
 )
+from grading.expressions.names import is_abbreviation, name_of
 from grading.expressions.regions import numbers_of
 from grading.expressions.terms import read_term, with_functions
 from grading.expressions.units import DEGREE, split_unit
-from grading.expressions.vocabulary import COMPLEX, FUNCTIONS, GREEK, WORD, is_word
+from grading.expressions.vocabulary import FUNCTIONS, WORD, is_word
+from grading.expressions.wording import TO, in_signs, label_of, unwrap, with_base
 
 MOST_ITEMS = 200
 RELATIONS = {
@@ -39,14 +41,12 @@ NUMBER_SETS = {
     for letter, name in zip("NZQRC", ("Naturals", "Integers", "Rationals", "Reals", "Complexes"), strict=True)
 }
 DOTS = ("\\ldots", "\\cdots", "\\dots", "...")
+WHERE = "\\where"  # stands for a word before the conditions of a formula
+_CONDITIONAL = frozenset(("for", "where", "if", "when", "with"))
 _JUNCTIONS = {"or": " \\lor ", "and": " \\land "}
-_ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")
-_DENIALS = frozenset(("not", "no", "never", "wrong", "incorrect", "false", "double", "half", "twice", "except"))
-_NAME_STARTS = (*_ACCENTS, "ell", "hbar")
 DOT_WORDS = Words("...")
 
 _PROSE = compile_full_match(r"[a-zA-Z][a-zA-Z '\-]*[a-zA-Z.!?]")
-_TEXT = compile_quick_pattern(r"\\text ?\{([^{}]*)\}")
 _JOIN = compile_quick_pattern(r"(?<![a-zA-Z\\{])(and|or)(?![a-zA-Z}])")
 _CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])C ?_(?= ?\{? ?\d)")
 _SMALL_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])c ?_ ?\{? ?\d")
@@ -54,7 +54,7 @@ _BASED = compile_full_match(r"(\d{1,200}|(?=[A-Z]{0,200}\d)[\dA-Z]{2,200})_ ?\{?
 _DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
 _OPTION = compile_full_match(r"\(?([A-J])[.):]\)? (\S.*)")
 _NO_SOLUTION = compile_full_match(
-    r"(?:there (?:is|are) )?no (?:real |integer )?(?:solutions?|roots?)(?: exists?)?\.?|no (?:real )?values?"
+    r"(?:there (?:is|are) )?no (?:real |integer )?(?:solutions?|roots?)(?: exists?)?\.?|no (?:real )?values?|none\.?"
 )
 _CLOCK = compile_full_match(r"\d{1,2}(?: ?: ?\d\d){1,2}")
 
@@ -69,24 +69,38 @@ def read(text: str) -> Form | None:
 
 
 def _read(text: str) -> Form:
-    prose = " ".join(_TEXT.sub(r"\1", text).split())
+    text = unwrap(text)
+    prose = " ".join(TEXT.sub(r"\1", text).split())
+    if (spoken := in_signs(prose)) and (form := _read_spoken(spoken)):
+        return form
     if _NO_SOLUTION(prose.lower()):
         return Group("set", ())
     if option := _OPTION(prose):
         return Group("()", (Words(option.group(1)), _read(option.group(2))))
-    whole_text = _TEXT.fullmatch(text)
+    whole_text = TEXT.fullmatch(text)
     if _PROSE(prose) and (whole_text or _is_word(prose)):
         return Words(_folded(prose).rstrip(".!?"))
     if not _SMALL_CONSTANT.search(text):
         text = _CONSTANT.sub("c_", text)  # the case of c_1 in a general solution means nothing
-    text = _JOIN.sub(lambda word: _JUNCTIONS[word.group()], _TEXT.sub(_joined, text))
+    text = _JOIN.sub(lambda word: _JUNCTIONS[word.group()], TEXT.sub(_joined, text))
     text = text.replace("\\vee", "\\lor").replace("\\wedge", "\\land")
     return _read_list(tokens(text.strip()))
+
+
+def _read_spoken(signs: str) -> Form | None:
+    """Read words that stand for signs; None if what follows a number word is no unit."""
+    try:
+        form = _read(signs)
+    except Unread:
+        return None
+    return form if not isinstance(form, Value) or form.expression.is_Integer or form.expression.is_infinite else None
 
 
 def _joined(words: Match) -> str:
     r"""Return ``\text{ cm or }`` as the unit and a sign of its own."""
     first, _, last = words.group(1).strip().rpartition(" ")
+    if words.group(1).strip(" ,") in _CONDITIONAL:
+        return f" {WHERE} "
     if last not in _JUNCTIONS:
         return words.group()
     return (f"\\text{{ {first}}}" if first else "") + _JUNCTIONS[last]
@@ -122,6 +136,9 @@ def _is_word(text: str) -> bool:
 def _read_list(parts: list[str]) -> Form:
     """Read parts with commas, semicolons, "and" or "or" between them, or a single part."""
     parts = strip(parts)
+    pieces, signs = divide(parts, (WHERE,))
+    if signs:
+        return _read_conditions(pieces, signs)
     for separators in (("\\lor",), ("\\land",), (";",), (",",)):
         pieces, signs = divide(parts, separators)
         if signs:
@@ -130,6 +147,19 @@ def _read_list(parts: list[str]) -> Form:
                 raise Unread("a list with nothing between its commas")
             return _grouped(separators[0], [_read_list(piece) for piece in pieces])
     return _read_item(parts)
+
+
+def _read_conditions(pieces: list[list[str]], signs: list[str]) -> Form:
+    r"""Read a formula and the conditions behind it as a list: ``2n+1 \text{ for } n \ge 1`` as ``2n+1, n \ge 1``."""
+    formula, *rest = (_read_list(_without_comma(piece)) for piece in pieces)
+    conditions = [item for form in rest for item in (form.items if isinstance(form, Group) else (form,))]
+    if len(signs) > 1 or isinstance(formula, Group) or not all(isinstance(item, Relation) for item in conditions):
+        raise Unread("no conditions")
+    return Group("list", (formula, *conditions))
+
+
+def _without_comma(piece: list[str]) -> list[str]:
+    return strip(piece[:-1]) if piece[-1:] == [","] else piece
 
 
 def _grouped(separator: str, items: list[Form]) -> Form:
@@ -162,10 +192,14 @@ def _read_item(parts: list[str]) -> Form:
         return DOT_WORDS
     if parts[0] == "=":
         return _read_item(strip(parts[1:]))
+    if label := label_of(parts):
+        return _read_relation(list(label), ["="])
     sides, signs = divide(parts, RELATIONS)
     if signs:
         return _read_relation(sides, signs)
-    if (position := _modulus(parts)) and (parts[-1] == ")" or parts[position] == "\\pmod"):
+    if position := _modulus(parts):
+        if parts[-1] != ")" and parts[position] != "\\pmod":
+            return _read_remainder(parts, position)
         return _read_congruence([], parts, position)
     operands, operations = divide(parts, SET_OPERATIONS)
     if operations:
@@ -177,7 +211,30 @@ def _read_item(parts: list[str]) -> Form:
         return Group("set", ())
     if enclosed(parts) and (form := _read_bracket(parts)):
         return form
+    if "".join(parts[:8]) == "\\begin{cases}" and enclosed(parts[:-7]):
+        return _read_pieces(parts[8:-8])
     return _read_value(parts)
+
+
+def _read_pieces(parts: list[str]) -> Form:
+    """Read the lines of a function in pieces, each of which has a value and its condition."""
+    rows: list[Form] = []
+    for row in divide(parts, ("\\\\",))[0]:
+        cells, _ = divide(row, ("&",))
+        if row and len(cells) != 2:
+            raise Unread("a piece without a condition")
+        if row:
+            value, condition = (strip([part for part in _without_comma(cell) if part != WHERE]) for cell in cells)
+            rows.append(Group("()", (_read_item(value), _read_condition(condition))))
+    return Group("piecewise", tuple(rows))
+
+
+def _read_condition(parts: list[str]) -> Form:
+    r"""Read the condition of a piece: relations, or words such as ``n \text{ is even}``."""
+    words = TEXT.sub(r" \1 ", "".join(parts)).lower().split()
+    if not words or any(map(TEXT.fullmatch, parts)) or all(map(str.isalpha, words)):
+        return Words(" ".join(word for word in words if word not in ("is", "if", "for")))
+    return _read_list(parts)
 
 
 def _read_bracket(parts: list[str]) -> Form | None:
@@ -197,6 +254,8 @@ def _read_bracket(parts: list[str]) -> Form | None:
     if not all(pieces):
         raise Unread("a tuple with nothing between its commas")
     brackets = ("(" if opening == "\\langle" else opening) + (")" if end == "\\rangle" else end)
+    if brackets == "[]" and len(pieces) > 2:
+        brackets = "()"  # no interval
     return _expanded(brackets, [_read_item(piece) for piece in pieces])
 
 
@@ -245,13 +304,19 @@ def _read_region(operands: list[list[str]], operations: list[str]) -> Form:
 
 def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
     kinds = tuple(RELATIONS[sign] for sign in signs)
+    if kinds == ("approx",) and not sides[0]:
+        sides = [["\\text{value}"], sides[1]]
     if not all(sides):
         raise Unread("a relation without one of its sides")
+    if kinds == ("=",) and name_of(sides[1]) and not name_of(sides[0]):
+        sides = sides[::-1]
     if kinds[-1] in ("equiv", "=") and (position := _modulus(sides[-1])):
         if len(sides) != 2:
             raise Unread("a chain of congruences")
         return _read_congruence(sides[0], sides[-1], position)
-    if "equiv" in kinds or "approx" in kinds:
+    if kinds == ("equiv",) and sides[0][-1] == ")" and name_of(sides[0]):
+        kinds = ("=",)  # of a function
+    if "equiv" in kinds or "approx" in kinds[:-1]:
         raise Unread("a relation that is not compared")
     name = name_of(sides[0])
     first = _named(sides[0], name) if name else _read_item(sides[0])
@@ -260,13 +325,9 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
         raise Unread("a relation in a relation")
     if kinds == ("=",) and isinstance(forms[1], Group) and forms[1].kind == "list":  # x = ±2
         return Group("list", tuple(Relation(kinds, (first, value), name) for value in forms[1].items))
-    return Relation(kinds, forms, None if all(map(_is_abbreviation, sides)) else name)
-
-
-def _is_abbreviation(side: list[str]) -> bool:
-    """Return whether a side is several capital letters, which name a quantity: ``MR = SRMC`` gives no value of MR."""
-    letters = "".join(_TEXT.sub(r"\1", "".join(side)).split())
-    return len(letters) > 1 and letters.isalpha() and letters.isupper()
+    if kinds[-1] == "approx" and not isinstance(forms[-1], Value):
+        raise Unread("approximately no value")
+    return Relation(kinds, forms, None if all(map(is_abbreviation, sides)) else name)
 
 
 def _named(side: list[str], name: str) -> Form:
@@ -274,57 +335,6 @@ def _named(side: list[str], name: str) -> Form:
         return _read_item(side)
     except Unread:
         return Words(name)
-
-
-def name_of(side: list[str]) -> str | None:
-    r"""Return the name that a side is, such as ``b``, ``x_1``, ``f(x)``, ``AB``, ``\text{area}``; None for others."""
-    parts = [part for part in side if not part.isspace()]
-    text = "".join(parts)
-    if not parts:
-        return None
-    if len(parts) == 1 and parts[0].startswith("\\text"):
-        return None if _DENIALS.intersection(parts[0][6:-1].lower().split()) else text
-    if parts[0] in ("\\angle", "\\triangle", "\\overline", "\\vec", "|") and all(
-        part in "|{}" or part.isupper() for part in parts[1:]
-    ):
-        return text
-    if all(part.isalpha() and part.isupper() for part in parts):
-        return text
-    if enclosed(parts) and parts[0] == "(":  # (x, y) = ...
-        pieces, commas = divide(parts[1:-1], (",",))
-        return text if commas and all(map(name_of, pieces)) else None
-    first = parts[0]
-    if first[1:] in ("overline", "bar") and COMPLEX.intersection(parts[1:]):
-        return None  # the conjugate of a number is another number
-    if not ((len(first) == 1 and first.isalpha()) or first[1:] in GREEK or first[1:] in _NAME_STARTS):
-        return None
-    position = 1
-    if first[1:] in _ACCENTS:
-        position = closing(parts, 1) + 1 if parts[1:2] == ["{"] else 2
-    while position < len(parts):
-        if parts[position] == "_" or (parts[position] == "^" and _is_mark(parts, position)):
-            position = closing(parts, position + 1) + 1 if parts[position + 1 : position + 2] == ["{"] else position + 2
-        elif parts[position] == "'":
-            position += 1
-        elif parts[position] == "(" and closing(parts, position) == len(parts) - 1:
-            return (
-                text if all(part.isalnum() or part in ",()" or part[1:] in GREEK for part in parts[position:]) else None
-            )
-        else:
-            return None
-    return text
-
-
-def _is_mark(parts: list[str], position: int) -> bool:
-    """Return whether an exponent marks a name: the inverse of a function, a prime, a star."""
-    text = "".join(
-        parts[position + 1 : closing(parts, position + 1) + 1]
-        if parts[position + 1 : position + 2] == ["{"]
-        else parts[position + 1 : position + 2]
-    )
-    if text.strip("{}") == "-1":  # of a function or matrix; that of a number is another number
-        return parts[0] in "fgh" or parts[0].isupper() or parts[-1] == ")"
-    return text.strip("{}") in ("\\prime", "*", "\\prime\\prime")
 
 
 def _modulus(parts: list[str]) -> int:
@@ -340,7 +350,7 @@ def _is_modulo(parts: list[str], start: int) -> bool:
     return (
         rest[:1] in [[name] for name in MODULO]
         or "".join(rest[:3]) == "mod"
-        or _TEXT.sub(r"\1", rest[0]).strip() == "mod"
+        or TEXT.sub(r"\1", rest[0]).strip() == "mod"
     )
 
 
@@ -354,20 +364,32 @@ def _read_congruence(left: list[str], right: list[str], position: int) -> Congru
     return Congruence(read_term(left) if left else None, read_term(right[:position]), read_term(rest))
 
 
+def _read_remainder(parts: list[str], position: int) -> Value:
+    r"""Read ``17 \bmod 5``, which is 2."""
+    value, modulus = read_term(parts[:position]).doit(), read_term(parts[position + 1 :]).doit()
+    if not (value.is_Integer and modulus.is_Integer and modulus):
+        raise Unread("the remainder of a formula")
+    return Value(value % modulus)
+
+
 def _read_value(parts: list[str]) -> Form:
     """Read a number, an expression, one or several quantities with units, a ratio or a time of day."""
     text = "".join(parts).strip()
+    text = with_base(text)
     if (based := _BASED(text)) and (based.group(1).isdigit() or _are_digits(*based.groups())):
         return Based(based.group(1), int(based.group(2)))
     rest, unit, power = split_unit(text)
     if unit == DEGREE and any(part[1:] in FUNCTIONS for part in with_functions(tokens(rest))):
         rest, unit = text, None  # the degrees of an angle in a function
-    prose = " ".join(_TEXT.sub(r"\1", text).split())
+    prose = " ".join(TEXT.sub(r"\1", text).split())
     if unit is None and _PROSE(prose) and ("\\text" in text or _is_word(prose)):
         return Words(_folded(prose).rstrip("."))
     if unit and (form := _several_quantities(rest, text)):
         return form
     parts = with_functions(tokens(rest))
+    pieces, signs = divide(parts, (TO,))
+    if len(signs) == 1:
+        return Group("to", tuple(Value(read_term(piece), unit) for piece in pieces))
     pieces, colons = divide(parts, (":",))
     if colons:
         return Group("time" if _CLOCK(rest) else "ratio", tuple(Value(read_term(piece), unit) for piece in pieces))

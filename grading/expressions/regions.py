@@ -31,12 +31,58 @@ def _numbers_of_group(form: Group) -> Any:
         low, high = values
         return Interval(low, high, form.kind[0] == "(", form.kind[1] == ")")
     if form.kind == "lor":
-        parts = [numbers_of(item) for item in form.items]
+        parts = [_point(item) or numbers_of(item) for item in form.items]
         return None if any(part is None for part in parts) else Union(*parts)
     if form.kind == "land":
         parts = [numbers_of(item) for item in form.items]
         return None if any(part is None for part in parts) else parts[0].intersect(*parts[1:])
     return None
+
+
+def _point(form: Form) -> Any:
+    """Return the one number that ``x = 1`` states; None for other forms."""
+    if not isinstance(form, Relation) or form.signs != ("=",) or not form.name:
+        return None
+    name, value = form.sides
+    if not (isinstance(name, Value) and isinstance(value, Value) and name.expression.is_Symbol) or value.unit:
+        return None
+    return FiniteSet(value.expression) if not value.expression.free_symbols else None
+
+
+def numbers_listed(form: Form) -> Any:
+    """Return the numbers that a list of conditions or of intervals describes; None for another list.
+
+    Conditions on one symbol hold together, as in ``x > 1, x < 2``, unless no number meets them all: then they are
+    alternatives, as in ``x < 1, x > 2``. None if one of them adds nothing. Pairs ``(1,2), (3,4)`` may be points.
+    """
+    if not isinstance(form, Group) or form.kind != "list":
+        return None
+    parts = [numbers_of(item) for item in form.items]
+    if any(part is None for part in parts):
+        return None
+    if all(isinstance(item, Group) for item in form.items):
+        intervals = all(isinstance(part, Interval) for part in parts)
+        certain = any(
+            part.start.is_infinite or part.end.is_infinite for part in parts if isinstance(part, Interval)
+        ) or any(isinstance(item, Group) and item.kind in ("[)", "(]") for item in form.items)
+        return Union(*parts) if intervals and certain and _disjoint(parts) else None
+    if not all(isinstance(item, Relation) and variable_of(item) is not None for item in form.items if not _in(item)):
+        return None
+    if len({variable_of(item) for item in form.items if not _in(item)}) != 1:
+        return None
+    together = parts[0].intersect(*parts[1:])
+    if together.is_empty:
+        return Union(*parts)
+    bounds = [part for part in parts if part != S.Reals]
+    return together if len(bounds) == 1 or all(together != part for part in bounds) else None
+
+
+def _in(form: Form) -> bool:
+    return isinstance(form, Relation) and form.signs == ("in",)
+
+
+def _disjoint(parts: list[Any]) -> bool:
+    return all(one.intersect(other).is_empty for place, one in enumerate(parts) for other in parts[:place])
 
 
 def _is_bound(value: Any) -> bool:

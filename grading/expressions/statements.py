@@ -1,0 +1,105 @@
+r"""Take the value out of an answer that states more: ``6 \cdot 7 = 42``, ``2\sqrt3 \approx 3.46``, ``m+n = 12``.
+
+That holds for the answer only. A gold answer asks for all that it states: ``x+y=5`` is a line, and not 5.
+"""
+
+from sympy import Rational
+
+from grading.expressions.algebra import clearly_different
+from grading.expressions.form_comparison import same
+from grading.expressions.forms import Form, Group, Relation, Value
+
+_TERM_OR_FUNCTION = frozenset("_(")  # in the name of the term of a sequence or of a function
+LEAST_ROUNDED = 1000  # a smaller whole number behind "approximately" may hide another one
+
+
+def asked(expected: Form, stated: Form) -> Form:
+    r"""Return what a gold answer asks for: a side of ``2\sqrt3 \approx 3.46``, the formula of ``a_n = 2n, n \ge 1``."""
+    if isinstance(expected, Relation) and expected.signs[-1] == "approx":
+        exact = [value for value in map(_number, expected.sides[:-1]) if value]
+        values = [*exact, expected.sides[-1]]
+        return next((value for value in values if same(value, stated)), values[0])
+    if isinstance(expected, Group) and expected.kind == "list" and expected.items and not isinstance(stated, Group):
+        formula = expected.items[0]
+        if isinstance(formula, Relation) and formula.name and not _TERM_OR_FUNCTION.isdisjoint(formula.name):
+            return _without_conditions(expected)
+    return expected
+
+
+def settled(stated: Form, expected: Form) -> Form:
+    """Return the part of an answer that compares with the gold answer, or the answer as it stands."""
+    if isinstance(stated, Relation) and stated.signs[-1] == "approx":
+        return _rounded(stated, expected)
+    if isinstance(stated, Relation) and isinstance(expected, Value):
+        return _result(stated) or stated
+    if isinstance(stated, Group) and stated.kind == "list" and stated.items and not isinstance(expected, Group):
+        if isinstance(expected, Value) and all(same(item, expected) for item in stated.items):
+            return expected  # 14/3 or 4 2/3
+        return _without_conditions(stated)
+    return stated
+
+
+def _number(form: Form) -> Value | None:
+    return form if isinstance(form, Value) and form.expression.is_number else None
+
+
+def _result(chain: Relation) -> Value | None:
+    r"""Return the value of ``2 \cdot 3 = 6`` and of ``m + n = 2 + 3 = 5``; None if the sides are not equal."""
+    first, *rest = chain.sides
+    if set(chain.signs) != {"="} or not (last := _number(rest[-1])):
+        return None
+    numbers = [number for number in map(_number, rest if _is_sum(first) else chain.sides) if number]
+    if len(numbers) < len(chain.sides) - _is_sum(first):
+        return None
+    return last if all(same(number, last) for number in numbers) else None
+
+
+def _is_sum(form: Form) -> bool:
+    """Return whether a form is a sum of letters such as ``m + n``, which a problem asks for."""
+    if not isinstance(form, Value) or not form.expression.is_Add:
+        return False
+    return all(term.is_Symbol and "(" not in term.name for term in form.expression.args) and form.unit is None
+
+
+def _rounded(stated: Relation, expected: Form) -> Form:
+    r"""Return the exact or the rounded value of ``x = 2\sqrt3 \approx 3.46``, whichever the gold answer is."""
+    *exact, last = stated.sides
+    rounded = _number(last)
+    if rounded is None or not _is_decimal(rounded):
+        return stated
+    values = [value for value in map(_number, exact) if value]
+    if not all(_is_near(value, rounded) for value in values) or len(values) < len(exact) - bool(stated.name):
+        return stated
+    if not isinstance(expected, Value):
+        return (values or [rounded])[0] if isinstance(expected, Relation) and expected.signs[-1] == "approx" else stated
+    return next((value for value in values if same(value, expected)), rounded)
+
+
+def _is_decimal(value: Value) -> bool:
+    """Return whether a value is a decimal number, a fraction or a power of ten, and no small whole number."""
+    number = value.expression.doit()
+    return number.is_Rational and (value.digits is not None or not number.is_Integer or abs(number) >= LEAST_ROUNDED)
+
+
+def _is_near(value: Value, rounded: Value) -> bool:
+    if value.unit != rounded.unit and value.unit and rounded.unit:
+        return False
+    if rounded.digits is None:
+        return not clearly_different(value.expression, rounded.expression)
+    return bool(abs(value.expression - rounded.expression) <= Rational(1, 10**rounded.digits))
+
+
+def _without_conditions(stated: Group) -> Form:
+    r"""Return ``2n + 1`` of ``2n + 1, n \ge 1``: each condition is on a symbol of the formula."""
+    formula, *conditions = stated.items
+    symbols = set[object]()
+    for side in formula.sides if isinstance(formula, Relation) else (formula,):
+        symbols |= side.expression.free_symbols if isinstance(side, Value) else set()
+    if isinstance(formula, Relation) and set(formula.signs) != {"="}:
+        return stated
+    for condition in conditions:
+        if not isinstance(condition, Relation) or condition.signs == ("=",):
+            return stated
+        if not any(isinstance(side, Value) and side.expression in symbols for side in condition.sides):
+            return stated
+    return formula
