@@ -26,8 +26,8 @@ def name_of(side: list[str]) -> str | None:
     if parts[0].startswith("\\text"):  # alone, or before the points of a figure
         of_points = all(part in ("\\triangle", *"()[]") or part.isupper() for part in parts[1:])
         return text if of_points and _DENIALS.isdisjoint(parts[0][6:-1].lower().replace(":", " ").split()) else None
-    if parts[0] in ("\\max", "\\min", "\\lim"):
-        return text
+    if parts[0] in ("\\max", "\\min", "\\lim"):  # of numbers it is one itself
+        return text if len(parts) == 1 or any(map(str.isalpha, parts)) else None
     if parts[0] in ("P", "E") and parts[1:2] == ["("] and closing(parts, 1) == len(parts) - 1:
         return text  # of an event or a variable, which may be a relation
     if parts[0] == "[" and len(parts) > 4 and parts[-1] == "]" and all(map(str.isupper, parts[1:-1])):

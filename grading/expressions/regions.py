@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sympy import Complement, FiniteSet, Ge, Gt, Interval, Le, Lt, Reals, S, Symbol, Union, oo, solveset
+from sympy import Complement, FiniteSet, Ge, Gt, Intersection, Interval, Le, Lt, Reals, S, Symbol, Union, oo, solveset
 
 from grading.expressions.forms import FLIPPED, Builder, Form, Group, Region, Relation, Value
 
@@ -35,7 +35,7 @@ def _numbers_of_group(form: Group) -> Any:
         return None if any(part is None for part in parts) else Union(*parts)
     if form.kind == "land":
         parts = [numbers_of(item) for item in form.items]
-        return None if any(part is None for part in parts) else parts[0].intersect(*parts[1:])
+        return None if any(part is None for part in parts) else Intersection(*parts)
     return None
 
 
@@ -70,7 +70,7 @@ def numbers_listed(form: Form) -> Any:
         return None
     if len({variable_of(item) for item in form.items if not _in(item)}) != 1:
         return None
-    together = parts[0].intersect(*parts[1:])
+    together = Intersection(*parts)
     if together.is_empty:
         return Union(*parts)
     bounds = [part for part in parts if part != S.Reals]

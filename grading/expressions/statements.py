@@ -58,7 +58,8 @@ def _is_sum(form: Form) -> bool:
     """Return whether a form is a sum of letters such as ``m + n``, which a problem asks for."""
     if not isinstance(form, Value) or not form.expression.is_Add:
         return False
-    return all(term.is_Symbol and "(" not in term.name for term in form.expression.args) and form.unit is None
+    terms = form.expression.args
+    return all(term.is_Symbol and "(" not in term.name for term in terms) and len(set(terms)) == len(terms)
 
 
 def _rounded(stated: Relation, expected: Form) -> Form:
@@ -72,13 +73,19 @@ def _rounded(stated: Relation, expected: Form) -> Form:
         return stated
     if not isinstance(expected, Value):
         return (values or [rounded])[0] if isinstance(expected, Relation) and expected.signs[-1] == "approx" else stated
+    if values and expected.digits is None:
+        return values[0]
     return next((value for value in values if same(value, expected)), rounded)
 
 
 def _is_decimal(value: Value) -> bool:
-    """Return whether a value is a decimal number, a fraction or a power of ten, and no small whole number."""
+    """Return whether a value is a decimal number or has a power of ten; amounts of money and fractions are exact."""
     number = value.expression.doit()
-    return number.is_Rational and (value.digits is not None or not number.is_Integer or abs(number) >= LEAST_ROUNDED)
+    if not number.is_Rational or value.unit == "dollar":
+        return False
+    if value.digits is not None or number.is_Integer:
+        return value.digits is not None or abs(number) >= LEAST_ROUNDED
+    return number.q % 5 == 0 and 10 ** number.q.bit_length() % number.q == 0
 
 
 def _is_near(value: Value, rounded: Value) -> bool:

@@ -53,7 +53,9 @@ def _letters(unit: str) -> Any:
     factors: list[Any] = []
     for factor in unit.split():
         name, _, exponent = factor.partition("^")
-        letters, power = [Symbol(letter) for letter in name if letter.isalpha()], int(exponent or 1)
+        micro = name[:1] == "u" and len(name) > 1
+        letters = [Symbol("mu" if micro and not position else letter) for position, letter in enumerate(name)]
+        power = int(exponent or 1)
         factors += [letter**power for letter in letters] if power < 0 else [*letters[:-1], letters[-1] ** power]
     return Mul(*factors)
 

@@ -301,6 +301,9 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         ("45^\\circ", "\\frac{\\pi}{4}"),
         # conditions, parameters, constants, vectors and pieces
         ("(4,9)", "x>4, x<9"),
+        ("(4,9)\\setminus\\{5\\}", "x>4, x<9, x\\neq 5"),
+        ("[4,9)", "x\\ge 4 \\text{ and } x<9 \\text{ and } x<9"),
+        ("5\\mu m", "5 m\\mu"),
         ("(-\\infty,4)\\cup(9,\\infty)", "x<4, x>9"),
         ("(-\\infty,4)\\cup(9,\\infty)", "(-\\infty,4) \\text{ and } (9,\\infty)"),
         ("(-\\infty,4)\\cup\\{9\\}", "x<4 \\text{ or } x=9"),
