@@ -161,7 +161,10 @@ def first_stage(recipe: str) -> str | None:
     for file in config_files(RECIPES, recipe):
         config = read_yaml(file, "recipe")
         if "first_stage" in config:  # the nearest counts
-            return config["first_stage"] and located_recipe(config["first_stage"]["recipe"], file)
+            stage = config["first_stage"]
+            if stage and not (isinstance(stage, dict) and isinstance(stage.get("recipe"), str)):
+                raise InputError(f"recipe {file}: first_stage: got {stage!r:.80}, expected {{recipe: NAME, set: []}}")
+            return located_recipe(stage["recipe"], file) if stage else None
     return None
 
 

@@ -166,7 +166,7 @@ def values_of(overrides: Iterable[str]) -> dict[str, str]:
     return {key_of(text): unquoted(text.partition("=")[2]) for text in overrides}
 
 
-def quoted(text: str, beside: str = "") -> str:
+def quoted(text: str, beside: str = "", *, always: bool = False) -> str:
     """Return ``text`` as Hydra reads it in the value of an override: in quotes, unless it is plain.
 
     >>> print(quoted("/a/b.py:f"), quoted("/a b/c.py:f"), quoted("/it's/c.py:f"))
@@ -174,8 +174,9 @@ def quoted(text: str, beside: str = "") -> str:
 
     Args:
         beside: The value that ``text`` will be part of, perhaps within quotes: they are not the same, if possible.
+        always: Put a plain text in quotes, too: without them, 1 or null is none.
     """
-    if PLAIN(text):
+    if PLAIN(text) and not always:
         return text
     mark = next((mark for mark in "'\"" if mark not in text and mark not in beside), "'")
     return f"{mark}{text.replace(mark, f'{BACKSLASH}{mark}')}{mark}"

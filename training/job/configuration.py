@@ -99,8 +99,11 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         check_key(key)
     config = compose_files(recipe, hardware, given, run=run)
     _check_kinds(keys, config, _composed(recipe, hardware))
-    _check_needed(config)
-    check_ranges(lambda key: OmegaConf.select(config, key))
+    try:
+        _check_needed(config)
+        check_ranges(lambda key: OmegaConf.select(config, key))
+    except OmegaConfBaseException as error:
+        raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     if config.actor_rollout_ref.rollout.max_model_len is None:
         config.actor_rollout_ref.rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length
     try:
@@ -145,9 +148,14 @@ def compose_files(recipe: str, hardware: str, given: Iterable[tuple[str, Any]], 
 
 
 def _has(config: DictConfig, key: str) -> bool:
-    section, _, name = key.rpartition(".")
-    values = OmegaConf.select(config, section) if section else config
+    values, name = _place(config, key)
     return isinstance(values, DictConfig) and name in values
+
+
+def _place(config: DictConfig, key: str) -> tuple[Any, str]:
+    """Return the section of ``key``, and its name in it."""
+    section, _, name = key.rpartition(".")
+    return (OmegaConf.select(config, section) if section else config), name
 
 
 @cache
@@ -155,7 +163,7 @@ def _composed(recipe: str, hardware: str) -> DictConfig:
     """Return the composed files; read them, and copy them before you change them."""
     fixed = [
         f"hydra.searchpath=[file://{verl_config_folder()}]",
-        f"recipe={quoted(_offer_recipe(recipe))}",
+        f"recipe={quoted(_offer_recipe(recipe), always=True)}",
         f"hardware={hardware}",
         f"paths.project={PROJECT}",
     ]
@@ -224,11 +232,17 @@ def _check_files(recipe: str, hardware: str) -> None:
 
 def _check_keys_exist(recipe: Path, parent: str, hardware: str) -> None:
     """Raise InputError for a key of a user's recipe that its shipped ``parent`` does not have: a typing error."""
-    known = _composed(parent, hardware)
+    known, values = _composed(parent, hardware), OmegaConf.load(recipe)  # to which 1e-6 is a number
     for key in leaves(read_yaml(recipe, "recipe")):
-        if key == "defaults" or within(key, (*OPEN, FIRST_STAGE)) or _has(known, key):
+        if key == "defaults" or within(key, (*OPEN, FIRST_STAGE)):
             continue
-        raise InputError(f"recipe {recipe}: {_unknown(key, parent, hardware)}")
+        if not _has(known, key):
+            raise InputError(f"recipe {recipe}: {_unknown(key, parent, hardware)}")
+        if not _has(values, key):
+            section, _, name = key.rpartition(".")
+            raise InputError(f"recipe {recipe}: {key}: a key has no dots in a file: write {name} below {section}")
+        if not OmegaConf.is_interpolation(*_place(values, key)):
+            _check_kinds([key], values, known, f"recipe {recipe}: ")
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
@@ -244,8 +258,11 @@ def chat_template(config: DictConfig) -> Template:
     return replace(CHAT, kwargs=OmegaConf.to_container(config.chat_template_kwargs))
 
 
-def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig) -> None:
-    """Raise InputError for a value of another kind than the default: a number, a switch, a list or a section."""
+def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig, where: str = "") -> None:
+    """Raise InputError for a value of another kind than the default: a number, a switch, a list or a section.
+
+    ``where`` says who sets it, before the key.
+    """
     kinds = (
         (bool, "true or false"),
         ((int, float), "a number"),
@@ -256,12 +273,12 @@ def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig) 
         try:
             default, value = OmegaConf.select(defaults, key), OmegaConf.select(config, key)
         except OmegaConfBaseException as error:
-            raise InputError(f"{key}: {str(error).splitlines()[0]}") from error
+            raise InputError(f"{where}{key}: {str(error).splitlines()[0]}") from error
         for kind, expected in kinds:
             if isinstance(default, kind):
                 nothing = value is None and not isinstance(default, DictConfig)
                 if not nothing and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
-                    raise InputError(f"{key}: got {value!r:.80}, expected {expected}")
+                    raise InputError(f"{where}{key}: got {value!r:.80}, expected {expected}")
                 break
 
 

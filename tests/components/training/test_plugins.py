@@ -226,6 +226,14 @@ def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> Non
             r"recipe .*mine\.yaml: unknown key 'mixd\.loss': did you mean",
         ),
         ("defaults: [luffy]\nmixed: {los: x}", r"mine\.yaml: unknown key 'mixed\.los': did you mean 'mixed\.loss'"),
+        (
+            "defaults: [luffy]\nmixed.use_std: true",
+            r"mine\.yaml: mixed\.use_std: a key has no dots in a file: write use_std",
+        ),
+        ("defaults: [luffy]\nmixed: null", r"mine\.yaml: mixed: got None, expected a mapping of its keys"),
+        ('defaults: [luffy]\ndata: {train_batch_size: "8"}', r"data\.train_batch_size: got '8', expected a number"),
+        ("defaults: [luffy]\nmixed: {use_std: 1}", r"mixed\.use_std: got 1, expected true or false"),
+        ("defaults: [luffy]\ndata: {train_batch_size: '${nope}'}", "Interpolation key 'nope' not found"),
         ("data: {train_batchsize: 3}", r"unknown key 'data\.train_batchsize': did you mean 'data\.train_batch_size'"),
     ],
 )
@@ -355,3 +363,14 @@ def test_the_nearest_recipe_says_whether_there_is_a_first_stage(plugin: Path) ->
     (plugin / "child.yaml").write_text("defaults:\n  - sft_rl\n")
     (plugin / "alone.yaml").write_text("defaults:\n  - child\nfirst_stage: null\n")
     assert [has_first_stage(str(plugin / f"{name}.yaml")) for name in ("child", "alone")] == [True, False]
+    (plugin / "text.yaml").write_text("defaults:\n  - on_policy\nfirst_stage: sft\n")
+    with pytest.raises(InputError, match=r"text\.yaml: first_stage: got 'sft', expected {recipe: NAME, set: \[\]}"):
+        has_first_stage(str(plugin / "text.yaml"))
+
+
+@pytest.mark.parametrize("name", ["1", "1e3", "null", "true", "it's"])
+def test_a_recipe_may_have_any_name(name: str, tmp_path: Path) -> None:
+    recipe = tmp_path / f"{name}.yaml"
+    recipe.write_text("defaults: [luffy]\nmixed: {use_std: true}\nactor_rollout_ref: {actor: {optim: {lr: 1e-6}}}\n")
+    config = compose_run(str(recipe), "cpu", [], run=Path("run"))
+    assert (config.mixed.use_std, config.actor_rollout_ref.actor.optim.lr) == (True, 1e-6)
