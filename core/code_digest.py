@@ -29,6 +29,7 @@ VERDICT_CODE = (
     "grading/row_fields.py",
     "grading/gym_tasks.py",
     "grading/verifiers",
+    "grading/vocabulary.py",
     "grading/isolation",
     "grading/judging",
     "core/text/patterns.py",

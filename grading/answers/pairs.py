@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.spelling import TEXT
-from grading.expressions.vocabulary import PLAIN_DIGITS
+from grading.vocabulary import PLAIN_DIGITS
 
 LONGEST_NUMBER = 1000
 _DECIMAL = compile_full_match(r"[+-]?(?:\d+(?:\.(\d*))?|\.(\d+))")

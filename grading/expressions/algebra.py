@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
-from grading.expressions.vocabulary import COMPLEX, PLAIN_DIGITS
+from grading.vocabulary import COMPLEX, PLAIN_DIGITS
 
 UNEVALUATED = (sympy.Derivative, sympy.Integral, sympy.Limit, sympy.Product, sympy.Sum)
 UNDEFINED = (sympy.nan, sympy.zoo)

@@ -17,7 +17,7 @@ from sympy.core.function import AppliedUndef
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.expressions.answer_tokens import Unread
-from grading.expressions.vocabulary import ACCENTS, ELEMENTARY, GREEK
+from grading.vocabulary import ACCENTS, ELEMENTARY, GREEK
 
 _INVERTED = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"))  # f^{-1} is the inverse
 _ACCENT_NAMES = {"overline": "bar", "overrightarrow": "vec", "widetilde": "tilde"} | dict.fromkeys(

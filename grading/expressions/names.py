@@ -1,7 +1,7 @@
 r"""Tell which side of a relation is a name, such as ``b``, ``f(x)`` or ``\text{area}``, of the value beside it."""
 
 from grading.expressions.answer_tokens import TEXT, closing, divide, enclosed
-from grading.expressions.vocabulary import COMPLEX, GREEK, WORD, is_word
+from grading.vocabulary import COMPLEX, GREEK, WORD, is_word
 
 _ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")
 _DENIALS = frozenset((  # words that make a name that of another value

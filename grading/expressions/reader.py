@@ -26,8 +26,8 @@ from grading.expressions.names import is_abbreviation, name_of
 from grading.expressions.regions import numbers_of
 from grading.expressions.terms import read_term, with_functions
 from grading.expressions.units import DEGREE, split_unit
-from grading.expressions.vocabulary import FUNCTIONS, WORD, is_word
 from grading.expressions.wording import TO, in_signs, label_of, unwrap, with_base
+from grading.vocabulary import FUNCTIONS, WORD, is_word
 
 MOST_ITEMS = 200
 RELATIONS = {

@@ -1,4 +1,4 @@
-r"""Take the value out of an answer that states more: ``6 \cdot 7 = 42``, ``2\sqrt3 \approx 3.46``, ``m+n = 12``.
+r"""Take the value out of an answer that states more: ``6 \cdot 7 = 42``, ``2\sqrt3 \approx 3.46``.
 
 That holds for the answer only. A gold answer asks for all that it states: ``x+y=5`` is a line, and not 5.
 """
@@ -44,22 +44,11 @@ def _number(form: Form) -> Value | None:
 
 
 def _result(chain: Relation) -> Value | None:
-    r"""Return the value of ``2 \cdot 3 = 6`` and of ``m + n = 2 + 3 = 5``; None if the sides are not equal."""
-    first, *rest = chain.sides
-    if set(chain.signs) != {"="} or not (last := _number(rest[-1])):
+    r"""Return the value of ``2 \cdot 3 = 6``; None unless all sides are numbers, and equal."""
+    numbers = [number for number in map(_number, chain.sides) if number]
+    if set(chain.signs) != {"="} or len(numbers) < len(chain.sides):
         return None
-    numbers = [number for number in map(_number, rest if _is_sum(first) else chain.sides) if number]
-    if len(numbers) < len(chain.sides) - _is_sum(first):
-        return None
-    return last if all(same(number, last) for number in numbers) else None
-
-
-def _is_sum(form: Form) -> bool:
-    """Return whether a form is a sum of letters such as ``m + n``, which a problem asks for."""
-    if not isinstance(form, Value) or not form.expression.is_Add:
-        return False
-    terms = form.expression.args
-    return all(term.is_Symbol and "(" not in term.name for term in terms) and len(set(terms)) == len(terms)
+    return numbers[-1] if all(same(number, numbers[-1]) for number in numbers) else None
 
 
 def _rounded(stated: Relation, expected: Form) -> Form:

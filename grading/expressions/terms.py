@@ -13,7 +13,7 @@ from typing import Any
 from core.text.patterns import compile_full_match
 from grading.expressions.answer_tokens import Unread, closing, strip
 from grading.expressions.formula_grammar import read_formula
-from grading.expressions.vocabulary import ACCENTS, FUNCTIONS, GREEK, SCHOOLS
+from grading.vocabulary import ACCENTS, FUNCTIONS, GREEK, SCHOOLS
 
 _OPERATORS = frozenset((
     "cdot", "times", "div", "infty", "lfloor", "rfloor", "lceil", "rceil", "prime", "int", "sum", "prod", "lim",

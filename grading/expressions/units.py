@@ -7,7 +7,7 @@ A unit is one to five words that name a thing. Words that hedge, deny or join (`
 from collections import Counter
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.expressions.vocabulary import WORD, is_word
+from grading.vocabulary import WORD, is_word
 
 PERCENT, DEGREE = "%", "degree"
 UNIT_NAMES = {
