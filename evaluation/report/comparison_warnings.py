@@ -29,21 +29,19 @@ def comparison_warnings(first: Results, second: Results, names: Names, cause: st
 
 
 def grading_warnings(first: Results, second: Results, names: Names) -> list[str]:
-    """Warn of benchmarks whose verifier, such as a function of the user's, or whose rule of what counts as an answer
-    changed between the two gradings."""
+    """Warn of benchmarks that were graded by two verifiers, or by two rules of what counts as an answer."""
     both = " and ".join(names)
-    records = [(name, grading_record(first[name]), grading_record(second[name])) for name in first]
-    verifiers = [name for name, *two in records if two[0].get("verifiers") != two[1].get("verifiers")]
-    recorded_rules = [record for record in records if "thinking" in record[1] and "thinking" in record[2]]
-    rules = [name for name, *two in recorded_rules if _rules(two[0]) != _rules(two[1])]
-    warnings = [
-        f"{', '.join(verifiers)}: the verifier changed after one of {both} was graded; evaluate both again before you "
-        "compare them"
-    ] * bool(verifiers)
-    if rules:
-        _, *two = next(record for record in records if record[0] in rules)
-        said = "; ".join(f"{name}: {_rules(record)}" for name, record in zip(names, two, strict=True))
-        warnings.append(f"{', '.join(rules)}: {both} were graded by different rules ({said}); grade both alike")
+    records = {name: (grading_record(first[name]), grading_record(second[name])) for name in first}
+    warnings = []
+    if changed := [name for name, (one, other) in records.items() if one.get("verifiers") != other.get("verifiers")]:
+        warnings.append(
+            f"{', '.join(changed)}: the verifier changed after one of {both} was graded; evaluate both again before "
+            "you compare them"
+        )
+    rules = {name: tuple(map(_rules, two)) for name, two in records.items() if all("thinking" in one for one in two)}
+    if differing := {name: two for name, two in rules.items() if two[0] != two[1]}:
+        said = "; ".join(f"{name}: {rule}" for name, rule in zip(names, next(iter(differing.values())), strict=True))
+        warnings.append(f"{', '.join(differing)}: {both} were graded by different rules ({said}); grade both alike")
     return warnings
 
 

@@ -16,6 +16,7 @@ ARGUMENTS = frozenset("xt")  # of the functions that a constant may be a factor 
 
 
 def same_value(one: Value, other: Value) -> bool:
+    """Compare two values; a unit may be missing on one side, and a percentage may stand for its share."""
     for matrix, vector in ((one, other), (other, one)):
         if (
             not is_matrix(vector.expression)
@@ -78,6 +79,7 @@ def _same_numbers(one: Value, other: Value, divisor: int = 1) -> bool:
 
 
 def is_matrix(side: Any) -> bool:
+    """Return whether an expression is a matrix, or has one among its parts."""
     return isinstance(side, MATRICES) or side.has(*MATRICES)
 
 
