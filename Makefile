@@ -43,8 +43,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo gym languages ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
-  units unit-orchestration unit-training definitions trainings \
-  others-orchestration others-training
+  unit-orchestration unit-training others-orchestration others-training
 
 help:  ## list the targets (luffy --help lists the commands)
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,24 +118,27 @@ ui: $(ORCHESTRATION_STAMP)  ## serve the Dagster UI on PORT (default 3000)
 
 # A part that fails does not keep the others from running: make's status tells of it at the end.
 PARTS := $(MAKE) --no-print-directory --keep-going
-# Three parts fill two cores: each waits now and then for a process, a port or a browser. Unit tests, some of which
-# measure time, have the machine to themselves.
-AT_ONCE := --jobs=3 --output-sync=target
+AT_ONCE := --jobs=2 --output-sync=target
 SELECT :=
+QUICK := -m "not slow"
+# Two workers for each environment fill two cores: each waits now and then for a process, a port or a browser. The long
+# files of integration start first.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+LEVELS := tests/integration tests/defs tests/ui tests/components tests/messages
 # Every run of pytest adds its counts to this file; the last line of the tests sums them up.
 COUNTED = export LUFFY_TEST_COUNTS=$$(mktemp);
 SUMMARY = $(ORCHESTRATION) tests/summary.py $$LUFFY_TEST_COUNTS; rm -f $$LUFFY_TEST_COUNTS
 TEST_PACKAGES := bubblewrap chromium openssh-server postgresql slurm-wlm strace
-TRAININGS := $(wildcard tests/integration/test_training*.py)
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
-	@echo "the unit tests, then four parts, three at a time; the output of each comes when it has ended"
-	+@$(COUNTED) $(PARTS) units; status=$$?; \
-	  $(PARTS) $(AT_ONCE) trainings definitions others-training others-orchestration SELECT='-m "not slow"' || status=$$?; \
+	@echo "the unit tests, then all others; the output of each environment comes when it has ended"
+	+@$(COUNTED) $(PARTS) $(AT_ONCE) unit-orchestration unit-training SELECT='$(QUICK)'; status=$$?; \
+	  $(PARTS) $(AT_ONCE) others-orchestration others-training SELECT='$(WORKERS) $(QUICK)' || status=$$?; \
 	  $(SUMMARY); exit $$status
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
-	+@$(COUNTED) $(PARTS) units definitions others-orchestration trainings others-training; status=$$?; $(SUMMARY); exit $$status
+	+@$(COUNTED) $(PARTS) unit-orchestration unit-training others-orchestration others-training; status=$$?; \
+	  $(SUMMARY); exit $$status
 
 test-deps:  ## install what some tests need: bubblewrap, Chromium, OpenSSH, strace, PostgreSQL and Slurm (Debian, Ubuntu; as root)
 	@command -v apt-get >/dev/null || { echo "error: no apt-get: install $(TEST_PACKAGES) by your package manager" >&2; exit 2; }
@@ -153,24 +155,17 @@ test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the 
 	@.venv-interop/bin/python -m pytest tests/interop -q
 
 test-unit: setup  ## the unit tests alone, those of both environments at once
-	+@$(PARTS) units
-
-units:
 	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training
-unit-orchestration:  ## the unit tests of the orchestration environment
-	@$(ORCHESTRATION) -m pytest tests/unit examples -q
+
+unit-orchestration:
+	@$(ORCHESTRATION) -m pytest tests/unit examples -q $(SELECT)
 # On one thread, because tensors are small there and both environments run at once.
-unit-training:  ## the unit tests of the training environment
-	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit examples/loss -q
-# Assets, jobs and commands, and the UI in a browser.
-definitions:
-	@$(ORCHESTRATION) -m pytest tests/defs tests/ui -q $(SELECT)
+unit-training:
+	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit examples/loss -q $(SELECT)
 others-orchestration:
-	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit --ignore tests/defs --ignore tests/ui -q $(SELECT)
-trainings:
-	@$(TRAINING) -m pytest $(TRAININGS) -q $(SELECT)
+	@$(ORCHESTRATION) -m pytest $(LEVELS) -q $(SELECT)
 others-training:
-	@$(TRAINING) -m pytest tests --ignore tests/unit $(TRAININGS:%=--ignore %) -q $(SELECT)
+	@$(TRAINING) -m pytest $(LEVELS) tests/gpu tests/gpu_lock -q $(SELECT)
 
 test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code, on a machine without a GPU (11 GB, minutes)
 	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
