@@ -92,6 +92,7 @@ class Sandbox:
         self.home = folder / "home"
         self.home.mkdir()
         self.state = folder / "variables"
+        self.helps: dict[tuple[str, ...], subprocess.CompletedProcess[str]] = {}  # of commands, by their words
         kept = {key: os.environ[key] for key in ("LANG", "TMPDIR") if key in os.environ}
         kept["PYTHONPATH"] = str(self.project)  # before the checkout that the environments link to
         kept["PATH"] = f"{self.project / '.venv/bin'}:{os.environ['PATH']}"  # as the README says
@@ -188,7 +189,10 @@ class Sandbox:
             if not COMMAND.fullmatch(argument):
                 break
             commands.append(argument)
-        done = self._run([*program, *commands, "--help"])
+        command = (*program, *commands, "--help")
+        if command not in self.helps:
+            self.helps[command] = self._run([*command])
+        done = self.helps[command]
         assert done.returncode == 0, f"{block}: {done.stderr}"
         for argument in arguments:
             if argument.startswith("--"):

@@ -40,6 +40,7 @@ def test_bounds_without_rates_are_one_message(build):
 
 
 @pytest.mark.usefixtures("training_interpreter")
+@pytest.mark.slow
 def test_the_base_is_measured_once_and_its_rates_reach_the_training_file(build):
     project = build(**MEASURED, difficulty__limit="10")
     result = project.run(*INPUTS, "targets/difficulty", *TARGETS)

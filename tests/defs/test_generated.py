@@ -109,6 +109,7 @@ def test_paid_traces_are_verified_prepared_and_reused(build, teacher, problems, 
     assert project.files() == before and state.asked == asked
 
 
+@pytest.mark.slow
 def test_a_budget_goes_on_where_it_ended_and_every_trace_is_accounted_for(
     build, teacher, problems, tmp_path, training_interpreter
 ):

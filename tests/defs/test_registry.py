@@ -72,6 +72,7 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
     assert f"champion: {second[:16]}" in listed and "rollback" in listed and "mended" in listed
 
 
+@pytest.mark.slow
 def test_moves_at_once_are_shown_in_the_order_in_which_they_were_made(two):
     """From several terminals, beside a retention that somebody launched in the UI."""
     written, first, second = two

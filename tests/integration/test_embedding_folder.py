@@ -19,6 +19,7 @@ def servers() -> list[psutil.Process]:
     return [process for process in processes if MODULE in process.cmdline()]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not TRAIN_PYTHON.is_file(), reason="make setup builds the training interpreter, which has vLLM")
 def test_a_folder_is_served_while_vectors_are_computed(

@@ -83,13 +83,14 @@ def test_only_what_is_missing_is_added_and_the_python_below_stays_as_it_is(tmp_p
         examine(base)
 
 
+@pytest.mark.slow
 def test_a_missing_package_that_does_not_go_with_the_others_is_refused(tmp_path: Path):
     base = python_with(tmp_path / "base", submitit=None, cloudpickle="0.1")
     with pytest.raises(InputError, match=r"pip could not add submitit>=1\.5: submitit [\d.]+ depends on cloudpickle"):
         build_on_top(base, tmp_path / "top")
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_failure_leaves_the_environment_that_was_there(tmp_path: Path, killed: bool):
     top = tmp_path / "top"
     build_on_top(python_with(tmp_path / "base"), top)
@@ -172,6 +173,7 @@ def test_a_python_that_can_make_no_environment_is_refused(tmp_path: Path):
     assert not (tmp_path / "top").exists()
 
 
+@pytest.mark.slow
 def test_versions_that_are_not_supported_are_tried_by_force(tmp_path: Path):
     base = python_with(tmp_path / "base", numpy="1.26.4")
     with pytest.raises(InputError, match="FORCE=1"):
@@ -188,6 +190,7 @@ def test_a_python_whose_vllm_is_built_for_the_cpu_computes_there_whatever_its_to
     assert shown.stdout == "True\n"  # there is no torch to ask
 
 
+@pytest.mark.slow
 def test_an_environment_on_top_of_another_one_runs_the_training(tmp_path: Path):
     build_on_top(TRAIN_PYTHON, tmp_path / "top")
     command = [tmp_path / "top/bin/python", "-m", "training", "--recipe", "luffy", "--print-config"]

@@ -16,6 +16,7 @@ from targets.prepared_files import Prepared
 
 BENCHMARKS = pa.Table.from_pylist([{"benchmark": "b", "id": "0", "problem": "none of these"}], schema=BENCHMARK)
 Version = Callable[..., Prepared]
+QUICK = {check: name for name, (_, check) in CORRUPTIONS.items()}.values()  # one corruption for each check
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,9 @@ def reported(prepared: Prepared, before: Path) -> dict[str, str]:
     return {r.name: r.severity for r in validate(prepared.profile, previous=before) if not r.passed}
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in CORRUPTIONS]
+)
 def test_each_corruption_is_named(version: Version, before: Path, name: str) -> None:
     corrupt, check = CORRUPTIONS[name]
     prepared = version({"a": traces("a", 0), "b": corrupt(traces("b", 0))})
@@ -68,7 +71,7 @@ HONEST: list[dict[str, tuple[int, float]]] = [  # the seed of each file, and how
 
 
 VERSIONS = [
-    pytest.param(files, id=str(number), marks=[pytest.mark.slow] if number % 2 else [])
+    pytest.param(files, id=str(number), marks=[pytest.mark.slow] if number % 10 else [])
     for number, files in enumerate(HONEST)
 ]
 

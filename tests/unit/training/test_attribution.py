@@ -57,6 +57,7 @@ def test_a_problem_is_most_like_itself_by_its_text():
     assert (by_text(drawn, drawn).argmax(axis=0) == np.arange(4)).all()
 
 
+@pytest.mark.slow
 def test_the_similarity_of_gradients_is_that_of_an_inner_product():
     drawn = problems("train", 3)
     scores = tracin([SHIPPED], drawn, drawn)
