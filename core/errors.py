@@ -93,6 +93,8 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     path = list(map(str, location(error)))
     if first["type"] != "extra_forbidden":
         message: str = EXPECTED.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+        if path and message.startswith(f"{'.'.join(path)}."):
+            return message  # it names the key in the section
         given = repr(first["input"])
         secret = "://" in given and "@" in given  # an address may hold a password
         shown = "" if secret or message.startswith("got ") else f" (got {given:.80})"

@@ -2,8 +2,8 @@
 
 There is one subject per file, in the order in which a training step meets them:
 
-- ``options``: every option, in blocks that validate themselves (``option_block``); ``registry``: what can be chosen by
-  name
+- ``options``: every option, in blocks that validate themselves; ``option_conflicts``: the pairs that exclude each
+  other; ``registry``: what can be chosen by name
 - ``schedules``: the order of the prompts (``prompt_order``), how much of the target a sample starts with (``prefix``),
   and the adaptive coefficient (``entropy``); ``off_policy_schedule``: which prompts have off-policy samples
 - ``group_rejection``: groups whose scores carry no signal
@@ -15,7 +15,7 @@ There is one subject per file, in the order in which a training step meets them:
 - ``original``: drop-in replacements for three functions of the original implementation, which you import from here
 
 ``docs/algorithm.md`` has the formulas on one page. The three functions are imported on first use, because ``options``,
-``option_block``, ``registry``, ``schedules``, ``off_policy_schedule`` and ``group_rejection`` need no torch.
+``option_conflicts``, ``registry``, ``schedules``, ``off_policy_schedule`` and ``group_rejection`` need no torch.
 """
 
 from pkgutil import resolve_name

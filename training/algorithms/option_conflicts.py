@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from core.errors import InputError
 from training.algorithms.registry import ON_POLICY_LOSSES, RESHAPES
 
 
@@ -19,6 +20,11 @@ class Conflict(NamedTuple):
 # The options that say how off-policy tokens enter the policy loss; their defaults say nothing.
 OFF_POLICY_LOSS = ("off_policy_reshape", "off_max_clip", "off_min_clip", "use_target_probs", "prefix.alpha")
 GATE = "the gate chooses between the policy loss of samples and the supervised loss of the target"
+
+
+def contradiction(first: str, value: object, second: str, other: object, why: str) -> InputError:
+    """Make the error for two options that exclude each other."""
+    return InputError(f"{first}={value} contradicts {second}={other}: {why}. Change one of them.")
 
 
 def _unread(name: str, readers: tuple[str, ...], why: str) -> Conflict:

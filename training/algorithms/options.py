@@ -7,11 +7,11 @@ section. ``docs/algorithm.md`` explains the options one by one, with their sourc
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from core.errors import validated
 from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_schedule
-from training.algorithms.option_block import Options, contradiction
-from training.algorithms.option_conflicts import CONFLICTS
+from training.algorithms.option_conflicts import CONFLICTS, contradiction
 from training.algorithms.registry import (
     CORRECTIONS,
     GAMMA,
@@ -30,6 +30,16 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Baseline = Literal["all_samples", "on_policy"]
+
+
+class Options(BaseModel):
+    """A frozen block of options, which validates itself; unknown keys and values of another type are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def __hash__(self) -> int:
+        """That of the values; a mapping among them has none of its own."""
+        return hash(self.model_dump_json())
 
 
 class FunctionOptions(Options):
@@ -308,8 +318,13 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], n: int | None = None) -> Self:
-        """Return `Options.from_mapping`, checked for ``n`` rollouts per prompt as well."""
-        options = super().from_mapping(values)
+        """Build from a plain mapping, such as a resolved section of Hydra's, and check for ``n`` rollouts per prompt.
+
+        Raises:
+            InputError: an unknown key (with the nearest that exists), a value that is not allowed, or two values that
+                contradict each other.
+        """
+        options = validated(cls, values, "mixed.")
         if n is not None:
             options.check_group(n)
         return options

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from core.errors import InputError
+from core.errors import InputError, validated
 from training.algorithms.options import RolloutOptions
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ ROUTER = "training/verl_hooks/asynchronous/router.yaml"
 
 def rollout_options(config: "DictConfig") -> RolloutOptions:
     """Return the validated options of a run; InputError names the one at fault."""
-    return RolloutOptions.from_mapping({name: config[name] for name in RolloutOptions.model_fields})
+    return validated(RolloutOptions, {name: config[name] for name in RolloutOptions.model_fields}, "")
 
 
 def lay_out_rollouts(config: "DictConfig") -> None:

@@ -99,7 +99,7 @@ def test_the_seed_reaches_data_actor_and_rollout() -> None:
         (["n_prefix=2"], "did you mean 'mixed.prefix.n_prefix'"),
         (["mixed.prefix.n_prefix=9"], "n_prefix"),
         (["mixed.off_policy_reshape=p_div_p_-1"], "off_policy_reshape: got 'p_div_p_-1', expected one of no_reshape"),
-        (["mixed.off_policy_reshape_gamma=0"], "off_policy_reshape_gamma: got 0, expected greater than 0"),
+        (["mixed.off_policy_reshape_gamma=0"], "mixed.off_policy_reshape_gamma: Input should be greater than 0"),
         (
             ["mixed.off_policy_reshape=p_div_p_0.3", "mixed.off_policy_reshape_gamma=0.2"],
             "off_policy_reshape_gamma has no effect with mixed.off_policy_reshape=p_div_p_0.3: it is read with",

@@ -71,10 +71,10 @@ def test_the_staleness_and_the_updates_of_a_step_are_verls() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("rollouts=async", "rollouts: got 'async', expected 'sync', 'colocate_async' or 'separate_async'"),
-        ("max_staleness=-1", "max_staleness: got -1, expected greater than or equal to 0"),
+        ("rollouts=async", "rollouts: Input should be 'sync', 'colocate_async' or 'separate_async'"),
+        ("max_staleness=-1", "max_staleness: Input should be greater than or equal to 0"),
         ("rollout_gpus=0", "rollout_gpus: got 0, expected auto or a whole number from 1"),
-        ("stale_samples=keep", "stale_samples: got 'keep', expected 'wait' or 'drop'"),
+        ("stale_samples=keep", "stale_samples: Input should be 'wait' or 'drop'"),
         ("actor_rollout_ref.rollout.router_config_path=mine.yaml", "router_config_path=mine.yaml and rollouts="),
     ],
 )

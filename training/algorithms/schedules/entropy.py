@@ -7,7 +7,7 @@ descent on ``log(coefficient) * (entropy - target)``, so it rises while the poli
 import math
 from dataclasses import dataclass
 
-from training.algorithms.option_block import contradiction
+from training.algorithms.option_conflicts import contradiction
 from training.algorithms.options import EntropyOptions
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from training.algorithms.option_block import Options
-from training.algorithms.options import MixedPolicyOptions, RolloutOptions
+from training.algorithms.options import MixedPolicyOptions, Options, RolloutOptions
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 PAGES = {"algorithm.md": MixedPolicyOptions(), "asynchronous.md": RolloutOptions()}
