@@ -24,7 +24,6 @@ from training.algorithms.mixed_loss import Stats
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.tensors import mask_of_prefix
-from training.verl_hooks.metrics import pair_of_sums
 from training.verl_hooks.target_uses import row_figures
 
 Losses = tuple[Tensor, dict[str, Metric]]
@@ -202,6 +201,23 @@ def as_metrics(terms: dict[str, Tensor], stats: Stats) -> dict[str, Metric]:
         name: Metric(value=number, aggregation=AggregationType.SUM)
         for name, number in zip(values, numbers, strict=True)
     }
+
+
+# verl reduces a metric over the updates of a batch by its name: with "max" or "min" in it, it takes the largest or
+# smallest value. In capitals, no name of a pair has these.
+def pair_of_sums(name: str, total: Any, count: Any) -> dict[str, Any]:
+    """Return the entries of a mean over tokens: its sum and its count."""
+    return {f"SUM:{name.upper()}": total, f"COUNT:{name.upper()}": count}
+
+
+def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
+    """Replace each `pair_of_sums` of ``metrics``, under ``prefix``, by its mean; a mean over nothing is left out."""
+    start = f"{prefix}SUM:"
+    for name in [name for name in metrics if name.startswith(start)]:
+        mean = name.removeprefix(start)
+        total, count = metrics.pop(name), metrics.pop(f"{prefix}COUNT:{mean}")
+        if count:
+            metrics[f"{prefix}{mean.lower()}"] = total / count
 
 
 def sft_update_loss(model_output: dict[str, Tensor], data: TensorDict) -> Losses:

@@ -12,23 +12,6 @@ from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import GroupOptions
 
 
-# verl reduces a metric over the updates of a batch by its name: with "max" or "min" in it, it takes the largest or
-# smallest value. In capitals, no name of a pair has these.
-def pair_of_sums(name: str, total: Any, count: Any) -> dict[str, Any]:
-    """Return the entries of a mean over tokens: its sum and its count."""
-    return {f"SUM:{name.upper()}": total, f"COUNT:{name.upper()}": count}
-
-
-def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
-    """Replace each `pair_of_sums` of ``metrics``, under ``prefix``, by its mean; a mean over nothing is left out."""
-    start = f"{prefix}SUM:"
-    for name in [name for name in metrics if name.startswith(start)]:
-        mean = name.removeprefix(start)
-        total, count = metrics.pop(name), metrics.pop(f"{prefix}COUNT:{mean}")
-        if count:
-            metrics[f"{prefix}{mean.lower()}"] = total / count
-
-
 def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: torch.Tensor) -> dict[str, float]:
     """Return the numbers and the entropies of on- and off-policy tokens; there is no entry for a mean over nothing."""
     on_policy_mask = mask & ~off_policy_mask

@@ -30,14 +30,8 @@ from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import LOGGED, Samples, compute_advantages, fields_of, order_of_updates, sample_of
-from training.verl_hooks.loss import mixed_policy_loss
-from training.verl_hooks.metrics import (
-    group_metrics,
-    mean_of_sums,
-    source_metrics,
-    update_counts,
-    validation_metrics,
-)
+from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss
+from training.verl_hooks.metrics import group_metrics, source_metrics, update_counts, validation_metrics
 from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer
 from training.verl_hooks.reward import require_few_errors

@@ -22,8 +22,7 @@ from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS, ResumingClient, TimedBalancer
-from training.verl_hooks.loss import mixed_policy_loss
-from training.verl_hooks.metrics import mean_of_sums
+from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, ReplayBufferAsync
 from training.verl_hooks.target_uses import Ledger

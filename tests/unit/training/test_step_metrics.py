@@ -17,8 +17,8 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.algorithms.schedules.entropy import EntropyController
 from training.verl_hooks import trainer
-from training.verl_hooks.loss import mixed_policy_loss
-from training.verl_hooks.metrics import mean_of_sums, pair_of_sums, update_counts
+from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss, pair_of_sums
+from training.verl_hooks.metrics import update_counts
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.target_uses import Ledger
 
