@@ -4,6 +4,7 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -24,11 +25,41 @@ def main() -> None:
             elif "TRAINING_PRELOADS_WORKERS" in os.environ:
                 interpreter = stack.enter_context(preloaded_interpreter())
                 config.ray_kwargs.ray_init.runtime_env = {"py_executable": interpreter}
-        from training.verl_hooks.task_runner import (
-            run,  # its imports take seconds, in which the other process imports too
-        )
-
         run(config)
+
+
+def run(config: DictConfig) -> None:
+    """Run ``config`` to its end, in a new Ray cluster or the one of ``RAY_ADDRESS``."""
+    # Imported here: it takes seconds, in which the preloaded interpreter imports too.
+    from verl.trainer.main_ppo import run_ppo
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    run_ppo(config, task_runner_class=task_runner(config.objective))
+
+
+def task_runner(objective: str) -> Any:
+    """Return the class of Ray's actor in which the loop of a training runs."""
+    if objective == "sft":
+        from training.verl_hooks.supervised import SupervisedRunner
+
+        return SupervisedRunner
+    import ray
+    from verl.trainer.main_ppo import TaskRunnerV1
+
+    base: Any = TaskRunnerV1
+
+    @ray.remote
+    class TaskRunner(base.__ray_metadata__.modified_class):
+        """verl's task runner in a process that registers this project's trainers."""
+
+        def run(self, config: DictConfig) -> None:
+            import training.verl_hooks.asynchronous.trainers  # noqa: F401  registers the trainers "mixed_MODE"
+
+            super().run(config)
+
+    return TaskRunner
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from training.verl_hooks.asynchronous.trainers import (
     SeparateTrainer,
 )
 from training.verl_hooks.asynchronous.vllm_client import ResumingClient, TimedBalancer
+from training.verl_hooks.main import task_runner
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, GroupReplayBuffer
-from training.verl_hooks.task_runner import TaskRunner
 from training.verl_hooks.trainer import MixedPolicy, MixedPolicyTrainer
 
 BUFFER = "trainer_mode trainer_config max_off_policy_threshold max_off_policy_strategy sampler_kwargs refill_fn "
@@ -95,7 +95,8 @@ def test_what_we_call_takes_our_arguments(owner: Any, name: str, passed: str) ->
 
 def test_the_runner_and_the_penalty() -> None:
     theirs = TaskRunnerV1.__ray_metadata__.modified_class
-    assert parameters(theirs, "run") == ["config"] == parameters(TaskRunner.__ray_metadata__.modified_class, "run")
+    ours = task_runner("rl").__ray_metadata__.modified_class
+    assert parameters(theirs, "run") == ["config"] == parameters(ours, "run")
     assert list(inspect.signature(apply_kl_penalty).parameters) == ["data", "kl_ctrl", "kl_penalty"]
 
 
