@@ -3,7 +3,9 @@
 ``dagster.yaml`` says how many steps share a GPU and which runs are tried again.
 """
 
+import os
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.multiprocess import MultiprocessExecutor
 
 from assets.shared.failures import CANCELLED, cancellation
-from core.machine.processes import repeat_lost_interrupts
+from core.machine.processes import die_with_parent, repeat_lost_interrupts
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.instance import owner_tag
 
@@ -53,6 +55,13 @@ def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
     return ForkedSteps(RetryMode.ENABLED, at_once, start_method="fork")
 
 
+@cache
+def end_steps_with_run() -> None:
+    """Have the steps, which this process forks, interrupted when it ends, even if it is killed."""
+    run = os.getpid()
+    os.register_at_fork(after_in_child=lambda: die_with_parent(run) if os.getppid() == run else None)
+
+
 class ForkedSteps(MultiprocessExecutor):
     """Dagster's multiprocess executor; its interruption repeats what its interrupted steps reported."""
 
@@ -60,6 +69,7 @@ class ForkedSteps(MultiprocessExecutor):
         """Yield the events of the steps; a cancelled run ends with one sentence, without Dagster's own stack."""
         plan_context.instance.add_run_tags(plan_context.run_id, owner_tag())
         repeat_lost_interrupts()  # the steps inherit it
+        end_steps_with_run()
         said: list[str] = []
         interrupted = False
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from processes import children, descendants, wait_gone
 
 from pipelines.definitions.orphans import end_dead_runs
 
@@ -100,7 +101,8 @@ def test_a_gate_that_fails_says_which(environment):
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, monkeypatch):
+def start_at_work(environment: dict[str, str], tmp_path: Path) -> "subprocess.Popen[str]":
+    """A run in a process group of its own, whose step targets/prepared is at work."""
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART]
     process = subprocess.Popen(
         [*command, "--set", "targets.embedded_rows=40000"],
@@ -111,10 +113,15 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, 
         text=True,
         start_new_session=True,
     )
-    prepared = tmp_path / "storage" / "targets" / "prepared"
-    while not list(prepared.glob(".*.tmp")):  # the step is at work
+    while not list((tmp_path / "storage" / "targets" / "prepared").glob(".*.tmp")):
         assert process.poll() is None
         time.sleep(0.05)
+    return process
+
+
+def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, monkeypatch):
+    process = start_at_work(environment, tmp_path)
+    prepared = tmp_path / "storage" / "targets" / "prepared"
     os.killpg(process.pid, signal.SIGINT)
     rest, _ = process.communicate()
     assert process.wait(60) == 130, rest
@@ -132,6 +139,16 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, 
     sentence = "cancelled; materialize again to run this step anew"
     assert [error.message for error in errors] == [sentence, sentence]
     assert not [error for error in errors if error.stack or error.cause or error.context]
+
+
+def test_nothing_survives_the_process_of_the_run_that_is_killed(environment, tmp_path: Path):
+    process = start_at_work(environment, tmp_path)
+    (executing,), family = children(process.pid), descendants(process.pid)
+    os.kill(executing, signal.SIGKILL)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, rest
+    wait_gone(family, 120)
+    assert not list((tmp_path / "storage" / "targets").rglob("*.parquet"))  # the step did not go on to its end
 
 
 def test_a_run_whose_process_was_killed_is_ended_by_the_next(environment, monkeypatch):
