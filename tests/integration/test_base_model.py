@@ -1,5 +1,6 @@
 """The embedded base model and the path that makes it: tokenizer, mixture, fine-tuning, GGUF conversion."""
 
+import json
 import random
 import struct
 import subprocess
@@ -19,6 +20,7 @@ from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # noqa: E402
 
 from core.arithmetic import is_held_out, problems  # noqa: E402
+from core.files import digest_file  # noqa: E402
 from core.model.model_folder import check_model, model_digest  # noqa: E402
 from core.model.prompts import encode_example  # noqa: E402
 from training.embedded_model.__main__ import (  # noqa: E402
@@ -143,11 +145,15 @@ def test_a_recipe_makes_the_same_model_twice(tmp_path: Path) -> None:
         phase["schedule"]["steps"] = 2
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe))
     for name in "ab":
-        make(tmp_path / name, recipe)
+        make(tmp_path / name, file)
     torch.set_num_threads(threads)
     assert model_digest(tmp_path / "a" / "model") == model_digest(tmp_path / "b" / "model")
     assert {path.name for path in (tmp_path / "a").iterdir()} == {"model", "training_record.json"}
+    record = json.loads((tmp_path / "a" / "training_record.json").read_text())
+    assert (record["recipe"], record["recipe_sha256"]) == (recipe, digest_file(file))
 
 
 def test_a_gguf_file_becomes_the_model_it_was_written_from(shipped, tmp_path: Path) -> None:

@@ -137,9 +137,9 @@ def measure(
     return scores
 
 
-def make(out: Path, recipe: dict[str, Any]) -> None:
-    """Train the model of ``recipe``, save it in ``out / "model"`` and write ``training_record.json``."""
-    started = time.monotonic()
+def make(out: Path, file: Path) -> None:
+    """Train the model of the recipe in ``file``, save it in ``out / "model"`` and write ``training_record.json``."""
+    started, recipe = time.monotonic(), read_yaml(file, "recipe")
     torch.manual_seed(recipe["seed"])
     tokenizer = byte_tokenizer()
     model = new_model(tokenizer, recipe["model"])
@@ -148,7 +148,7 @@ def make(out: Path, recipe: dict[str, Any]) -> None:
     save(model, tokenizer, out / "model")
     record = {
         "recipe": recipe,
-        "recipe_sha256": digest_file(RECIPE),
+        "recipe_sha256": digest_file(file),
         "model_digest": model_digest(out / "model"),
         "parameters": model.num_parameters(),
         "scores": scores,
@@ -168,7 +168,7 @@ def command(out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to
     if out.exists():
         raise InputError(f"{out}: exists already: give the name of a new folder")
     out.mkdir(parents=True)
-    make(out, read_yaml(RECIPE, "recipe"))
+    make(out, RECIPE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
+from core.files import digest_file, read_yaml
 from core.model.model_folder import check_model, model_digest
 from training.embedded_model.resolve_model import SHIPPED, resolve_base
 
@@ -25,6 +26,8 @@ def test_the_embedded_model_is_the_one_that_the_recipe_made(tmp_path: Path) -> N
     base = resolve_base("embedded", tmp_path)
     record = json.loads((SHIPPED.parent / "training_record.json").read_text())
     assert base.digest == record["model_digest"] == model_digest(base.path)
+    recipe = SHIPPED.parent / "recipe.yaml"
+    assert (record["recipe"], record["recipe_sha256"]) == (read_yaml(recipe, "recipe"), digest_file(recipe))
     assert (base.source, base.revision, base.path.parent) == ("embedded", None, tmp_path)
     assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 4e6
 
