@@ -122,6 +122,15 @@ ROWS: list[Row] = [
             ({"slurm": [1]}, "slurm: Input should be a mapping of keys to values (got [1])"),
         )
     ),
+    *(
+        (
+            f"training{command} --request r.json",
+            request(**{key: {"path": path, "digest": "a" * 64}}),
+            f"{key} {path}: has",
+        )
+        for command in ("", " examine")
+        for key, path in (("targets", "targets.parquet"), ("model", "model"))
+    ),
     ("training --request r.json", request(overrides=["nothing=1"]), "unknown key 'nothing' in the overrides"),
     (
         "training --recipe nonsense browse --run x --out p.html",

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from core import PROJECT
 from core.backends import Placement
-from core.code_digest import code_digest, identity, policy_code, policy_files
+from core.code_digest import SHORT_DIGEST, code_digest, identity, policy_code, policy_files
 from core.errors import InputError, validated
 from core.files import read_object, read_yaml
 from core.model.lineage_file import InputRecord, RequestRecord
@@ -30,7 +30,7 @@ FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
 
 class _GivenRecord(InputRecord, extra="forbid"):
-    """What a request says of a file or folder; `TrainingRequest.complete` computes a digest that it leaves out."""
+    """What a request says of a file or folder; `TrainingRequest.complete` checks the digest, or computes it."""
 
     digest: str = ""
 
@@ -85,7 +85,9 @@ class TrainingRequest(Placement):
         json_schema_extra={"cli": "--lineage", "metavar": "JSON"},
     )
     force: bool = Field(
-        default=False, description="Train again, even if the folder already has the policy of this run."
+        default=False,
+        description="Train again, even if the folder already has the policy of this run. A forced training that was "
+        "interrupted is resumed.",
     )
     files: Mapping[str, str] = Field(
         default={}, description="Digests of the files that overrides name, by key.", json_schema_extra={"hidden": True}
@@ -110,12 +112,12 @@ class TrainingRequest(Placement):
         return [f"seed={self.seed}", *where, *self.overrides]
 
     def complete(self) -> Self:
-        """Return the request with absolute paths and with digests of its files; a digest that is given is trusted.
+        """Return the request with absolute paths and with the digests of its files.
 
         A relative path is seen from the folder of the process: the user's own.
 
         Raises:
-            InputError: one of the files does not exist.
+            InputError: one of the files does not exist, or is not the one whose digest the request gives.
         """
         if not is_there(self.targets.path):
             raise InputError(
@@ -132,14 +134,17 @@ class TrainingRequest(Placement):
         name, heldout = self.recipe_name, self.heldout if has_first_stage(self.recipe) else None
         if heldout and not is_there(heldout.path):
             raise InputError(f"heldout {heldout.path}: {_absence(heldout.path)}: give --heldout a parquet")
+        files = file_digests(self.recipe, self.hardware, self.overrides)
+        for key in sorted(self.files.keys() & files.keys()):
+            _check_digest(key, self.files[key], files[key])
         return self.model_copy(
             update={
                 "out": _absolute(self.out),
                 "recipe": self.recipe if self.recipe == name else str(config_file(RECIPES, self.recipe)),
-                "files": file_digests(self.recipe, self.hardware, self.overrides),
-                "targets": _with_digest(self.targets, targets_digest),
-                "model": _with_digest(self.model, model_digest),
-                "heldout": heldout and _with_digest(heldout, targets_digest),
+                "files": files,
+                "targets": _with_digest("targets", self.targets, targets_digest),
+                "model": _with_digest("model", self.model, model_digest),
+                "heldout": heldout and _with_digest("heldout", heldout, targets_digest),
             }
         )
 
@@ -173,6 +178,7 @@ class TrainingRequest(Placement):
         """Return the request of a first stage of ``recipe``: our overrides, if it reads them, then ``overrides``."""
         shared = [text for text in self.overrides if not text.startswith(("first_stage", "run.push_to_hub"))]
         changes = {"recipe": recipe, "overrides": (*read_by(recipe, shared)[0], *overrides), "heldout": None}
+        changes["force"] = False  # the folder of the run drops its first stage
         return self.model_copy(update={**changes, "out": self.out / FIRST_STAGE})
 
 
@@ -275,9 +281,22 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-def _with_digest(record: InputRecord, digest: Callable[[Path], str]) -> InputRecord:
-    update = {"path": _absolute(record.path), "digest": record.digest or digest(record.path)}
+def _with_digest(key: str, record: InputRecord, digest: Callable[[Path], str]) -> InputRecord:
+    """Return ``record`` with the digest of its file; InputError if it gives the digest of another one."""
+    update = {"path": _absolute(record.path), "digest": digest(record.path)}
+    if record.digest:
+        _check_digest(f"{key} {record.path}", record.digest, update["digest"])
     return record.model_copy(update=update)
+
+
+def _check_digest(what: str, given: str, digest: str) -> None:
+    """Raise InputError for a file, or a folder, that has another ``digest`` than the one that a request gives it."""
+    if given != digest:
+        raise InputError(
+            f"{what}: has changed: its digest is {digest[:SHORT_DIGEST]}…, and the request gives "
+            f"{given[:SHORT_DIGEST]}…: bring back what it was, or leave the digest out and give another folder for the "
+            "run"
+        )
 
 
 def has_first_stage(recipe: str) -> bool:

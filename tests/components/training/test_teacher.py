@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tokenizers
 from omegaconf import open_dict
@@ -21,6 +23,7 @@ from verl.workers.config import DistillationConfig
 
 from core.errors import InputError
 from core.files import read_json, write_json
+from core.model.lineage_file import InputRecord
 from core.model.model_folder import model_digest, model_files
 from core.model.prompts import CHAT
 from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
@@ -203,17 +206,16 @@ def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
 def test_the_teacher_belongs_to_the_identity_of_a_training(tmp_path: Path) -> None:
     teacher = copy_of(tmp_path / "teacher")
     targets = tmp_path / "targets.parquet"
+    pq.write_table(pa.table({"a": [1]}), targets)
 
     def identity(*overrides: str) -> tuple[str, dict[str, str]]:
         request = TrainingRequest(
             recipe="opd",
             overrides=overrides,
-            targets={"path": targets, "digest": "a" * 64},  # pyright: ignore[reportArgumentType]
-            model={"path": SHIPPED, "digest": "b" * 64},  # pyright: ignore[reportArgumentType]
+            targets=InputRecord(path=targets, digest=""),
+            model=InputRecord(path=SHIPPED, digest=""),
             out=tmp_path / "run",
-        )
-        targets.touch()
-        request = request.complete()
+        ).complete()
         return request.identity(), dict(request.record().files)
 
     before, files = identity(f"teacher.model={teacher}")

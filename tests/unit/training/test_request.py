@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import InputError
 from core.files import digest_file
+from core.model.lineage_file import InputRecord
 from core.model.model_folder import model_digest
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.request import TrainingRequest
@@ -36,12 +37,24 @@ def test_a_written_request_is_read_as_it_was(tmp_path: Path, targets: Path) -> N
     assert request.heldout is not None and request.heldout.digest == digest_file(targets)
 
 
-def test_digests_are_computed_where_they_are_missing_and_trusted_where_they_are_given(targets: Path) -> None:
+def test_digests_are_computed_where_they_are_missing_and_checked_where_they_are_given(targets: Path) -> None:
+    reward = targets.with_name("r.py")
+    reward.write_text("def compute_score(data_source, solution_str, ground_truth, extra_info=None): return 1.0")
+    overrides = (f"reward.custom_reward_function.path={reward}",)
     request = TrainingRequest(
-        targets={"path": targets}, model={"path": SHIPPED, "digest": "d" * 64}, out="run"
+        recipe="sft_rl", targets=targets, heldout=targets, model=SHIPPED, out="run", overrides=overrides
     ).complete()
-    assert (request.targets.digest, request.model.digest) == (digest_file(targets), "d" * 64)
-    assert TrainingRequest(targets=targets, model=SHIPPED, out="run").complete().model.digest == model_digest(SHIPPED)
+    assert (request.targets.digest, request.model.digest) == (digest_file(targets), model_digest(SHIPPED))
+    assert request.complete() == request
+    other = InputRecord(path=targets, digest="d" * 64)
+    for changes, what in (
+        ({"targets": other}, f"targets {targets}"),
+        ({"heldout": other}, f"heldout {targets}"),
+        ({"model": InputRecord(path=SHIPPED, digest="d" * 64)}, f"model {SHIPPED}"),
+        ({"files": {"reward.custom_reward_function.path": "d" * 64}}, "reward.custom_reward_function.path"),
+    ):
+        with pytest.raises(InputError, match=rf"^{what}: has changed: .* and the request gives {'d' * 16}…"):
+            request.model_copy(update=changes).complete()
 
 
 def test_a_recipe_of_one_stage_does_not_depend_on_held_out_targets(targets: Path) -> None:

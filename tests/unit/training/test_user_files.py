@@ -4,6 +4,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from core.backends.monitor import reason_of
@@ -115,9 +117,9 @@ def test_packages_that_are_installed_beside_a_module_are_not_part_of_it(tmp_path
 def test_relative_paths_are_of_the_users_folder(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
-    for name in ("t", "m/config.json"):
-        (tmp_path / name).write_text("{}")
-    complete = request(()).complete()
+    (tmp_path / "m/config.json").write_text("{}")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "t")
+    complete = request((), targets="t", model="m").complete()
     assert (complete.out, complete.targets.path, complete.model.path) == (
         tmp_path / "run",
         tmp_path / "t",
