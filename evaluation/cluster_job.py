@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.backends import Placement, build_backend
-from core.backends.monitor import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines
+from core.backends.monitor import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines, next_attempt
 from core.backends.task import Task, base_environment
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import TaskFailed
@@ -37,7 +37,7 @@ def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[
         TaskFailed: the job failed.
     """
     backend = build_backend({**request.model_dump(), "slurm": SLURM | request.slurm})
-    with hold(out, "evaluation"):
+    with hold(out, "evaluation", _say):
         folder = out.resolve() / "attempts"
         folder.mkdir(exist_ok=True)
         here = request.model_copy(update={"backend": "local", "ray_address": None, "slurm": {}})
@@ -47,7 +47,7 @@ def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[
         )
         earlier = attempts(folder)
         found = earlier and backend.reattach(task(earlier[-1]))
-        attempt = earlier[-1] if found else Attempt(folder, len(earlier) + 1)
+        attempt = earlier[-1] if found else next_attempt(folder)
         try:
             follow(attempt, backend, task(attempt), "evaluation", on_record=report, say=_say)
         except TaskFailed:

@@ -5,7 +5,7 @@ Attempt N leaves three files in its folder: ``N.log`` (its output), ``N.jsonl`` 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ COLOUR = compile_quick_pattern(r"\x1b\[[0-9;]*m")
 OF_WORKER = compile_quick_pattern(r"\(\w+ pid=\d+")  # what Ray puts before a line of one of its workers
 OF_WORKER_PREFIX = compile_quick_pattern(r"^\(\w+ pid=\d+[^)]*\)\s*")
 COMPLAINT = "error: "  # what a line of our own programs starts with that says what is wrong with the input
+EARLIER = "earlier"  # folder of attempts that count no more
 BAD_INPUT = 2  # the exit status that goes with it
 
 
@@ -40,6 +41,7 @@ class AttemptRecord:
     ended: str | None = None
     status: int | None = None  # None: it was stopped, for example because it made no step
     reason: str = ""
+    code: Mapping[str, Any] | None = None  # the code that it ran, if its command says so
 
 
 class Attempt:
@@ -70,21 +72,32 @@ def attempts(folder: Path) -> list[Attempt]:
     return [Attempt(folder, int(file.stem)) for file in sorted(folder.glob("[0-9]*.json"))]
 
 
+def next_attempt(folder: Path) -> Attempt:
+    """Return the attempt after those in ``folder``; no number comes again, because jobs of clusters are named by it."""
+    ended = [*attempts(folder), *attempts(folder / EARLIER)]
+    return Attempt(folder, 1 + max((attempt.number for attempt in ended), default=0))
+
+
 @contextmanager
-def hold(folder: Path, what: str) -> Iterator[int]:
+def hold(folder: Path, what: str, say: Callable[[str], None]) -> Iterator[int]:
     """Hold ``folder``; yields a file descriptor with which a process that inherits it holds the folder, too.
 
+    ``say`` gets a line if another command, a ``what``, holds the folder.
+
     Raises:
-        InputError: another command, a ``what``, still holds the folder after `LOCK_SECONDS`.
+        InputError: it still does so after `LOCK_SECONDS`.
     """
     from filelock import lock_descriptor
 
     folder.mkdir(parents=True, exist_ok=True)
     # A descriptor and no FileLock: that would free the folder while heirs of the lock are alive.
     with (folder / ".lock").open("w") as file:
-        deadline = time.monotonic() + LOCK_SECONDS
+        deadline = None
         while not lock_descriptor(file.fileno(), blocking=False):
-            if time.monotonic() > deadline:
+            if deadline is None:
+                deadline = time.monotonic() + LOCK_SECONDS
+                say(f"waiting up to {LOCK_SECONDS:g} s: another {what} in {folder} runs or is ending")
+            elif time.monotonic() > deadline:
                 raise InputError(f"{folder}: another {what} runs in it: wait for it, or give --out another folder")
             time.sleep(0.5)
         yield file.fileno()
@@ -99,8 +112,9 @@ def follow(
     on_record: Callable[[dict[str, Any]], None],
     say: Callable[[str], None],
     stall_seconds: float | None = None,
+    code: Mapping[str, Any] | None = None,
 ) -> None:
-    """Run ``task``, a ``what``, to its end and pass on each of its records.
+    """Run ``task``, a ``what``, to its end and pass on each of its records; a new attempt's record has ``code``.
 
     If the attempt has a record, ``backend`` has taken over its running task; otherwise the task is started. However
     this function ends, nothing of the task is alive afterwards.
@@ -115,7 +129,7 @@ def follow(
         if attempt.record.exists():
             say(f"following {task.name}, which still runs")
         else:
-            write_json(asdict(AttemptRecord(started=_now())), attempt.record)
+            write_json(asdict(AttemptRecord(started=_now(), code=code)), attempt.record)
             backend.start(task)
         status, reason = _watch(attempt, backend, what, stall_seconds, on_record)
     finally:

@@ -86,7 +86,8 @@ class Manifest(StageRecord):
     config: dict[str, Any]  # the resolved Hydra configuration
     base_model: InputRecord
     upstream: dict[str, Any]  # what the caller says about where the inputs came from
-    code: CodeRecord
+    code: CodeRecord  # of the last attempt
+    earlier_code: list[CodeRecord] = []  # of attempts before it, where it was another one
     packages: dict[str, str]
     started: str
     finished: str | None
@@ -96,7 +97,7 @@ class Manifest(StageRecord):
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that ``lineage.json`` holds."""
-        absent = {name for name in ("ledger", "first_stage") if getattr(self, name) is None}
+        absent = {name for name in ("ledger", "first_stage", "earlier_code") if getattr(self, name) in (None, [])}
         return self.model_dump(mode="json", exclude=absent)
 
 

@@ -15,6 +15,8 @@ from core.backends.local import LocalBackend
 from core.backends.monitor import Attempt, attempts, reason_of
 from core.backends.task import Task
 from core.errors import InputError, TaskFailed
+from core.metric_table import REWARD, STEP_SECONDS
+from training.job.alerts import AlertOptions
 from training.job.attempts import follow
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +47,19 @@ def test_steps_are_reported_in_order_with_the_time_left(tmp_path: Path) -> None:
     assert record(tmp_path)["status"] == 0
     assert [attempt.number for attempt in attempts(tmp_path)] == [1]
     assert 0 < attempts(tmp_path)[0].seconds() < 60
+
+
+def test_alerts_compare_with_the_steps_of_earlier_attempts(tmp_path: Path) -> None:
+    earlier, steps = Attempt(tmp_path, 0), [{"step": step, "data": {REWARD: 1.0, STEP_SECONDS: 1}} for step in (-1, 0)]
+    earlier.records.write_text("".join(f"{json.dumps(step)}\n" for step in [*steps, {**steps[1], "step": 1}]))
+    alerts, code = AlertOptions(window=2), {"digest": "d"}
+    (alert,) = [
+        event
+        for event in run(tmp_path, 2, "0", earlier=[earlier], alerts=alerts, code=code)
+        if "alert" in event["event"]
+    ]
+    assert alert["step"] == 2 and alert["message"].endswith("and it was 1.00 at step 0")
+    assert record(tmp_path)["code"] == code
 
 
 def test_an_error_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from core.jsonl_tail import send_event
 from core.metric_table import REWARD, SFT_LOSS, VALIDATION_SCORE, is_finite
 from core.plugins.user_code import UserFunctionError, named_in_errors
 from core.progress import after
-from training.cost.usage import seconds_of
+from training.cost.usage import records_of, seconds_of
 from training.job.alerts import AlertOptions, Alerts
+from training.job.records.metrics_log import merge_attempts
 
 Report = Callable[[dict[str, Any]], None]
 # What the message of a step says.
@@ -38,8 +39,12 @@ def follow(
     alerts: AlertOptions = DEFAULT_ALERTS,
     trackers: Sequence[str] = (),
     after_step: Callable[[], None] = lambda: None,
+    earlier: Sequence[Attempt] = (),
+    code: Mapping[str, Any] | None = None,
 ) -> None:
     """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``, and alerts.
+
+    Alerts compare with the steps of the ``earlier`` attempts, of which nobody is warned again.
 
     ``trackers`` are the `function_path` of functions of the user's. Each is called with a step and its metrics; one
     that fails is reported, and called no more. ``after_step`` is called when a step was reported; what it raises stops
@@ -54,6 +59,8 @@ def follow(
         say("starting Ray, vLLM and the actor")
     seconds: deque[float] = deque(maxlen=10)  # seconds of the last steps
     watch, called = Alerts(alerts), list(trackers)
+    for record in _history(attempt, earlier, done):
+        watch.check(record["step"], record["data"])
 
     def on_step(record: Mapping[str, Any]) -> None:
         seconds.append(seconds_of(record))
@@ -68,7 +75,16 @@ def follow(
                 warn(report, record["step"], f"{error}; this tracker gets no more steps")
         after_step()
 
-    monitor.follow(attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds)
+    monitor.follow(
+        attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds, code=code
+    )
+
+
+def _history(attempt: Attempt, earlier: Sequence[Attempt], done: int) -> list[dict[str, Any]]:
+    """Return the steps before those of ``attempt``, which has made some if it still runs."""
+    steps = merge_attempts(one.records for one in earlier if one.number < attempt.number)
+    first = next((record["step"] for record in records_of(attempt)), done + 1)
+    return [record for record in steps if record["step"] < first]
 
 
 def tell(event: dict[str, Any]) -> None:

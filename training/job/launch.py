@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.backends import build_backend
-from core.backends.monitor import Attempt, attempts, hold
+from core.backends.monitor import Attempt, attempts, hold, next_attempt
 from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
@@ -48,7 +48,7 @@ from training.job.input_checks import (
     run_files,
     verl_files,
 )
-from training.job.lineage import build_manifest
+from training.job.lineage import build_manifest, code_record
 from training.job.records.ledger_table import write_ledger
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
@@ -75,10 +75,12 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out.resolve())
     check_run(config)
     data = _check_inputs(request, config)
-    with hold(folder.path, "training") as lock:
-        reused = not request.force and folder.has_policy_of(request, partial(progress, report))
+    with hold(folder.path, "training", partial(progress, report)) as lock:
+        forced = request.force or folder.is_forced(request)
+        reused = not forced and folder.has_policy_of(request, partial(progress, report))
         if not reused:
             backend = build_backend(OmegaConf.to_container(config.run), lock)
+            _refuse_running(request, folder, backend)
             folder.claim(request)
             model, first = _first_stage(request, config, folder, report)
             plan = _plan(config, folder, model, report)
@@ -97,6 +99,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             ledger = write_ledger(folder.path, data.path, exported_step(folder.checkpoints, config.policy_from))
             manifest = build_manifest(request, folder, config, data, request.upstream, first, ledger)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
+            folder.end(request)
             _report_costs(folder, report)
             _publish(folder, report)
         if config.run.push_to_hub:
@@ -104,6 +107,17 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             extension("push_to_hub")(folder.policy, config.run.push_to_hub)
     done(report, folder.policy, reused=reused)
     return reused
+
+
+def _refuse_running(request: TrainingRequest, folder: RunFolder, backend: Backend) -> None:
+    """Raise InputError if ``request`` forces a training in a folder whose job still runs on a cluster."""
+    if not request.force or folder.is_forced(request) or not (earlier := attempts(folder.attempts)):
+        return
+    if backend.reattach(task := _task(request, folder, {}, earlier[-1])):
+        raise InputError(
+            f"{folder.path}: its job {task.name} still runs: leave out --force to follow it, or stop it before you "
+            "train anew"
+        )
 
 
 def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord:
@@ -178,7 +192,7 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
         if before != (devices := Layout.of(config).devices):
             raise InputError(
                 f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
-                f"resume it with {before}, or give --force to train anew"
+                f"resume it with {before}, or give --out another folder"
             )
     return check_fit(config, machine, shape, partial(progress, report), saved=len(saved), teacher=teacher_shape)
 
@@ -246,7 +260,7 @@ def _train(
     if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
-        attempt = Attempt(folder.attempts, len(earlier) + 1)
+        attempt = next_attempt(folder.attempts)
         done = prepare_resume(folder.checkpoints, partial(progress, report))
         remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
         if done >= total:
@@ -267,6 +281,8 @@ def _train(
         alerts=AlertOptions.of(config),
         trackers=own_trackers(config),
         after_step=after_step,
+        earlier=earlier,
+        code=code_record(request).model_dump(),
         report=report,
     )
 

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from core import PROJECT
-from core.backends.monitor import attempts
+from core.backends.monitor import Attempt, attempts
 from core.files import write_text
 from core.model.lineage_file import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.job.checkpoints import exported_step
@@ -49,7 +49,7 @@ def build_manifest(
     steps = merge_attempts([attempt.records for attempt in ended], devices=devices, price=price)
     write_text("".join(f"{json.dumps(record)}\n" for record in steps), folder.metrics)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
-    policy = folder.policy
+    policy, code = folder.policy, code_record(request)
     if first is not None:  # the manifest of the first stage lies elsewhere
         located = first.targets.model_copy(update={"path": first.targets.locate(folder.first_stage.policy)})
         first = first.model_copy(update={"targets": located.seen_from(policy)})
@@ -60,7 +60,8 @@ def build_manifest(
         targets=targets.seen_from(policy),
         base_model=request.model.seen_from(policy),
         upstream=dict(upstream),
-        code=code_record(request),
+        code=code,
+        earlier_code=earlier_code(ended, code),
         packages=package_versions(),
         attempts=len(ended),
         started=ended[0].read_record().started,
@@ -96,6 +97,12 @@ def code_record(request: TrainingRequest) -> CodeRecord:
     status = git("status", "--porcelain")
     dirty = None if status is None else bool(status)
     return CodeRecord(commit=git("rev-parse", "HEAD"), dirty=dirty, digest=request.code_digest())
+
+
+def earlier_code(ended: Sequence[Attempt], code: CodeRecord) -> list[CodeRecord]:
+    """Return what other code than ``code`` the attempts ran, each once."""
+    ran = [CodeRecord(**record.code) for attempt in ended if (record := attempt.read_record()).code]
+    return [*{one.digest: one for one in ran if one.digest != code.digest}.values()]
 
 
 def package_versions() -> dict[str, str]:

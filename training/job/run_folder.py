@@ -4,6 +4,7 @@ request.json         what the run was asked for, as `python -m training --reques
 config.yaml          the resolved configuration
 plan.json            what the run needs and is predicted to take
 attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .json: how it ended
+attempts/earlier/    the attempts of the trainings before the last one that --force started
 metrics.jsonl        step metrics of the whole run, written when it ends
 checkpoints/         verl's checkpoints
 rollouts/            the samples of every step
@@ -15,8 +16,10 @@ policy/              Hugging Face model, tokenizer, lineage.json, model card: co
 from collections.abc import Callable
 from pathlib import Path
 
+from core.backends.monitor import EARLIER
 from core.errors import InputError
 from core.files import read_yaml, remove_folder, set_aside
+from core.ledger_verdicts import LEDGER
 from core.model.lineage_file import MANIFEST, read_manifest
 from training.job.checkpoints import latest_step
 from training.job.request import FIRST_STAGE, TrainingRequest
@@ -38,6 +41,18 @@ class RunFolder:
     @property
     def first_stage(self) -> "RunFolder":
         return RunFolder(self.path / FIRST_STAGE)
+
+    def kept(self, again: str) -> str:
+        """Say what an interrupted training leaves; ``again`` is what the user does to continue it."""
+        for folder in (self, self.first_stage):
+            if step := latest_step(folder.checkpoints):
+                return f"the checkpoint of step {step} is kept in {folder.path}; {again} to resume"
+        return f"there is no checkpoint yet (trainer.save_freq: steps between them); {again} to start anew"
+
+    def is_forced(self, request: TrainingRequest) -> bool:
+        """Return whether the folder has a training of ``request`` that ``--force`` started and that has not ended."""
+        asked = self._asked()
+        return asked is not None and asked.force and asked.computed() == request.computed()
 
     def has_policy_of(self, request: TrainingRequest, say: Callable[[str], None]) -> bool:
         """Return whether the policy in the folder is the one that ``request`` would train, and its files are intact.
@@ -66,22 +81,46 @@ class RunFolder:
             return False
 
     def claim(self, request: TrainingRequest) -> None:
-        """Make this the folder of ``request``, dropping older checkpoints if it forces a training.
+        """Make this the folder of ``request``; one that forces a training starts anew, unless that is interrupted.
 
         Raises:
             InputError: unless it does, the folder has a policy or checkpoints of another request.
         """
+        if forced := self.is_forced(request):
+            request = request.model_copy(update={"force": True})
         if request.force:
-            if self.checkpoints.is_dir():
-                remove_folder(self.checkpoints)
+            if not forced:
+                self._start_anew()
         elif (self.policy / MANIFEST).exists():
             raise InputError(
                 f"{self.path}: has a policy of other inputs, settings or code: give --out another folder, or --force "
                 "to train anew there"
             )
-        elif latest_step(self.checkpoints) and TrainingRequest.read(self.request).computed() != request.computed():
+        elif latest_step(self.checkpoints) and (
+            (asked := self._asked()) is None or asked.computed() != request.computed()
+        ):
             raise InputError(
                 f"{self.path}: has the checkpoints of a training with other inputs or settings, see "
                 f"{self.request.name} in it: give --out another folder, or --force to train anew there"
             )
         request.write(self.request)
+
+    def end(self, request: TrainingRequest) -> None:
+        """Note that ``request`` has its policy, so that ``--force`` starts another training."""
+        request.model_copy(update={"force": False}).write(self.request)
+
+    def _asked(self) -> TrainingRequest | None:
+        """Return the request of the last training in the folder."""
+        return TrainingRequest.read(self.request) if self.request.is_file() else None
+
+    def _start_anew(self) -> None:
+        """Drop what an earlier training left; its policy stays until there is another, and its attempts are history."""
+        for folder in (self.checkpoints, self.rollouts, self.path / LEDGER, self.first_stage.policy):
+            if folder.is_dir():
+                remove_folder(folder)
+        earlier = self.attempts / EARLIER
+        for file in self.attempts.glob("[0-9]*"):
+            earlier.mkdir(exist_ok=True)
+            file.rename(earlier / file.name)
+        if self.first_stage.path.is_dir():
+            self.first_stage._start_anew()

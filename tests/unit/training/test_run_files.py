@@ -11,14 +11,16 @@ from huggingface_hub import ModelCard
 from manifests import CONFIG, manifest, targets
 from pages import page_data
 
-from core.backends.monitor import hold
+from core.backends.monitor import Attempt, attempts, hold, next_attempt
 from core.errors import InputError
-from core.model.lineage_file import InputRecord, read_manifest, write_manifest
+from core.files import write_json
+from core.ledger_verdicts import LEDGER
+from core.model.lineage_file import CodeRecord, InputRecord, read_manifest, write_manifest
 from training.commands import rollout_browser
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.model_card import Score, model_card, write_scores
 from training.job.launch import TRACKERS, run_job
-from training.job.lineage import portable
+from training.job.lineage import earlier_code, portable
 from training.job.records import rollout_log
 from training.job.records.metrics_log import merge_attempts, require_finite, time_by_phase
 from training.job.request import TrainingRequest
@@ -45,6 +47,16 @@ def test_a_step_that_was_done_twice_counts_once_and_costs_twice(tmp_path: Path) 
     assert [(record["step"], record["data"]["a"]) for record in records] == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
     assert records[-1]["data"]["run/device_hours"] == pytest.approx(7 * 36 * 8 / 3600)
     assert records[-1]["data"]["run/cost"] == pytest.approx(2.5 * 7 * 36 * 8 / 3600)
+
+
+def test_the_lineage_names_the_code_of_every_attempt_once(tmp_path: Path) -> None:
+    old, new = ({"commit": "c", "dirty": True, "digest": digest} for digest in ("old", "new"))
+    for number, code in enumerate((old, None, old, new), 1):
+        write_json({"started": "2026-01-01T00:00:00+00:00", "code": code}, Attempt(tmp_path, number).record)
+    (before,) = earlier_code(attempts(tmp_path), CodeRecord(**new))
+    assert before.model_dump() == old
+    assert "earlier_code" not in manifest().to_json()
+    assert manifest(earlier_code=[before]).to_json()["earlier_code"] == [old]
 
 
 def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
@@ -273,6 +285,7 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
     with pytest.raises(InputError, match="checkpoints of a training with other inputs"):
         folder.claim(other)
     folder.claim(replace(other, force=True))
+    folder.end(other)
     assert not state.exists()
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "lineage.json").write_text("{}")  # a finished one, of other code say
@@ -280,31 +293,56 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
         folder.claim(other)
 
 
+def test_a_forced_training_starts_anew_and_is_resumed_by_the_same_command(tmp_path: Path) -> None:
+    folder, forced = RunFolder(tmp_path), replace(REQUEST, force=True)
+    stage = folder.first_stage
+    old = [folder.checkpoints, folder.rollouts, tmp_path / LEDGER, stage.checkpoints, stage.policy]
+    for path in (*old, folder.policy, folder.attempts, stage.attempts):
+        path.mkdir(parents=True)
+    for attempts_folder in (folder.attempts, stage.attempts):
+        write_json({"started": "2026-01-01T00:00:00+00:00"}, attempts_folder / "0002.json")
+        (attempts_folder / "0002.log").write_text("")
+    for last in (False, True):
+        folder.claim(forced)
+        assert not any(path.exists() for path in old) and folder.policy.exists()
+        assert attempts(folder.attempts) == attempts(stage.attempts) == []
+        assert (folder.attempts / "earlier" / "0002.log").exists()
+        assert next_attempt(folder.attempts).number == next_attempt(stage.attempts).number == 3
+        for again in (REQUEST, forced):
+            folder.checkpoints.mkdir(exist_ok=True)
+            assert folder.is_forced(again)
+            folder.claim(again)
+            assert folder.checkpoints.exists() and not folder.is_forced(replace(again, seed=1))
+        if not last:
+            folder.end(REQUEST)
+            assert not folder.is_forced(forced)
+
+
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.backends.monitor.LOCK_SECONDS", 0.5)
-    folder = RunFolder(tmp_path)
+    said: list[str] = []
     with (
-        hold(folder.path, "training"),
+        hold(tmp_path, "training", said.append),
         pytest.raises(InputError, match="another training runs in it"),
-        hold(folder.path, "training"),
+        hold(tmp_path, "training", lambda line: said.append(f"second: {line}")),
     ):
         pass
-    with hold(folder.path, "training"):  # free again
+    with hold(tmp_path, "training", said.append):  # free again
         pass
+    assert said == [f"second: waiting up to 0.5 s: another training in {tmp_path} runs or is ending"]
 
 
 def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.backends.monitor.LOCK_SECONDS", 0.5)
-    folder = RunFolder(tmp_path)
-    with hold(folder.path, "training") as lock:
+    with hold(tmp_path, "training", print) as lock:
         heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock])
     try:
-        with pytest.raises(InputError, match="another training"), hold(folder.path, "training"):
+        with pytest.raises(InputError, match="another training"), hold(tmp_path, "training", print):
             pass
     finally:
         heir.kill()
         heir.wait()
-    with hold(folder.path, "training"):
+    with hold(tmp_path, "training", print):
         pass
 
 
