@@ -180,14 +180,8 @@ def export_policy(checkpoints: Path, policy: Path, manifest: Manifest, dtype: st
     Raises:
         InputError: a file of the checkpoint is not what was saved.
     """
-    step = manifest.steps
-    if reason := damage(checkpoints, step):
-        raise InputError(
-            f"{folder_of(checkpoints, step)} is damaged: {reason}: start the training again, which sets this "
-            "checkpoint aside and resumes from the one before"
-        )
     with atomic_folder(policy, replace=True) as temporary:
-        export_model(checkpoints, step, temporary, dtype)
+        export_model(checkpoints, manifest.steps, temporary, dtype)
         write_manifest(temporary, manifest)
         (temporary / "README.md").write_text(model_card(manifest, base), encoding="utf-8")
 
@@ -196,8 +190,13 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
     """Write the model of the checkpoint of ``step`` into the folder ``out``, its weights in ``dtype``.
 
     Raises:
-        InputError: the checkpoint is not whole.
+        InputError: a file of the checkpoint is not what was saved.
     """
+    if reason := damage(checkpoints, step):
+        raise InputError(
+            f"{folder_of(checkpoints, step)} is damaged: {reason}: start the training again, which sets this "
+            "checkpoint aside and resumes from the one before"
+        )
     actor, out = folder_of(checkpoints.absolute(), step) / "actor", out.absolute()
     run_export("merge", "--actor", str(actor), "--dtype", dtype, "--out", str(out), CUDA_VISIBLE_DEVICES="")
 

@@ -13,8 +13,10 @@ from safetensors.torch import load_file
 from core.errors import InputError
 from core.model.lineage_file import read_manifest
 from core.model.model_folder import model_files
+from training.__main__ import main
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.checkpoints import TrainerState, export_policy, folder_of, mark_complete
+from training.job.run_folder import RunFolder
 
 
 def saved_model(folder: Path, step: int) -> Path:
@@ -33,9 +35,9 @@ def saved_model(folder: Path, step: int) -> Path:
 
 
 def test_a_policy_is_what_was_saved_or_it_is_none(tmp_path: Path) -> None:
-    policy = tmp_path / "policy"
-    weights = saved_model(tmp_path, 3)
-    export_policy(tmp_path, policy, manifest(steps=3), "float32")
+    policy, checkpoints = tmp_path / "policy", RunFolder(tmp_path).checkpoints
+    weights = saved_model(checkpoints, 3)
+    export_policy(checkpoints, policy, manifest(steps=3), "float32")
     assert read_manifest(policy).steps == 3
     assert {"README.md", "lineage.json", "config.json", "tokenizer.json"} <= {path.name for path in policy.iterdir()}
     exported, shipped = load_file(policy / "model.safetensors"), load_file(SHIPPED / "model.safetensors")
@@ -45,5 +47,8 @@ def test_a_policy_is_what_was_saved_or_it_is_none(tmp_path: Path) -> None:
     for damage in (flip_a_bit, truncate, Path.unlink):
         damage(weights)
         with pytest.raises(InputError, match=r"global_step_3 is damaged: .*start the training again"):
-            export_policy(tmp_path, policy, manifest(steps=3), "float32")
+            export_policy(checkpoints, policy, manifest(steps=3), "float32")
+        with pytest.raises(InputError, match=r"global_step_3 is damaged: "):
+            main(["export", "--run", str(tmp_path), "--out", str(tmp_path / "out")])
+        assert not (tmp_path / "out").exists()
         assert (policy / "lineage.json").read_bytes() == earlier
