@@ -68,18 +68,10 @@ def policy(
         request = request.model_copy(update={"out": out, **interpreter.placement(context)})
         with storage.writable():
             file = request.write(RunFolder(out).request)
-        interpreter.run(context, ["training", "--request", str(file)], observer, lambda: kept(out))
+        interpreter.run(
+            context, ["training", "--request", str(file)], observer, lambda: RunFolder(out).kept("materialize again")
+        )
     return _result(context, settings, observer, out, train, base, Registry(storage.path))
-
-
-def kept(out: Path) -> str:
-    """Describe what a cancelled training in the run folder ``out`` leaves."""
-    from training.job.checkpoints import latest_step
-
-    steps = (latest_step(folder / "checkpoints") for folder in (out, out / "first_stage"))
-    if step := next(filter(None, steps), None):
-        return f"the checkpoint of step {step} is kept; materialize again to resume"
-    return "there is no checkpoint yet (trainer.save_freq: steps between them); materialize again to start anew"
 
 
 def training_request(

@@ -65,8 +65,13 @@ def train(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from training.job.attempts import tell
     from training.job.launch import run_job
+    from training.job.run_folder import RunFolder
 
-    run_job(request, tell)
+    try:
+        run_job(request, tell)
+    except (KeyboardInterrupt, SystemExit):
+        sys.stdout.write(f"training: stopped; {RunFolder(request.out).kept('run the same command again')}\n")
+        raise
 
 
 def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:

@@ -16,13 +16,13 @@ from assets.shared.failures import ProgramKilled
 from assets.shared.interpreter_process import TrainingInterpreter, _failure
 from assets.shared.live_metrics import METRICS, POINTS, StepObserver
 from assets.shared.profile import Names, profile_asset
-from assets.training import kept
 from core.errors import InputError, stopped
 from evaluation.command_requests import GenerateRequest
 from pipelines.definitions.sensors import reason
 from tests.defs.project import message, settings_of
 from training.job.checkpoints import STATE
 from training.job.request import TrainingRequest
+from training.job.run_folder import RunFolder
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
 KILLED = "tests.defs.child was stopped by signal SIGKILL"
@@ -190,12 +190,14 @@ def test_a_cancelled_step_says_what_is_kept_and_warns_of_nothing(tmp_path: Path,
 
 
 def test_a_cancelled_training_names_its_last_complete_checkpoint(tmp_path: Path):
-    assert "there is no checkpoint yet" in kept(tmp_path)
+    folder = RunFolder(tmp_path)
+    assert "there is no checkpoint yet" in folder.kept("materialize again")
     for step in (2, 4):
         state = tmp_path / "first_stage" / "checkpoints" / f"global_step_{step}" / STATE
         state.parent.mkdir(parents=True)
         state.touch()
-    assert kept(tmp_path) == "the checkpoint of step 4 is kept; materialize again to resume"
+    where = tmp_path / "first_stage"
+    assert folder.kept("do it") == f"the checkpoint of step 4 is kept in {where}; do it to resume"
 
 
 @pytest.mark.parametrize(

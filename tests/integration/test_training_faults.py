@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from training_runs import Training, check_ages, write_targets
 
-from core.backends.monitor import attempts
+from core.backends.monitor import attempts, hold
+from core.files import write_json
 from core.model.lineage_file import read_manifest
-from training.job.checkpoints import latest_step
+from training.job.checkpoints import STATE, folder_of, latest_step
 
 GONE_SECONDS = 30
 STEPS = 14
@@ -111,6 +112,19 @@ def test_every_process_that_can_be_stopped(rollouts: str, targets: Path, tmp_pat
         check(run, status, reason)
         run = resumes(out, targets, rollouts)
     finishes(run)
+
+
+def test_a_command_that_is_interrupted_says_for_what_it_waits_and_what_is_kept(targets: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with hold(out, "training", print):
+        state = folder_of(out / "checkpoints", 3) / STATE
+        write_json({"files": {}}, state)
+        run = Training(out, targets)
+        run.wait_for(lambda: f"training: waiting up to 60 s: another training in {out} runs or is ending" in run.said)
+        run.process.send_signal(signal.SIGINT)
+        assert run.end(30) == 130
+    kept = f"the checkpoint of step 3 is kept in {out}"
+    assert run.lines[-1] == f"training: stopped; {kept}; run the same command again to resume"
 
 
 def test_a_stall_is_told_with_the_last_lines_and_nothing_stays(targets: Path, tmp_path: Path) -> None:
