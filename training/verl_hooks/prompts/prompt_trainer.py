@@ -118,10 +118,10 @@ class PromptTrainer(PPOTrainer):
         self.dispatched += 1
         return super()._fetch_one_gen_batch()
 
-    @property
+    @cached_property
     def _ranks(self) -> int:
-        """Data-parallel ranks of the actor."""
-        return max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        """Data-parallel ranks of the actor, which the workers tell at any time: also before they have worked."""
+        return max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
 
     def _entropies(self, trajectories: Sequence[tuple[int, Trajectory]]) -> list[float]:
         """Return the mean entropy of each trajectory under the current policy, with the prompt that it answers."""
