@@ -101,9 +101,12 @@ def check_objective(key: str, objective: str, where: str = "--set") -> None:
         )
 
 
-def check_switches(key: str, value_of: Callable[[str], Any]) -> None:
-    """Raise InputError for a key that a run with these values does not read; ``value_of`` gives the value of a key."""
-    check_objective(key, value_of("objective"))
+def check_switches(key: str, value_of: Callable[[str], Any], where: str = "--set") -> None:
+    """Raise InputError for a key that a run with these values does not read; ``where`` says who sets it.
+
+    ``value_of`` gives the value of a key.
+    """
+    check_objective(key, value_of("objective"), where)
     section = within(key, rules().read_with)
     while section is not None:
         condition = rules().read_with[section]
@@ -111,7 +114,7 @@ def check_switches(key: str, value_of: Callable[[str], Any]) -> None:
         if key not in switches and not any(_holds(part, value_of) for part in condition.split(" or ")):
             present = ", ".join(f"{switch}={_text(value_of(switch))}" for switch in sorted(switches))
             raise InputError(
-                f"--set: {key} has no effect with {present}: it is read with {condition}. Set that, or leave it out"
+                f"{where}: {key} has no effect with {present}: it is read with {condition}. Set that, or leave it out"
             )
         section = within(section.rpartition(".")[0], rules().read_with)
 

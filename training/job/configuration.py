@@ -33,13 +33,11 @@ from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
 from training.config.keys import (
     OPEN,
     check_key,
-    check_objective,
     check_switches,
     file_of,
     leaf_values,
     leaves,
     nearest,
-    objective,
     quoted,
     rules,
     within,
@@ -54,6 +52,8 @@ from training.job.alerts import AlertOptions
 CONFIG = PROJECT / "training" / "config"
 FIRST_STAGE = "first_stage"  # a section that is null in most recipes
 PLAIN = "on_policy"  # has the keys of every recipe
+# What may be null though its default is not, beside the keys whose classes say so themselves.
+MAY_BE_NULL = (*OPEN, "mixed", "run.alerts", "trainer.total_training_steps", "trainer.rollout_data_dir")
 # Without them a run has no batch, no length or no policy.
 NEEDED = (
     "data.train_batch_size",
@@ -226,8 +226,9 @@ def _check_files(recipe: str, hardware: str) -> None:
     parent = next((file.stem for file in files if is_shipped(file)), PLAIN)
     for file in (file for file in files if not is_shipped(file)):
         _check_keys_exist(file, parent, hardware)
+        values = _composed(str(file), hardware)
         for key in leaves(read_yaml(file, "recipe")):
-            check_objective(key, objective(str(file)), f"recipe {file}")
+            check_switches(key, lambda switch: OmegaConf.select(values, switch), f"recipe {file}")  # noqa: B023
 
 
 def _check_keys_exist(recipe: Path, parent: str, hardware: str) -> None:
@@ -259,7 +260,7 @@ def chat_template(config: DictConfig) -> Template:
 
 
 def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig, where: str = "") -> None:
-    """Raise InputError for a value of another kind than the default: a number, a switch, a list or a section.
+    """Raise InputError for a value of another kind than the default: a number, a switch, a list or a section, or null.
 
     ``where`` says who sets it, before the key.
     """
@@ -274,12 +275,15 @@ def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig, 
             default, value = OmegaConf.select(defaults, key), OmegaConf.select(config, key)
         except OmegaConfBaseException as error:
             raise InputError(f"{where}{key}: {str(error).splitlines()[0]}") from error
-        for kind, expected in kinds:
-            if isinstance(default, kind):
-                nothing = value is None and not isinstance(default, DictConfig)
-                if not nothing and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
-                    raise InputError(f"{where}{key}: got {value!r:.80}, expected {expected}")
-                break
+        any_kind = None, f"a value, such as {default!r:.80}"
+        kind, expected = next((pair for pair in kinds if isinstance(default, pair[0])), any_kind)
+        if value is None:
+            wrong = default is not None and (isinstance(default, DictConfig) or not within(key, MAY_BE_NULL))
+            expected = ranges()[key].text if key in ranges() else expected
+        else:
+            wrong = kind and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool))
+        if wrong:
+            raise InputError(f"{where}{key}: got {value!r:.80}, expected {expected}")
 
 
 def _check_needed(config: DictConfig) -> None:

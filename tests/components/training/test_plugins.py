@@ -233,6 +233,8 @@ def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> Non
         ("defaults: [luffy]\nmixed: null", r"mine\.yaml: mixed: got None, expected a mapping of its keys"),
         ('defaults: [luffy]\ndata: {train_batch_size: "8"}', r"data\.train_batch_size: got '8', expected a number"),
         ("defaults: [luffy]\nmixed: {use_std: 1}", r"mixed\.use_std: got 1, expected true or false"),
+        ("defaults: [luffy]\npolicy_dtype: null", r"mine\.yaml: policy_dtype: got None, expected a value, such as"),
+        ("defaults: [luffy]\nmixed: {replay: {share: 0.3}}", r"mine\.yaml: mixed\.replay\.share has no effect with"),
         ("defaults: [luffy]\ndata: {train_batch_size: '${nope}'}", "Interpolation key 'nope' not found"),
         ("data: {train_batchsize: 3}", r"unknown key 'data\.train_batchsize': did you mean 'data\.train_batch_size'"),
     ],
