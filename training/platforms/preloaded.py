@@ -21,9 +21,12 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
 
 WORKER = Path(__file__).with_name("forked_worker.py")
 INDEPENDENT = ("torch", "transformers.modeling_utils", "vllm")
@@ -36,6 +39,17 @@ OF_RAY = (
 )
 
 MOST_FILES = 253  # the most that Linux passes in one message
+INTERPRETER = "ray_kwargs.ray_init.runtime_env.py_executable"  # the key that tells Ray what to run
+
+
+def recorded(config: DictConfig) -> DictConfig:
+    """Return ``config`` as trackers record it: without the `preloaded_interpreter`, which each attempt has anew.
+
+    MLflow refuses a parameter that has changed, and verl then goes on without MLflow.
+    """
+    config = deepcopy(config)
+    OmegaConf.update(config, INTERPRETER, None, force_add=True)
+    return config
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from training.platforms.preloaded import preloaded_interpreter
+from training.platforms.preloaded import INTERPRETER, preloaded_interpreter, recorded
 
 # What describes a cluster that is started; Ray rejects it when it joins a running one.
 NEW_CLUSTER = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
@@ -24,7 +24,7 @@ def main() -> None:
                     config.ray_kwargs.ray_init.pop(name, None)
             elif "TRAINING_PRELOADS_WORKERS" in os.environ:
                 interpreter = stack.enter_context(preloaded_interpreter())
-                config.ray_kwargs.ray_init.runtime_env = {"py_executable": interpreter}
+                OmegaConf.update(config, INTERPRETER, interpreter, force_add=True)
         run(config)
 
 
@@ -57,7 +57,7 @@ def task_runner(objective: str) -> Any:
         def run(self, config: DictConfig) -> None:
             import training.verl_hooks.asynchronous.trainers  # noqa: F401  registers the trainers "mixed_MODE"
 
-            super().run(config)
+            super().run(recorded(config))
 
     return TaskRunner
 

@@ -34,6 +34,7 @@ from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_
 from training.job.configuration import chat_template, mixed_options
 from training.job.derived_seeds import target_ids
 from training.job.records.metrics_log import require_finite
+from training.platforms.preloaded import recorded
 from training.resources.fit_check import require_disk
 from training.verl_hooks.loss import supervised_loss
 from training.verl_hooks.target_uses import Ledger, row_uses
@@ -205,4 +206,4 @@ class SupervisedRunner:
     """The process in which the loop runs; the other recipes have verl's task runner for it."""
 
     def run(self, config: DictConfig) -> None:
-        SupervisedTrainer(config).fit()
+        SupervisedTrainer(recorded(config)).fit()
