@@ -150,7 +150,7 @@ USES = pa.schema(
         ("prob", pa.float32()),  # of a token under the policy
         ("low_prob", pa.float32()),  # its 10% quantile
         ("weight", pa.float32()),  # shaped probability; null where targets are not in the policy loss
-        ("loss_share", pa.float32()),  # of the loss of the targets in the batch
+        ("loss_share", pa.float32()),  # of the loss of the targets in the step
         ("gate", pa.float32()),  # what the method multiplies this sample's loss by
     ]
 )

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,24 @@ def group_metrics(
     if len(off_policy):
         metrics["reward/off_policy"] = float(off_policy.mean())
     return metrics
+
+
+class Outcomes:
+    """The outcomes of a step's samples, which verl draws in several mini-batches."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Any, ...]] = []
+
+    def add(self, sources: Sequence[str], *samples: Any) -> None:
+        """Add the samples of a mini-batch: their sources, and the first arguments of `group_metrics`."""
+        self._parts.append((sources, *samples))
+
+    def metrics(self, options: GroupOptions, *, by_source: bool) -> dict[str, float]:
+        """Return `group_metrics` over all samples, and `source_metrics` where it is ``by_source``."""
+        sources, scores, solved, index, on_policy = zip(*self._parts, strict=True)
+        whole = torch.cat(scores), torch.cat(solved), np.concatenate(index), torch.cat(on_policy)
+        metrics = group_metrics(*whole, options)
+        return metrics | (source_metrics([*chain(*sources)], *whole) if by_source else {})
 
 
 def validation_metrics(

@@ -27,19 +27,27 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._tables: list[pa.Table] = []
+        self._uses: list[Mapping[str, Any]] = []
+        self._losses: list[Mapping[str, Any]] = []
 
     def begin(self) -> None:
         """Forget what a step left that was not finished."""
-        self._tables.clear()
+        self._uses.clear()
+        self._losses.clear()
 
     def add(self, uses: Sequence[Mapping[str, Any]]) -> None:
-        """Add the uses of a batch, rows of `USES`."""
-        self._tables.append(pa.Table.from_pylist(list(uses), schema=USES))
+        """Add the uses of a supervised update, rows of `USES`."""
+        self._uses += uses
+
+    def add_losses(self, uses: Sequence[Mapping[str, Any]]) -> None:
+        """Add the uses of a policy update, rows of `USES` with their losses in the place of their shares."""
+        self._losses += uses
 
     def write(self, step: int) -> None:
-        """Write the uses of ``step``."""
-        table = pa.concat_tables([USES.empty_table(), *self._tables])
+        """Write the uses of ``step``; the shares are of the losses of all its policy updates."""
+        total = sum(use["loss_share"] for use in self._losses) or 1.0
+        shared = [{**use, "loss_share": use["loss_share"] / total} for use in self._losses]
+        table = pa.Table.from_pylist([*shared, *self._uses], schema=USES)
         write_table(table.sort_by([("target", "ascending"), ("sample", "ascending")]), self.folder / f"{step}.parquet")
 
 
@@ -113,7 +121,7 @@ def target_uses(
     step: int,
     sft_coef: float,
 ) -> list[dict[str, Any]]:
-    """Return the uses of targets among ``samples``, rows of `USES`.
+    """Return the uses of targets among ``samples``, rows of `USES` with losses, as `Ledger.add_losses` takes them.
 
     Args:
         samples: of a batch; `Samples.targets` names the target that each starts with, "" for none.
@@ -132,8 +140,7 @@ def target_uses(
     phi = fields["off_policy_log_probs"][index].exp() if options.has_teacher_log_probs else None
     loss = _token_loss(samples, index, advantages, phi, options, sft_coef)
     weight = off_policy_ratio(log_prob, phi, off_policy, options) if options.use_off_policy_loss else None
-    shares = (loss * gate).sum(-1)
-    shares = shares / shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
+    losses = (loss * gate).sum(-1)
     uses: list[dict[str, Any]] = []
     for place, row in enumerate(chosen):
         tokens = off_policy[place]
@@ -152,7 +159,7 @@ def target_uses(
                 "prob": float(probs.mean()),
                 "low_prob": float(probs.quantile(LOW)),
                 "weight": None if weight is None else float(weight[place][tokens].mean()),
-                "loss_share": float(shares[place]),
+                "loss_share": float(losses[place]),
                 "gate": float(gate[place][tokens].mean()),
             }
         )

@@ -31,7 +31,7 @@ from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import LOGGED, Samples, compute_advantages, fields_of, order_of_updates, sample_of
 from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss
-from training.verl_hooks.metrics import group_metrics, source_metrics, update_counts, validation_metrics
+from training.verl_hooks.metrics import Outcomes, update_counts, validation_metrics
 from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer
 from training.verl_hooks.reward import require_few_errors
@@ -63,6 +63,7 @@ class MixedPolicy(PromptTrainer):
         self.entropy = EntropyController(self.options.adaptive_entropy, coefficient)
         self._logged: dict[str, dict[str, Any]] = {}  # of this step's samples, by their key: for the log of rollouts
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
+        self.outcomes = Outcomes()  # of this step's samples
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         self._saved: tuple[int, TrainerState] | None = None  # the step and state of a checkpoint that is not complete
 
@@ -164,14 +165,12 @@ class MixedPolicy(PromptTrainer):
         sampled = samples.sampled
         scores = samples.rows["rm_scores"].sum(-1)
         on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
-        metrics.update(group_metrics(scores[sampled], solved, index, on_policy, self.options))
         drawn: list[int] = sampled.nonzero().squeeze(-1).tolist()
         sources, errors = [samples.sources[row] for row in drawn], [samples.errors[row] for row in drawn]
         require_few_errors(self.global_steps, errors, sources)
         if self.has_verifiers:
             metrics["reward/errors"] = float(len(list(filter(None, errors))))
-        if self.has_several_sources:
-            metrics.update(source_metrics(sources, scores[sampled], solved, index, on_policy))
+        self.outcomes.add(sources, scores[sampled], solved, index, on_policy)
         if self.memory.used:
             metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt))
         rewards, limit = self._rewards(samples, metrics), self.config.data.max_response_length
@@ -183,7 +182,7 @@ class MixedPolicy(PromptTrainer):
         metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
         counted = [name for name in metrics if name.startswith("batch/") or name == "reward/errors"]
         self._counts.update({name: metrics[name] for name in counted})
-        self.ledger.add(target_uses(samples, signal.fields, self.options, self.global_steps, self.sft_coef))
+        self.ledger.add_losses(target_uses(samples, signal.fields, self.options, self.global_steps, self.sft_coef))
         entries = zip(batch.keys, samples.log_entries(), sampled.tolist(), strict=True)
         self._logged |= {key: entry for key, entry, is_sample in entries if is_sample}
 
@@ -224,6 +223,7 @@ class MixedPolicy(PromptTrainer):
         super().on_step_begin()
         self._logged.clear()
         self._counts.clear()
+        self.outcomes = Outcomes()
         self.ledger.begin()
         if self.options.replay.use:
             self._set_loss(self.options if self.memory.replay.started else self.options.before_replay)
@@ -233,6 +233,7 @@ class MixedPolicy(PromptTrainer):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         metrics.update(self._counts)
+        metrics.update(self.outcomes.metrics(self.options, by_source=self.has_several_sources))
         lengths, limit = [entry["tokens"] for entry in self._logged.values()], self.config.data.max_response_length
         # verl's counts those that are as long as the longest of the batch.
         metrics[CUT_SHARE] = sum(length >= limit for length in lengths) / max(len(lengths), 1)

@@ -23,6 +23,7 @@ from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS, ResumingClient, TimedBalancer
 from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss
+from training.verl_hooks.metrics import Outcomes
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, ReplayBufferAsync
 from training.verl_hooks.target_uses import Ledger
@@ -106,7 +107,7 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     )  # pyright: ignore[reportArgumentType]
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.has_verifiers = hooks.has_several_sources = False
-    hooks.ledger = Ledger(Path())
+    hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._logged = 8, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {

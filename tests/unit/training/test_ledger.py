@@ -78,8 +78,7 @@ def test_a_use_has_the_figures_of_its_sample_and_its_share_of_the_loss():
     shaped = [0.5 / 0.6, 0.1 / 0.2, 0.9 / 1.0], [0.9 / 1.0] * 2
     assert first["weight"] == pytest.approx(sum(shaped[0]) / 3)
     losses = 0.5 * sum(shaped[0]), 1.0 * sum(shaped[1])
-    assert first["loss_share"] == pytest.approx(losses[0] / sum(losses))
-    assert first["loss_share"] + second["loss_share"] == pytest.approx(1)
+    assert (first["loss_share"], second["loss_share"]) == pytest.approx(losses)
 
 
 def test_a_supervised_loss_and_a_gate_count_in_the_share():
@@ -88,7 +87,7 @@ def test_a_supervised_loss_and_a_gate_count_in_the_share():
     gate[3] = 0.0
     options = MixedPolicyOptions(use_off_policy_loss=False, sft_multitask={"use": True}, prefix={"n_prefix": 1})
     first, second = target_uses(made, {**fields, "gate": gate}, options, step=1, sft_coef=0.5)
-    assert (first["loss_share"], second["loss_share"], second["gate"]) == (1.0, 0.0, 0.0)
+    assert first["loss_share"] > 0 and (second["loss_share"], second["gate"]) == (0.0, 0.0)
     assert first["weight"] is None
 
 
@@ -126,6 +125,15 @@ def test_a_step_that_is_made_again_replaces_its_file(tmp_path: Path):
         ["a", "b"],
         ["c", "d"],
     ]
+
+
+def test_the_shares_of_a_step_are_of_the_losses_of_all_its_updates(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    for losses in ({"a": 1.0, "b": 2.0}, {"c": 5.0}):
+        ledger.add_losses([{"step": 1, "target": target, "loss_share": loss} for target, loss in losses.items()])
+    ledger.add(supervised_uses([("d", "x")], 1))  # an update of its own
+    ledger.write(1)
+    assert pq.read_table(tmp_path / "1.parquet")["loss_share"].to_pylist() == [0.125, 0.25, 0.625, 1.0]
 
 
 def rows(*names: str | None) -> pa.Table:

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -18,7 +19,7 @@ from training.algorithms.registry import LOSS_AGG_MODES
 from training.algorithms.schedules.entropy import EntropyController
 from training.verl_hooks import trainer
 from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss, pair_of_sums
-from training.verl_hooks.metrics import update_counts
+from training.verl_hooks.metrics import Outcomes, update_counts
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.target_uses import Ledger
 
@@ -178,7 +179,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.has_verifiers = hooks.has_several_sources = False
-    hooks.ledger = Ledger(Path())
+    hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._logged = 4, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {
@@ -190,7 +191,8 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     tags = [{}, {}, {"is_padding": True}, {"is_padding": True}]
     meta = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0", "pad_0_0", "pad_1_0"], tags=tags)
     metrics: dict[str, float] = {}
-    return metrics, hooks._compute_advantage(meta, metrics), store
+    batch = hooks._compute_advantage(meta, metrics)
+    return metrics | hooks.outcomes.metrics(hooks.options, by_source=False), batch, store
 
 
 def test_padding_rows_never_count(step: tuple[dict[str, float], KVBatchMeta, Store]) -> None:
@@ -203,6 +205,16 @@ def test_padding_rows_never_count(step: tuple[dict[str, float], KVBatchMeta, Sto
     assert {name for name in metrics if name.startswith("drift/")} == {"drift/age_0", "drift/age_1"}
     counts = {"sequences": 1.0, "on_policy_sequences": 0.5, "on_policy_tokens": 1.0, "off_policy_tokens": 2.0}
     assert {name: batch.extra_info[name] for name in counts} == counts  # of one update of two
+
+
+def test_outcomes_are_means_over_all_samples_of_a_step() -> None:
+    outcomes = Outcomes()
+    for group, scores, on_policy in (("a", [1.0, 0.0], [True, True]), ("b", [1.0, 1.0], [True, False])):
+        values = torch.tensor(scores)
+        outcomes.add(["s", "t"], values, values > 0, np.array([group] * 2), torch.tensor(on_policy))
+    metrics = outcomes.metrics(MixedPolicyOptions(), by_source=True)
+    assert metrics["reward/on_policy"] == pytest.approx(2 / 3)  # and not the mean of 1/2 and 1
+    assert (metrics["reward/source/s"], metrics["reward/source/t"], metrics["batch/off_policy_samples"]) == (1, 0, 1)
 
 
 def test_the_entropy_is_that_of_on_policy_tokens(step: tuple[dict[str, float], KVBatchMeta, Store]) -> None:
