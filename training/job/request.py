@@ -46,7 +46,11 @@ def _as_record(value: Any) -> Any:
     """Turn a path, or what a request says of one, into the values of a record."""
     if isinstance(value, str | Path):
         return {"path": value, "digest": ""}
-    return validated(_GivenRecord, value, "").model_dump() if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return validated(_GivenRecord, value, "").model_dump()
+    if not isinstance(value, InputRecord):
+        raise ValueError(f"got {value!r:.80}, expected a path, or an object with path and digest")
+    return value
 
 
 def _object_in(value: Any) -> Any:
