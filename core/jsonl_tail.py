@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.text.parse import parse_object
+
 EVENTS_FILE = "LUFFY_EVENTS_FILE"  # variable: where a program writes its events, for what follows it
 
 
@@ -16,9 +18,14 @@ class RecordFile:
 
     path: Path
     _offset: int = field(default=0, init=False)
+    _lines: int = field(default=0, init=False)
 
     def new_records(self) -> Iterator[dict[str, Any]]:
-        """Records appended since the last call; a line that is still being written is left for the next call."""
+        """Records appended since the last call; a line that is still being written is left for the next call.
+
+        Raises:
+            InputError: a line is no JSON object; the message says which.
+        """
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -27,7 +34,8 @@ class RecordFile:
                 if not line.endswith(b"\n"):
                     return
                 self._offset += len(line)
-                yield json.loads(line)
+                self._lines += 1
+                yield parse_object(line, f"{self.path}, line {self._lines}")
 
 
 def send_event(event: dict[str, Any]) -> None:

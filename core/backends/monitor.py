@@ -7,14 +7,15 @@ Attempt N leaves three files in its folder: ``N.log`` (its output), ``N.jsonl`` 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from core.backends.task import Backend, Task
-from core.errors import InputError, TaskFailed, stopped
-from core.files import read_json, write_json
+from core.errors import InputError, TaskFailed, stopped, validated
+from core.files import read_object, write_json
 from core.jsonl_tail import RecordFile
 from core.text.patterns import compile_quick_pattern
 
@@ -33,12 +34,21 @@ EARLIER = "earlier"  # folder of attempts that count no more
 BAD_INPUT = 2  # the exit status that goes with it
 
 
-@dataclass(frozen=True)
-class AttemptRecord:
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601
+
+
+class AttemptRecord(BaseModel):
     """The start and the end of an attempt; if its command was killed, only the start is known."""
 
-    started: str  # ISO 8601
-    ended: str | None = None
+    model_config = ConfigDict(frozen=True)
+
+    started: Moment
+    ended: Moment | None = None
     status: int | None = None  # None: it was stopped, for example because it made no step
     reason: str = ""
     code: Mapping[str, Any] | None = None  # the code that it ran, if its command says so
@@ -54,8 +64,11 @@ class Attempt:
         self.record = folder / f"{number:04}.json"
 
     def read_record(self) -> AttemptRecord:
-        """Return the content of the file `record`."""
-        return AttemptRecord(**read_json(self.record))
+        """Return the content of the file `record`; InputError if it is damaged."""
+        try:
+            return validated(AttemptRecord, read_object(self.record), f"{self.record}: ")
+        except InputError as error:
+            raise InputError(f"{error}; remove the file, and the attempt does not count") from error
 
     def seconds(self) -> float:
         """Return how long it ran; if its command was killed, until its last output."""
@@ -129,13 +142,13 @@ def follow(
         if attempt.record.exists():
             say(f"following {task.name}, which still runs")
         else:
-            write_json(asdict(AttemptRecord(started=_now(), code=code)), attempt.record)
+            write_json(AttemptRecord(started=_now(), code=code).model_dump(), attempt.record)
             backend.start(task)
         status, reason = _watch(attempt, backend, what, stall_seconds, on_record)
     finally:
         backend.stop()
-        record = replace(attempt.read_record(), ended=_now(), status=status, reason=reason)
-        write_json(asdict(record), attempt.record)
+        ended = {"ended": _now(), "status": status, "reason": reason}
+        write_json(attempt.read_record().model_copy(update=ended).model_dump(), attempt.record)
     if status == BAD_INPUT and reason.startswith(COMPLAINT):
         raise InputError(reason.removeprefix(COMPLAINT))
     if status != 0:

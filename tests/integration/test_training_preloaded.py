@@ -6,16 +6,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from processes import wait_until
 from training_runs import command_line, family
 
 from core import PROJECT
 from core.machine.processes import Process
 from training.job.configuration import compose_run
-from training.platforms.preloaded import preloaded_interpreter
+from training.platforms.preloaded import INTERPRETER, preloaded_interpreter, recorded
 
 WORKER = """
 import json, os, sys
@@ -114,6 +116,15 @@ def test_a_worker_is_a_fork_that_runs_a_command_as_an_interpreter_would(interpre
         "read": f"input {number}",
         "main": "__main__",
     }
+
+
+def test_trackers_record_no_interpreter_because_each_attempt_has_another_one():
+    config = compose_run("luffy", "cpu", (), run=Path("run"))
+    attempts = [deepcopy(config), deepcopy(config)]
+    for number, attempt in enumerate(attempts):
+        OmegaConf.update(attempt, INTERPRETER, f"/tmp/{number}/python", force_add=True)
+    assert recorded(attempts[0]) == recorded(attempts[1])
+    assert OmegaConf.select(attempts[1], INTERPRETER) == "/tmp/1/python"
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])

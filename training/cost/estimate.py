@@ -1,6 +1,7 @@
 """Estimate the cost of a run from measured steps, or else from the roofline of its card."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ def throughput_of(run: Path, plan: Mapping[str, Any]) -> Pace | None:
     if own := measured_pace(run / "attempts", "its own steps"):
         return own
     for folder in _alike(run, plan):
-        if pace := measured_pace(folder / "attempts", f"the steps of {folder.name}, which has the same layout"):
-            return pace
+        with suppress(InputError):  # damaged, which is no reason to start no run
+            if pace := measured_pace(folder / "attempts", f"the steps of {folder.name}, which has the same layout"):
+                return pace
     if (prediction := plan.get("longest_step")) is None:
         return None
     layout = Layout(**plan["layout"])

@@ -1,12 +1,13 @@
 """The cost and the pace of a run so far, from the files that its attempts leave."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
 from core.backends.monitor import Attempt, attempts
+from core.errors import InputError
 from core.jsonl_tail import RecordFile
 from core.metric_table import STEP_SECONDS, STEP_TOKENS, VALIDATION_SECONDS
 
@@ -79,9 +80,26 @@ def measured_pace(folder: Path, basis: str) -> Pace | None:
     return None
 
 
-def records_of(attempt: Attempt) -> Iterable[Mapping[str, Any]]:
+def records_of(attempt: Attempt) -> Iterator[dict[str, Any]]:
     """Return the step metrics of an attempt."""
-    return RecordFile(attempt.records).new_records()
+    return records_in(attempt.records)
+
+
+def records_in(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the step metrics in a file of verl's logger.
+
+    Raises:
+        InputError: a line has something else.
+    """
+    try:
+        for number, record in enumerate(RecordFile(file).new_records(), start=1):
+            step, data = record.get("step"), record.get("data")
+            seconds = data.get(STEP_SECONDS) if isinstance(data, dict) else None
+            if not isinstance(step, int) or not isinstance(seconds, int | float):
+                raise InputError(f"{file}, line {number}: not the metrics of a step")
+            yield record
+    except InputError as error:
+        raise InputError(f"{error}; remove the line") from error
 
 
 def _short(hours: float) -> str:

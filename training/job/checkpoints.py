@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 from core.files import (
     atomic_folder,
     digest_file,
     read_json,
+    read_object,
     remove_folder,
     set_aside,
     sync,
@@ -73,9 +74,12 @@ def latest_step(checkpoints: Path) -> int:
 
 
 def scores(checkpoints: Path) -> dict[int, float]:
-    """Return the score of each validation, by its step."""
+    """Return the score of each validation, by its step; InputError if their file is damaged."""
     file = Path(checkpoints) / SCORES
-    return {int(step): score for step, score in read_json(file).items()} if file.exists() else {}
+    try:
+        return {int(step): float(score) for step, score in read_object(file).items()} if file.exists() else {}
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{file}: not the scores of validations ({first_line(error)}): remove the file") from error
 
 
 def record_score(checkpoints: Path, step: int, score: float) -> None:
@@ -216,6 +220,9 @@ def _records(folder: Path) -> dict[str, FileRecord]:
     """Return the records in the state of the checkpoint in ``folder``; InputError if there are none."""
     state = read_json(folder / STATE)
     try:
-        return {name: FileRecord(**record) for name, record in state["files"].items()}
+        records = {name: FileRecord(**record) for name, record in state["files"].items()}
     except (AttributeError, KeyError, TypeError):
-        raise InputError(f"{folder / STATE}: no sizes and digests of the files in it") from None
+        records = {}
+    if not records:
+        raise InputError(f"{folder / STATE}: no sizes and digests of the files in it")
+    return records

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from core.backends import build_backend
 from core.backends.monitor import Attempt, attempts, hold, next_attempt
 from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
-from core.errors import InputError
-from core.files import digest_bytes, read_json_lines, write_json, write_text
+from core.errors import InputError, first_line
+from core.files import digest_bytes, read_json_lines, read_yaml, write_json, write_text
 from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from training.algorithms.registry import TRACKERS
@@ -188,13 +189,21 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
         lay_out_teacher(config, str(teacher))
     check_architecture(model, config, partial(progress, report))
     if saved and folder.config.is_file():
-        before = Layout.of(OmegaConf.load(folder.config)).devices
+        before = _devices_of(folder.config)
         if before != (devices := Layout.of(config).devices):
             raise InputError(
                 f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
                 f"resume it with {before}, or give --out another folder"
             )
     return check_fit(config, machine, shape, partial(progress, report), saved=len(saved), teacher=teacher_shape)
+
+
+def _devices_of(file: Path) -> int:
+    """Return the number of GPUs of a run by its configuration; InputError if that is damaged."""
+    try:
+        return Layout.of(OmegaConf.create(read_yaml(file, "configuration"))).devices
+    except (OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: not the configuration of a run ({first_line(error)}): remove the file") from error
 
 
 def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], report: Report) -> Budget:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from core import PROJECT
 from core.backends.monitor import Attempt, attempts
+from core.errors import InputError
 from core.files import write_text
 from core.model.lineage_file import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.job.checkpoints import exported_step
@@ -45,6 +46,8 @@ def build_manifest(
         ledger: Targets by source and verdict; None if no ledger was kept.
     """
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
+    if not ended:
+        raise InputError(f"{folder.attempts}: no attempt in it: bring the folder back, or give --force to train anew")
     devices, price = Layout.of(config).reserved, config.run.device_hour_price
     steps = merge_attempts([attempt.records for attempt in ended], devices=devices, price=price)
     write_text("".join(f"{json.dumps(record)}\n" for record in steps), folder.metrics)

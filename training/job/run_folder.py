@@ -96,13 +96,15 @@ class RunFolder:
                 f"{self.path}: has a policy of other inputs, settings or code: give --out another folder, or --force "
                 "to train anew there"
             )
-        elif latest_step(self.checkpoints) and (
-            (asked := self._asked()) is None or asked.computed() != request.computed()
-        ):
-            raise InputError(
-                f"{self.path}: has the checkpoints of a training with other inputs or settings, see "
-                f"{self.request.name} in it: give --out another folder, or --force to train anew there"
-            )
+        elif latest_step(self.checkpoints):
+            asked = self._asked()
+            if asked is None or asked.computed() != request.computed():
+                name = self.request.name
+                why = f"with other inputs or settings, see {name}" if asked else f"whose {name} is damaged or gone"
+                raise InputError(
+                    f"{self.path}: has the checkpoints of a training {why}: give --out another folder, or --force to "
+                    "train anew there"
+                )
         request.write(self.request)
 
     def end(self, request: TrainingRequest) -> None:
@@ -110,8 +112,11 @@ class RunFolder:
         request.model_copy(update={"force": False}).write(self.request)
 
     def _asked(self) -> TrainingRequest | None:
-        """Return the request of the last training in the folder."""
-        return TrainingRequest.read(self.request) if self.request.is_file() else None
+        """Return the request of the last training in the folder; None if its file is missing or damaged."""
+        try:
+            return TrainingRequest.read(self.request)
+        except InputError:  # `claim` names the file, unless a training is forced
+            return None
 
     def _start_anew(self) -> None:
         """Drop what an earlier training left; its policy stays until there is another, and its attempts are history."""

@@ -4,9 +4,11 @@ The runs are opened before the first attempt and named in ``trackers.json``. ver
 them. The finished training, and the scorecard of its policy, are published into the same runs.
 """
 
+import importlib.util
 import json
 import os
 import socket
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,10 +92,13 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
         scorecard: folder of the scorecard of its policy.
 
     Raises:
-        InputError: there is no policy, or a tracker does not answer.
+        InputError: there is no policy, or a tracker is not installed or does not answer.
     """
     if (recorded := _read(folder)) is None:
         return []
+    for tracker in recorded.runs:
+        if importlib.util.find_spec(tracker) is None:
+            raise InputError(f"{folder / FILE}: {tracker} is not installed: {sys.executable} -m pip install {tracker}")
     manifest = parse_manifest(folder / "policy")
     files = {"lineage": [folder / "policy" / MANIFEST]}
     scores: dict[str, float] = {}

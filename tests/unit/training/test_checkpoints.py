@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from damages import flip_a_bit, truncate
 
+from core.errors import InputError
 from core.files import temporary_name
 from training.job.checkpoints import (
     LATEST,
+    SCORES,
     STATE,
     TrainerState,
     complete_steps,
@@ -111,6 +113,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "missing": (Path.unlink, "actor/huggingface/model.safetensors", "actor/huggingface/model.safetensors is missing"),
     "state truncated": (lambda file: file.write_bytes(file.read_bytes()[:40]), STATE, "not JSON"),
     "state of another kind": (lambda file: file.write_text("[]"), STATE, "no sizes and digests"),
+    "state without files": (lambda file: file.write_text('{"files": {}}'), STATE, "no sizes and digests"),
 }
 
 
@@ -124,6 +127,13 @@ def test_a_damaged_best_checkpoint_is_set_aside_and_the_next_best_is_exported(tm
     assert prepare_resume(tmp_path, said.append) == 3
     assert said[0].startswith(f"{folder_of(tmp_path, 2)}, the best, is damaged: ") and len(said) == 1
     assert exported_step(tmp_path, "best") == 3 and complete_steps(tmp_path) == [1, 3]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"1": null}'])
+def test_damaged_scores_of_validations_are_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / SCORES).write_text(text)
+    with pytest.raises(InputError, match=rf"{SCORES}: not the scores of validations .*: remove the file$"):
+        record_score(tmp_path, 3, 0.5)
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 
+from core.errors import InputError
 from core.ledger_verdicts import LEDGER, VERDICTS
 from core.schemas import LEARNED, TARGET, USES
 from training.algorithms.options import MixedPolicyOptions
@@ -190,3 +191,7 @@ def test_only_the_steps_that_the_policy_has_seen_count(tmp_path: Path):
         ledger.write(step)
     assert write_ledger(tmp_path, tmp_path / "train.parquet", 2) == {"s0": {"taught": 1}, "s1": {"unused": 1}}
     assert pq.read_table(tmp_path / "ledger.parquet")["step"].to_pylist() == [1, 2]
+    (tmp_path / LEDGER / "2 (copy).parquet").touch()
+    (tmp_path / LEDGER / "2.parquet").write_bytes(b"")
+    with pytest.raises(InputError, match=r"2\.parquet: not a readable parquet file .* remove it, and its uses do not"):
+        write_ledger(tmp_path, tmp_path / "train.parquet", 2)

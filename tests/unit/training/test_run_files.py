@@ -71,6 +71,22 @@ def test_the_phases_of_a_step_add_up_to_it() -> None:
     assert spent == {"gen": 8.0, "update_actor": 6.0, "other": 6.0}
 
 
+@pytest.mark.parametrize("line", [b"[]", b"{", b'{"step": 1}', b'{"step": 1, "data": {"timing_s/step": "x"}}', b"\xff"])
+def test_metrics_that_are_damaged_are_named_with_their_line(tmp_path: Path, line: bytes) -> None:
+    file = write_steps(tmp_path / "1", range(1, 3))
+    file.write_bytes(file.read_bytes() + line + b"\n")
+    with pytest.raises(InputError, match=r"/1, line 3: .*; remove the line$"):
+        merge_attempts([file])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"started": 5}', '{"started": "yesterday"}'])
+def test_a_damaged_record_of_an_attempt_is_named(tmp_path: Path, text: str) -> None:
+    attempt = Attempt(tmp_path, 1)
+    attempt.record.write_text(text)
+    with pytest.raises(InputError, match=rf"^{attempt.record}: .*; remove the file, and the attempt does not count$"):
+        attempt.seconds()
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_loss_that_is_no_number_is_named_with_its_step(value: float) -> None:
     with pytest.raises(FloatingPointError, match=rf"^step 7: actor/pg_loss is {value}$"):
@@ -284,6 +300,12 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
     other = replace(REQUEST, seed=1)
     with pytest.raises(InputError, match="checkpoints of a training with other inputs"):
         folder.claim(other)
+    for damage in (Path.touch, Path.unlink):
+        folder.request.unlink()
+        folder.request.touch()
+        damage(folder.request)
+        with pytest.raises(InputError, match=r"checkpoints of a training whose request\.json is damaged or gone"):
+            folder.claim(REQUEST)
     folder.claim(replace(other, force=True))
     folder.end(other)
     assert not state.exists()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import write_table
+from core.files import read_parquet, write_table
 from core.ledger_verdicts import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
 from core.parquet import read_shards
 from core.schemas import LEARNED, USES
@@ -30,10 +30,11 @@ def write_ledger(run: Path, targets: Path, steps: int) -> dict[str, dict[str, in
         targets: the file of the training set.
         steps: the last step that the policy has seen.
     """
-    files = {int(file.stem): file for file in (run / LEDGER).glob("*.parquet")}
+    files = {int(file.stem): file for file in (run / LEDGER).glob("*.parquet") if file.stem.isdecimal()}
     if not files:
         return None
-    uses = pa.concat_tables([pq.read_table(files[step], schema=USES) for step in sorted(files) if step <= steps])
+    seen, advice = [files[step] for step in sorted(files) if step <= steps], "remove it, and its uses do not count"
+    uses = pa.concat_tables([USES.empty_table(), *(read_parquet(file, advice, schema=USES) for file in seen)])
     write_table(uses, run / USES_FILE)
     table = learned(uses, read_shards(targets))
     write_table(table, run / LEARNED_FILE)

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.jsonl_tail import RecordFile
 from core.metric_table import COST, DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
-from training.cost.usage import seconds_of
+from training.cost.usage import records_in, seconds_of
 
 # The parts of a step; verl also times what happens inside them.
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
@@ -22,7 +21,7 @@ def merge_attempts(attempts: Iterable[Path], *, devices: int = 1, price: float =
     steps: dict[int, dict[str, Any]] = {}
     hours = 0.0
     for attempt in attempts:
-        for record in RecordFile(attempt).new_records():
+        for record in records_in(attempt):
             hours += devices * seconds_of(record) / 3600
             record["data"][DEVICE_HOURS] = hours
             if price:
