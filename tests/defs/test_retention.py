@@ -150,7 +150,10 @@ def test_the_newest_run_of_an_identity_is_the_one_of_the_highest_number(tmp_path
     for name in (first.name, f"{first.name}-3", f"{first.name}-12"):  # retention has removed the others
         (first.with_name(name) / "policy").mkdir(parents=True)
     assert run_folder(storage, "f" * 64, force=False).name == f"{first.name}-12"
-    assert run_folder(storage, "f" * 64, force=True).name == f"{first.name}-13"
+    forced = run_folder(storage, "f" * 64, force=True)
+    assert forced.name == f"{first.name}-13"
+    forced.mkdir()  # it is interrupted
+    assert run_folder(storage, "f" * 64, force=True) == run_folder(storage, "f" * 64, force=False) == forced
     assert run_folder(storage, "e" * 64, force=True) == storage.folder("training", "policy", "e" * 64)
 
 

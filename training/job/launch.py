@@ -101,6 +101,9 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             manifest = build_manifest(request, folder, config, data, request.upstream, first, ledger)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
             folder.end(request)
+            logged = {record["step"] for record in read_json_lines(folder.metrics)}
+            if gaps := sorted({*range(1, manifest.steps + 1)} - logged):
+                warn(report, manifest.steps, f"{folder.attempts}: no metrics of the steps {', '.join(map(str, gaps))}")
             _report_costs(folder, report)
             _publish(folder, report)
         if config.run.push_to_hub:
