@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from evaluation.statistics.intervals import effective_size, mean_and_error, wilson
+from evaluation.statistics.intervals import mean_and_error, mean_interval
 from grading.answers.spelling import normalize
 from grading.verdict import Verdict
 
@@ -78,7 +78,7 @@ def summarize(graded: "pa.Table") -> Summary:
         raise InputError(f"graded rows of {', '.join(names)}: expected rows of one benchmark")
     means = [sum(s) / len(s) for s in scores.values()]
     mean, error = mean_and_error(means)
-    low, high = wilson(mean, effective_size(mean, error, len(means)))
+    low, high = mean_interval(means)
     verdicts = Counter(graded["verdict"].to_pylist())
     reasons = zip(graded["verdict"].to_pylist(), graded["reason"].to_pylist(), strict=True)
     total, solved = graded.num_rows, solved_samples(graded)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.intervals import effective_size, mean_and_error, wilson
+from evaluation.statistics.intervals import mean_interval
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,9 +69,8 @@ def _level(subject: str) -> str:
 
 
 def _interval(scores: Sequence[float]) -> Interval:
-    mean, error = mean_and_error(scores)
-    low, high = wilson(mean, effective_size(mean, error, len(scores)))
-    return low, mean, high
+    low, high = mean_interval(scores)
+    return low, fmean(scores), high
 
 
 def by_length(graded: "pa.Table") -> tuple[LengthBin, ...]:

@@ -1,7 +1,7 @@
 """Means, standard errors and confidence intervals of scores in [0, 1]. Every interval here covers 95%."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 Z95 = 1.959963984540054  # scipy.stats.norm.ppf(0.975)
 ROUNDING = 1e-12  # a standard error below this is a rounding error of equal scores
@@ -54,6 +54,27 @@ def wilson(mean: float, n: float) -> tuple[float, float]:
     centre = (mean + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
     half = Z95 / (1 + Z95**2 / n) * math.sqrt(mean * (1 - mean) / n + Z95**2 / (4 * n**2))
     return max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half))
+
+
+def quantile(scores: Iterable[float], freedom: int) -> float:
+    """Return the 97.5% quantile by which the standard error of the mean of ``scores`` is multiplied.
+
+    It is the normal one where every score is whole, because the error of a proportion follows from the mean. The spread
+    of other scores is itself an estimate, so it is Student's with so many degrees of ``freedom``.
+
+    >>> [round(quantile(scores, 4), 2) for scores in ([1, 0, 0, 1, 1], [0.5, 0, 0.25, 1, 1])]
+    [1.96, 2.78]
+    """
+    from scipy.special import stdtrit
+
+    return Z95 if all(score in (-1, 0, 1) for score in scores) else float(stdtrit(max(1, freedom), 0.975))
+
+
+def mean_interval(scores: Sequence[float]) -> tuple[float, float]:
+    """Return the interval of the mean of the problems' scores: Wilson's, with as many trials as these are worth."""
+    mean, error = mean_and_error(scores)
+    size = effective_size(mean, error, len(scores))
+    return wilson(mean, size if error == 0 else size * (Z95 / quantile(scores, len(scores) - 1)) ** 2)
 
 
 def agresti_min(deltas: Sequence[float]) -> tuple[float, float]:

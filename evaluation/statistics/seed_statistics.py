@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from core.errors import InputError
-from evaluation.statistics.intervals import Z95, agresti_min, effective_size, mean_and_error, wilson
+from evaluation.statistics.intervals import Z95, agresti_min, effective_size, mean_and_error, quantile, wilson
 
 Scores = Mapping[str, Mapping[str, float]]  # benchmark -> problem -> mean score of its samples
 
@@ -79,7 +79,10 @@ def _moments(runs: Sequence[Scores]) -> tuple[float, float, float, int, tuple[fl
         cell_variance += mean_and_error([cell for row in rows for cell in row])[1] ** 2 / benchmarks**2
     problems = sum(map(len, runs[0].values()))
     if seeds == 1:
-        return mean, math.sqrt(problem_variance), Z95, problems, by_seed
+        error = math.sqrt(problem_variance)
+        cells = [score for scores in runs[0].values() for score in scores.values()]
+        t = quantile(cells, problems - benchmarks) if error else Z95
+        return mean, error, t, problems, by_seed
     variance = max(problem_variance + seed_variance - cell_variance, problem_variance, seed_variance)
     denominator = problem_variance**2 / max(1, problems - benchmarks) + seed_variance**2 / (seeds - 1)
     freedom = (problem_variance + seed_variance) ** 2 / denominator if denominator else math.inf

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.errors import InputError
 from evaluation.statistics.benchmark_scores import pass_at_k, summarize
-from evaluation.statistics.intervals import Z95, agresti_min, wilson
+from evaluation.statistics.intervals import Z95, agresti_min, mean_interval, wilson
 from evaluation.statistics.paired import Z80, Difference, average_difference, mcnemar, paired_difference, sign_flip
 
 SCORES = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=2, max_size=12)
@@ -47,6 +47,14 @@ def test_equal_problems_are_as_many_trials(graded, right, k, problems):
     summary = summarize(graded({f"p{i}": [1] * right + [0] * (k - right) for i in range(problems)}))
     assert summary.standard_error == 0
     assert (summary.low, summary.high) == pytest.approx(wilson(right / k, problems))
+
+
+@pytest.mark.parametrize("problems", [4, 10])
+def test_an_interval_over_few_problems_of_many_samples_covers_the_mean(problems):
+    draws = np.random.default_rng(0)
+    means = draws.binomial(16, draws.beta(2, 2, (2000, problems))) / 16
+    covered = [low <= 0.5 <= high for low, high in map(mean_interval, means.tolist())]
+    assert 0.92 < np.mean(covered) < 0.98  # with the normal quantile 0.82 and 0.90
 
 
 @given(SCORES)
