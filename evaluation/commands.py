@@ -171,7 +171,7 @@ def report(request: ReportRequest) -> None:
     from evaluation.report.scorecard.scorecard import build_scorecard
     from evaluation.report.scorecard.scorecard_html import write_page
     from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
-    from evaluation.sample_tables import read_folder, read_suite_file
+    from evaluation.sample_tables import read_folder, read_suite_file, require_suite
     from grading.contamination import search_lineage, search_targets
 
     inputs = (request.suite, request.base, request.policy, request.champion, request.targets, request.lineage)
@@ -184,11 +184,15 @@ def report(request: ReportRequest) -> None:
         contamination = search_targets(request.targets, table)
     elif request.lineage:
         contamination = search_lineage(lineage, request.lineage.parent, table)
+    folders = {"base": request.base, "policy": request.policy, "champion": request.champion}
+    results = {role: read_folder(folder, "graded") for role, folder in folders.items() if folder}
+    for role, tables in results.items():
+        require_suite(tables, table, f"--{role} {folders[role]}")
     scorecard = build_scorecard(
-        read_folder(request.base, "graded"),
-        read_folder(request.policy, "graded"),
+        results["base"],
+        results["policy"],
         suite=suite_entries(table),
-        champion=read_folder(request.champion, "graded") if request.champion else None,
+        champion=results.get("champion"),
         contamination=contamination,
         lineage=lineage,
         training_metrics=read_metrics(request.metrics) if request.metrics else [],

@@ -12,10 +12,14 @@ from core.files import digest_table
 from core.model.prompts import METADATA_KEY
 from core.parquet import read_table
 from evaluation.benchmarks.suite import suite_entries
+from grading.graded_table import digest_problems, problems_of
+from grading.verdict import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+GRADE = "luffy evaluate grade"
+VERDICTS = tuple(map(str, Verdict))
 OPTIONAL = ("alternatives", "subject", "fields", "extracted", "reason")  # columns that may be missing or empty
 ALWAYS_DIGESTED = ("benchmark", "id", "problem", "prompt", "gold", "grader", "subject")
 NAME_IN_DIGEST = {"verifier": "grader"}  # the name of a column in the digests of recorded runs
@@ -47,26 +51,53 @@ def problem_digests(suite: "pa.Table") -> dict[str, str]:
 
 def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":
     """Return the GRADED tables in ``files``, by benchmark."""
+    return {name: read_graded(Path(file)) for name, file in files.items()}
+
+
+def read_graded(path: Path) -> "pa.Table":
+    """Return a GRADED table of one benchmark; InputError if it is damaged or its scores cannot be counted."""
     from core.schemas import GRADED
 
-    return {name: _read(Path(file), GRADED, "luffy evaluate grade") for name, file in files.items()}
+    table = _read(path, GRADED, GRADE)
+    _check_scores(table, path)
+    return table
 
 
 def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
     """Read {benchmark: table} from the parquet files of ``folder``; ``kind`` is "samples" or "graded"."""
-    from core.schemas import GRADED, SAMPLE
+    from core.schemas import SAMPLE
 
-    schema, maker = {"samples": (SAMPLE, "generate"), "graded": (GRADED, "grade")}[kind]
+    maker = {"samples": "luffy evaluate generate", "graded": GRADE}[kind]
     folder = Path(folder)
     if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
         raise InputError(f"{folder}: no right to read the folder; make it readable")
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise InputError(f"{folder}: no <benchmark>.parquet there; make them with luffy evaluate {maker}")
-    tables = {file.stem: _read(file, schema, f"luffy evaluate {maker}") for file in files}
+        raise InputError(f"{folder}: no <benchmark>.parquet there; make them with {maker}")
+    tables = {file.stem: read_graded(file) if kind == "graded" else _read(file, SAMPLE, maker) for file in files}
     if empty := [name for name, table in tables.items() if not table.num_rows]:
-        raise InputError(f"{folder}: {', '.join(empty)}: no rows; make them again with luffy evaluate {maker}")
+        raise InputError(f"{folder}: {', '.join(empty)}: no rows; make them again with {maker}")
+    for name, table in tables.items():
+        if (names := table["benchmark"].unique().to_pylist()) != [name]:
+            raise InputError(
+                f"{folder / name}.parquet: rows of {', '.join(names):.200}; expected those of {name} alone: rename the "
+                f"file to that of its benchmark, or make it again with {maker}"
+            )
     return tables
+
+
+def require_suite(results: "Mapping[str, pa.Table]", suite: "pa.Table", what: str) -> None:
+    """Raise InputError, which begins with ``what``, if GRADED tables are not of the problems and golds of ``suite``."""
+    for name, table in results.items():
+        try:
+            problems = problems_of(table, suite)
+        except InputError as error:
+            raise InputError(f"{what}: {error}") from None
+        if grading_record(table).get("problems", digest := digest_problems(problems)) != digest:
+            raise InputError(
+                f"{what}: {name}: graded with other problems or gold answers than those of the suite: give the suite "
+                "that graded them, or grade the samples again"
+            )
 
 
 def recorded(table: "pa.Table", key: str) -> str:
@@ -90,11 +121,28 @@ def grading_record(table: "pa.Table") -> dict[str, Any]:
 
 def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
     table = read_table(path, schema, f"expected a file of {maker}", optional=OPTIONAL)
-    check_metadata(table, path, maker)
+    _check_metadata(table, path, maker)
     return table
 
 
-def check_metadata(table: "pa.Table", path: Path, maker: str) -> None:
+def _check_scores(table: "pa.Table", path: Path) -> None:
+    """Raise InputError if a GRADED table has a score outside of [0, 1], an unknown verdict, or a sample twice."""
+    seen: set[tuple[str, int]] = set()
+    columns = (table[name].to_pylist() for name in ("id", "sample", "verdict", "score"))
+    for number, (key, sample, verdict, score) in enumerate(zip(*columns, strict=True)):
+        wrong = ""
+        if not 0 <= score <= 1:  # as for NaN
+            wrong = f"the score is {score}, expected a number from 0 to 1"
+        elif verdict not in VERDICTS:
+            wrong = f"the verdict is {verdict!r:.80}, expected one of {', '.join(VERDICTS)}"
+        elif (key, sample) in seen:
+            wrong = f"sample {sample} of problem {key:.80} is there twice"
+        if wrong:
+            raise InputError(f"{path}: row {number}: {wrong}; grade the samples again with {GRADE}")
+        seen.add((key, sample))
+
+
+def _check_metadata(table: "pa.Table", path: Path, maker: str) -> None:
     """Raise InputError if an entry that reports read of the metadata of ``path`` is not a JSON object."""
     for key in ("sampling", "grading", METADATA_KEY.decode()):
         try:

@@ -95,7 +95,7 @@ def grade_table(
                 "thinking": needs_end,
                 "truncated": truncated,
                 "verifiers": verified,
-                "problems": _digest_problems(problems),
+                "problems": digest_problems(problems),
             }
         ),
     }
@@ -123,7 +123,7 @@ def problems_of(samples: "pa.Table", suite: "pa.Table") -> dict[str, dict[str, A
     return problems
 
 
-def _digest_problems(problems: dict[str, dict[str, Any]]) -> str:
+def digest_problems(problems: dict[str, dict[str, Any]]) -> str:
     """Digest what a benchmark asks and which answers are right, whatever the order of its rows."""
     rows = [[problems[key].get(column) for column in DECISIVE] for key in sorted(problems)]
     return digest_bytes(json.dumps(rows).encode())

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from core.code_digest import SHORT_DIGEST, identity
-from core.errors import InputError
 from core.files import atomic_write, digest_table
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import Benchmark, suite_entries
-from evaluation.sample_tables import problem_digests
+from evaluation.sample_tables import problem_digests, require_suite
 from evaluation.statistics.benchmark_scores import Summary, problem_scores, summarize
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def write_logs(
 
     Raises InputError for results that are not of the suite.
     """
+    require_suite(results, suite, "results")
     benchmarks = {benchmark.name: benchmark for benchmark in suite_entries(suite)}
     digests = problem_digests(suite)
     problems: dict[str, dict[str, str]] = defaultdict(dict)
@@ -57,11 +57,6 @@ def write_logs(
         problems[row["benchmark"]][row["id"]] = row["problem"]
     logs = []
     for name, table in results.items():
-        if unknown := set(table["id"].to_pylist()) - problems[name].keys():
-            raise InputError(
-                f"results of {name}: {len(unknown)} problems, such as {min(unknown)}, are not in the suite: give the "
-                "suite that they were generated with"
-            )
         logs.append(_Log(benchmarks[name], table, problems[name], digests[name], graded, tuple(tags)))
     return [log.write(out) for log in logs]
 

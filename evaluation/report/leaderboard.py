@@ -19,8 +19,8 @@ from core.files import digest_bytes, read_parquet
 from core.model.prompts import PromptRecord
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
-from evaluation.sample_tables import check_metadata, grading_record, recorded
-from evaluation.statistics.benchmark_scores import summarize
+from evaluation.sample_tables import grading_record, read_graded, recorded
+from evaluation.statistics.benchmark_scores import golds_by_problem, summarize
 from evaluation.statistics.paired import average_difference, paired_difference
 
 if TYPE_CHECKING:
@@ -129,11 +129,12 @@ def _age(file: Path) -> tuple[int, Path]:
 
 
 def _problems(tables: "Mapping[str, pa.Table]") -> str:
-    """Return the digest of the problems of each benchmark, with their gold answers and verifiers where recorded."""
+    """Return the digest of the problems of each benchmark, with their gold answers and recorded verifiers."""
     parts = {}
     for name, table in tables.items():
         record = grading_record(table)
-        parts[name] = [sorted(table["id"].to_pylist()), record.get("problems"), record.get("verifiers")]
+        golds = sorted((key, sorted(golds)) for key, golds in golds_by_problem(table).items())
+        parts[name] = [sorted(table["id"].to_pylist()), record.get("problems") or golds, record.get("verifiers")]
     return digest_bytes(json.dumps(parts, sort_keys=True).encode())
 
 
@@ -141,11 +142,8 @@ def _read_graded(file: Path) -> "pa.Table | None":
     """Return a GRADED table with rows, None for another kind of file."""
     from core.schemas import GRADED
 
-    table = read_parquet(file, "delete it or grade again")
-    if not (set(GRADED.names) <= set(table.schema.names) and table.num_rows):
-        return None
-    check_metadata(table, file, "luffy evaluate grade")
-    return table
+    names = read_parquet(file, "grade the samples again, or keep other files elsewhere").schema.names
+    return read_graded(file) if set(GRADED.names) <= set(names) else None
 
 
 def _settings(table: "pa.Table") -> str:

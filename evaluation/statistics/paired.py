@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError
 from evaluation.sample_tables import grading_record
-from evaluation.statistics.benchmark_scores import problem_scores
+from evaluation.statistics.benchmark_scores import golds_by_problem, problem_scores
 from evaluation.statistics.intervals import Z95, agresti_min, mean_and_error
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
     With one sample per problem that scores 0 or 1: the exact McNemar test and the interval of Agresti and Min. With
     several samples, or with scores in between: a sign-flip permutation test over problems and Student's interval, where
     there are at least `FEWEST_PROBLEMS`. Raises InputError unless both tables hold the same problems, and record the
-    same gold answers if both record any.
+    same gold answers.
     """
     before, after = problem_scores(first), problem_scores(second)
     name = str(first["benchmark"][0])
@@ -63,8 +63,7 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
             f"{name}: the two results are of different problems ({len(before.keys() - after.keys())} only in the "
             f"first, {len(after.keys() - before.keys())} only in the second); generate both with the same suite"
         )
-    digests = {grading_record(table).get("problems") for table in (first, second)} - {None}
-    if len(digests) > 1:
+    if _differ_in_golds(first, second):
         raise InputError(
             f"{name}: the two results are of different problems or gold answers that have the same ids; generate and "
             "grade both with the same suite"
@@ -77,6 +76,18 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
     few = len(deltas) < FEWEST_PROBLEMS
     test = f"too few problems, below {FEWEST_PROBLEMS}" if few else "sign-flip test over problems"
     return Difference(name, len(deltas), mean, *t_interval(deltas), error, sign_flip(deltas), test)
+
+
+def _differ_in_golds(first: "pa.Table", second: "pa.Table") -> bool:
+    """Whether two results are of other problems or golds by their digests, or else whether no gold of a problem agrees.
+
+    A row has one of the golds of its problem, so two results of one suite may have different ones.
+    """
+    one, other = (grading_record(table).get("problems") for table in (first, second))
+    if one and other:
+        return one != other
+    golds, others = golds_by_problem(first), golds_by_problem(second)
+    return any(golds[key].isdisjoint(others[key]) for key in golds)
 
 
 def average_difference(differences: Sequence[Difference]) -> tuple[float, float, float]:

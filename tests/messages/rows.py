@@ -33,15 +33,17 @@ def parquet(**columns: Any) -> Callable[[Path], None]:
     return write
 
 
-def retyped(column: str, values: Callable[[int], Any]) -> Callable[[Path], None]:
-    """The file that is there, with other values in one column."""
+def retyped(column: str, values: Callable[[int], Any] | list[Any]) -> Callable[[Path], None]:
+    """The file that is there, with other values in one column; a function gets the number of rows."""
 
     def write(path: Path) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = pq.read_table(path)
+        others = values(table.num_rows) if callable(values) else pa.array(values)
         index = table.schema.names.index(column)
-        pq.write_table(table.set_column(index, column, values(table.num_rows)), path)
+        pq.write_table(table.set_column(index, column, others), path)
 
     return write
 

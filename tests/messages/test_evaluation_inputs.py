@@ -1,5 +1,9 @@
 """Bad inputs of `evaluation`: models, suites, samples, verdicts. To add one, add a row."""
 
+import math
+import shutil
+from pathlib import Path
+
 import pytest
 from rows import DEEP, GONE, Row, binary_text, far_dates, name, nulls, numbers, parquet, retyped, safetensors
 
@@ -18,6 +22,13 @@ REPORT = "evaluation report --suite suite.parquet --base graded --policy graded 
 
 OUT_IS_FILE = '{"model": "model", "suite": "suite.parquet", "out": "suite.parquet"}'
 MINE_SUITE = f"{SUITE} --suite mine.yaml"
+
+
+def other_golds(path: Path) -> None:
+    """The graded results, as if the suite had other gold answers."""
+    shutil.copy(path.parents[1] / "graded" / path.name, path)
+    retyped("gold", ["2", "3"])(path)
+
 
 ROWS: list[Row] = [
     # command lines
@@ -317,6 +328,32 @@ ROWS: list[Row] = [
     (f"{GRADE}", {"samples/arithmetic.parquet": retyped("id", nulls)}, "samples"),
     (f"{GRADE}", {"samples/arithmetic.parquet": retyped("response", nulls)}, "samples"),
     (f"{GRADE}", {"samples/arithmetic.parquet": retyped("response", far_dates)}, "column response"),
+    *(
+        (command, {"graded/arithmetic.parquet": retyped(column, values)}, f"graded/arithmetic.parquet: {said}")
+        for command in ("evaluation compare graded model", REPORT, "evaluation leaderboard --results .")
+        for column, values, said in (
+            ("score", [1.0, math.nan], "row 1: the score is nan, expected a number from 0 to 1"),
+            ("score", [math.inf, 0.0], "row 0: the score is inf"),
+            ("score", ["1", "0"], "column score: expected double, got string"),
+            ("id", ["a", "a"], "row 1: sample 0 of problem a is there twice; grade the samples again"),
+            ("verdict", ["correct", "right"], "row 1: the verdict is 'right', expected one of correct, "),
+        )
+    ),
+    (
+        REPORT,
+        {"graded/arithmetic.parquet": retyped("id", ["a", "b"])},
+        "--base graded: samples of arithmetic: 2 rows over 2 problems do not cover the 2 problems of the suite",
+    ),
+    (
+        "evaluation compare graded model",
+        {"graded/arithmetic.parquet": retyped("benchmark", ["a", "b"])},
+        "graded/arithmetic.parquet: rows of a, b; expected those of arithmetic alone",
+    ),
+    (
+        "evaluation compare graded other",
+        {"other/arithmetic.parquet": other_golds},
+        "arithmetic: the two results are of different problems or gold answers that have the same ids",
+    ),
     ("evaluation disagreements nothing", {}, "nothing: no <benchmark>.parquet there"),
     ("evaluation compare ./nothing ./nothing2", {}, "./nothing: no <benchmark>.parquet"),
     ("evaluation compare graded graded", {}, "given twice"),

@@ -84,12 +84,23 @@ def test_compare(graded_folders, capsys):
     assert "exact McNemar" in out
 
 
+def test_a_report_wants_the_suite_that_graded(graded_folders, tmp_path, capsys):
+    suite, base, policy = graded_folders
+    table = pq.read_table(suite)
+    golds = pa.array(["7", *table["gold"].to_pylist()[1:]])
+    write_table(table.set_column(table.schema.get_field_index("gold"), "gold", golds), tmp_path / "other.parquet")
+    results = ("--base", str(base), "--policy", str(policy), "--out", str(tmp_path / "card.html"))
+    assert main(["report", "--suite", str(tmp_path / "other.parquet"), *results]) == 2
+    assert f"--base {base}: arithmetic: graded with other problems or gold answers" in capsys.readouterr().err
+
+
 def test_compare_says_what_else_differs(graded_folders, tmp_path, capsys):
     _, base, policy = graded_folders
     other = {"sampling": '{"temperature": 1.0, "samples": 1}', "grading": '{"verifiers": {"number": "d"}}'}
     for file in policy.glob("*.parquet"):
         table = pq.read_table(file)
-        write_table(pa.concat_tables([table] * 2).replace_schema_metadata(other), tmp_path / file.name)
+        again = table.set_column(2, table.schema.field("sample"), pa.array([1] * len(table), pa.int32()))
+        write_table(pa.concat_tables([table, again]).replace_schema_metadata(other), tmp_path / file.name)
     assert main(["compare", str(base), str(policy)]) == 0
     assert "note: " not in capsys.readouterr().out
     assert main(["compare", str(base), str(tmp_path)]) == 0

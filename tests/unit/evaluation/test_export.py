@@ -65,7 +65,7 @@ def test_results_of_another_suite_are_refused(files, graded, tmp_path, capsys):
     suite, results = files
     pq.write_table(graded({"other": [1]}), results / "b.parquet")
     assert inspect(suite, results, tmp_path / "logs") == 2
-    assert "1 problems, such as other, are not in the suite" in capsys.readouterr().err
+    assert "samples of b: 1 rows over 1 problems do not cover the 2 problems of the suite" in capsys.readouterr().err
     assert not (tmp_path / "logs").exists()
     assert main(["lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")]) == 2
     assert "samples of b: none of problem p of the suite" in capsys.readouterr().err
