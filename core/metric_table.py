@@ -7,7 +7,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from pathlib import Path
 from typing import Any, Literal
+
+from core.errors import InputError
+from core.files import read_json_lines
 
 REWARD, OFF_POLICY_REWARD = "reward/on_policy", "reward/off_policy"
 VALIDATION_SCORE = "validation/score"
@@ -245,3 +249,14 @@ def titles(view: View, recorded: Iterable[str] = ()) -> dict[str, str]:
             names = [name for name in members if metric_of(name) is metric] if family else [metric.name]
             drawn |= {name: metric.title(name) for name in names}
     return drawn
+
+
+def read_step_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the metrics of a training's steps; InputError if a line is not ``{"step": N, "data": {name: number}}``."""
+    records = read_json_lines(path)
+    for number, record in enumerate(records, start=1):
+        data = record.get("data") if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+        if not isinstance(data, dict) or not all(isinstance(value, int | float) for value in data.values()):
+            expected = '{"step": N, "data": {name: number}}'
+            raise InputError(f"{path}, line {number}: expected {expected}; give the metrics.jsonl of a run")
+    return records

@@ -166,8 +166,9 @@ def compare(request: CompareRequest) -> None:
 def report(request: ReportRequest) -> None:
     """Write the scorecard of a base model and a policy."""
     from core.files import write_text
+    from core.metric_table import read_step_metrics
     from evaluation.benchmarks.suite import suite_entries
-    from evaluation.report.scorecard.report_inputs import read_filter_counts, read_lineage, read_metrics
+    from evaluation.report.scorecard.report_inputs import read_filter_counts, read_lineage
     from evaluation.report.scorecard.scorecard import build_scorecard
     from evaluation.report.scorecard.scorecard_html import write_page
     from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
@@ -195,7 +196,7 @@ def report(request: ReportRequest) -> None:
         champion=results.get("champion"),
         contamination=contamination,
         lineage=lineage,
-        training_metrics=read_metrics(request.metrics) if request.metrics else [],
+        training_metrics=read_step_metrics(request.metrics) if request.metrics else [],
         filter_counts=read_filter_counts(request.filter_counts) if request.filter_counts else [],
     )
     write_page(scorecard, request.out)

@@ -9,7 +9,6 @@ import json
 import sys
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 from core.cli import exit_status
 from core.errors import InputError
 from core.files import atomic_write, digest_file, read_json_lines, read_object
+from core.metric_table import read_step_metrics
 from core.model.lineage_file import MANIFEST, Manifest, parse_manifest
+from core.zip_archive import unpack
 from evaluation.sample_tables import read_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 METRICS, PROBLEMS, SCORES = "metrics.jsonl", "problems.json", "scores"
-LARGEST = 1 << 28  # bytes in a file of a run
 INDEX = "index.csv"
-UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError)  # the last: encrypted, or an odd method
-ADVICE = "remove the file, or record the run again"
+ADVICE = "copy the file again from where it was recorded, or record the run again"
 SIGNIFICANT = 7  # digits of a metric, as many as a float32 has
 
 
@@ -68,28 +67,18 @@ def record_run(
         raise InputError(f"{path}: the run cannot be recorded: {error.strerror}; choose another folder") from error
 
 
-def read_run(path: Path) -> RecordedRun:
-    """Return the run that `record_run` wrote; InputError if the file is missing or damaged."""
+def read_run(path: Path, advice: str = ADVICE) -> RecordedRun:
+    """Return the run that `record_run` wrote; InputError, which ends in ``advice``, if it is missing or damaged."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        try:
-            with zipfile.ZipFile(path) as archive:
-                if (size := sum(member.file_size for member in archive.infolist())) > LARGEST:
-                    raise InputError(f"{path}: {size:,} bytes of content; expected at most {LARGEST:,}")
-                if missing := {MANIFEST, METRICS, PROBLEMS}.difference(archive.namelist()):
-                    raise InputError(f"{path}: no {', '.join(sorted(missing))} in it; {ADVICE}")
-                archive.extractall(folder)  # never outside of it
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file") from None
-        except UNREADABLE as error:
-            raise InputError(f"{path}: not a recorded run ({error}); {ADVICE}") from error
+        unpack(path, folder, "a recorded run", advice, (MANIFEST, METRICS, PROBLEMS))
         try:
             problems, tables = read_object(folder / PROBLEMS), read_folder(folder / SCORES, "graded")
-            manifest, metrics = parse_manifest(folder), tuple(read_json_lines(folder / METRICS))
+            manifest, metrics = parse_manifest(folder), tuple(read_step_metrics(folder / METRICS))
         except InputError as error:
-            raise InputError(f"{path}: {str(error).replace(f'{folder}/', '')}; {ADVICE}") from error
+            raise InputError(f"{path}: {str(error).replace(f'{folder}/', '')}; {advice}") from error
     if problems.keys() != tables.keys():
-        raise InputError(f"{path}: problems of {', '.join(problems)}, scores of {', '.join(tables)}; {ADVICE}")
+        raise InputError(f"{path}: problems of {', '.join(problems)}, scores of {', '.join(tables)}; {advice}")
     return RecordedRun(manifest, metrics, problems, tables)
 
 

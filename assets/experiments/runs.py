@@ -86,7 +86,7 @@ class Inputs:
         file = recorded_file(options, key)
         if file is None or not file.exists():
             return ""
-        run = read_run(file)
+        run = read_run(file, "remove the file, after which the run is made again")
         return self.fault(run, file, training_of(options, training, key)) or run
 
     def fault(self, run: RecordedRun, file: Path, training: TrainingOptions) -> str:

@@ -8,7 +8,7 @@ import dagster as dg
 from assets.shared.metadata import cell, pictures, rounded, rows_table
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.metric_table import REWARD, VALIDATION_SCORE, View, is_finite, titles
+from core.metric_table import REWARD, VALIDATION_SCORE, View, is_finite, read_step_metrics, titles
 from evaluation.promotion.champions import Registry
 
 SAMPLES = 4  # number from the first step, and from the last
@@ -44,14 +44,13 @@ def against_champion(registry: Registry, digest: str, records: list[dict[str, An
 def _against_champion(registry: Registry, digest: str, records: list[dict[str, Any]]) -> str:
     from evaluation.report.charts import LIGHT
     from evaluation.report.figures import metric_curves
-    from evaluation.report.scorecard.report_inputs import read_metrics
 
     try:
         if (champion := registry.champion()) is None:
             return "There is no champion to compare with: registry/champion names one once a policy is promoted."
         if champion.checkpoint == digest:
             return "This policy is the champion."
-        recorded = read_metrics(Path(champion.policy).parent / METRICS_FILE)
+        recorded = read_step_metrics(Path(champion.policy).parent / METRICS_FILE)
     except InputError as error:  # the policy is trained, whatever became of the champion's files
         return f"The champion's curves cannot be shown: {cell(error)}"
     name = f"champion {champion.checkpoint[:SHORT_DIGEST]}"

@@ -1,7 +1,6 @@
 """What the tests of `training.explain.causes` look at, the record of a run, and what they find: evidence."""
 
 import tempfile
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from core.backends.monitor import attempts
 from core.errors import InputError
-from core.files import read_json_lines, read_object, read_yaml
+from core.files import read_object, read_yaml
 from core.ledger_verdicts import LEARNED_FILE
-from core.metric_table import REWARD
+from core.metric_table import REWARD, read_step_metrics
 from core.model.lineage_file import MANIFEST
+from core.zip_archive import unpack
 from training.job.records import rollout_log
 from training.job.records.metrics_log import merge_attempts
 from training.job.records.rollout_log import Rollout
@@ -27,7 +27,6 @@ SAMPLES = 512  # read of a step
 STEPS = 12  # number of steps whose samples are read
 ROSE = 0.1  # a reward that rose by this much was learned from
 KEPT = 0.5  # share of its best reward that a run which learns still has at its end
-LARGEST = 1 << 28  # bytes of a recorded run
 SHOWN = 3  # samples with an evidence
 
 
@@ -139,19 +138,12 @@ def read_record(run: Path) -> RunRecord:
     """
     if run.is_file():
         with tempfile.TemporaryDirectory() as name:
-            _unpack(run, Path(name))
-            return _read(Path(name), run)
+            unpack(run, Path(name), "a recorded run", "give the folder of a run, or its .zip")
+            try:
+                return _read(Path(name), run)
+            except InputError as error:
+                raise InputError(str(error).replace(f"{name}/", f"{run}: ")) from error
     return _read(run, run)
-
-
-def _unpack(file: Path, folder: Path) -> None:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            if (size := sum(member.file_size for member in archive.infolist())) > LARGEST:
-                raise InputError(f"{file}: {size:,} bytes of content; expected at most {LARGEST:,}")
-            archive.extractall(folder)  # never outside of it
-    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
-        raise InputError(f"{file}: not a recorded run ({error}); give the folder of a run, or its .zip") from error
 
 
 def _read(folder: Path, named: Path) -> RunRecord:
@@ -173,12 +165,14 @@ def _read(folder: Path, named: Path) -> RunRecord:
 
 def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
     """Read the step metrics of a finished run, or of the attempts so far."""
+    if run.metrics.is_file():
+        return read_step_metrics(run.metrics)
     try:
-        if run.metrics.is_file():
-            return read_json_lines(run.metrics)
         return merge_attempts([attempt.records for attempt in attempts(run.attempts)])
-    except (ValueError, KeyError) as error:  # also of JSON
-        raise InputError(f"{run.metrics}: not the metrics of a run ({error}); remove the file") from error
+    except (ValueError, KeyError, TypeError) as error:  # also of JSON
+        raise InputError(
+            f"{run.attempts}: the metrics of an attempt are damaged ({error}); copy the run again"
+        ) from error
 
 
 def _samples(folder: Path) -> dict[int, list[Rollout]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.files import read_json, read_json_lines, read_object
+from core.files import read_json, read_object
 from evaluation.report.scorecard.lineage_summary import Lineage
 
 TEXTS = (
@@ -33,17 +33,6 @@ def read_lineage(path: Path) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}; give the lineage.json of a policy") from error
     return manifest
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the step metrics of a training: one ``{"step": N, "data": {name: number}}`` per line."""
-    records = read_json_lines(path)
-    for number, record in enumerate(records, start=1):
-        data = record.get("data") if isinstance(record, dict) and isinstance(record.get("step"), int) else None
-        if not isinstance(data, dict) or not all(isinstance(value, int | float) for value in data.values()):
-            expected = '{"step": N, "data": {name: number}}'
-            raise InputError(f"{path}, line {number}: expected {expected}; give the metrics.jsonl of a run")
-    return records
 
 
 def read_filter_counts(path: Path) -> list[tuple[str, int]]:

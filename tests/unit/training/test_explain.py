@@ -271,3 +271,8 @@ def test_what_is_no_run_is_told(tmp_path: Path):
         archive.writestr("metrics.jsonl", "")
     with pytest.raises(InputError, match=r"y\.zip: no config\.yaml"):
         read_record(tmp_path / "y.zip")
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr("config.yaml", "{}")
+        archive.writestr("metrics.jsonl", "[1]")
+    with pytest.raises(InputError, match=r"z\.zip: metrics\.jsonl, line 1: expected "):
+        read_record(tmp_path / "z.zip")
