@@ -143,8 +143,8 @@ def lm_eval(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder that `generate` or `grade` wrote. The tasks use its rendered prompts and its sampling. "
-            "Default: the messages of the suite.",
+            help="Folder that `generate` or `grade` wrote. The tasks use its sampling and its rendered prompts, "
+            "which samples of an endpoint do not have. Default: the messages of the suite.",
         ),
     ] = None,
     thinking: Annotated[
@@ -154,12 +154,14 @@ def lm_eval(
 ) -> None:
     """Write a suite as tasks of lm-evaluation-harness."""
     from core import PROJECT
+    from core.model.prompts import PromptRecord
     from evaluation.export.lm_eval import write_tasks
     from evaluation.sample_tables import read_folder, read_suite_file
 
     sampled = read_folder(samples, "samples") if samples else None
     names = write_tasks(read_suite_file(suite), out, sampled=sampled, thinking=thinking)
-    template = "" if sampled else " --apply_chat_template"
+    rendered = sampled and not any(PromptRecord.of(table).is_messages for table in sampled.values())
+    template = "" if rendered else " --apply_chat_template"
     print(f"{out}: {', '.join(names)}")
     print(f"PYTHONPATH={PROJECT} lm_eval --include_path {out} --tasks luffy{template} --model …")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.code_digest import identity
+from core.endpoints import endpoint_of
 from core.errors import InputError
 from core.files import digest_table
 from core.model.prompts import METADATA_KEY
@@ -103,6 +104,16 @@ def require_suite(results: "Mapping[str, pa.Table]", suite: "pa.Table", what: st
 def recorded(table: "pa.Table", key: str) -> str:
     """Return what the metadata of a table says of ``key``, such as "checkpoint" or "sampling"; "" if nothing."""
     return (table.schema.metadata or {}).get(key.encode(), b"").decode()
+
+
+def model_name(model: str) -> str:
+    """Return the end of the path of a model, or the name of an endpoint's model.
+
+    >>> model_name("/data/models/mine/policy"), model_name("Qwen/Qwen3-8B@http://localhost:8000/v1")
+    ('models/mine/policy', 'Qwen/Qwen3-8B')
+    """
+    endpoint = endpoint_of(model)
+    return endpoint[0] if endpoint else "/".join(Path(model).parts[-3:])
 
 
 def checkpoint_of(tables: "Mapping[str, pa.Table]", what: str) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).resolve().with_name("prompts.yaml")
 PROBLEM = "{problem}"  # stands for the problem in a template's text and in a frame
 METADATA_KEY = b"template"  # key in the metadata of a parquet file of samples
+ENDPOINT = "endpoint"  # name of the template of an endpoint, which renders messages itself
 OPEN_THOUGHTS = "<think>"
 # Arguments of every chat template. A template that prints today's date calls `strftime_now`; it gets this date instead,
 # so that a prompt is the same on every day: that which the templates of Llama 3 print where they are given none.
@@ -216,6 +217,11 @@ class PromptRecord:
     def of(cls, samples: "pa.Table") -> "PromptRecord":
         """Return the record of a SAMPLE or GRADED table."""
         return cls(**json.loads((samples.schema.metadata or {}).get(METADATA_KEY, b"{}")))
+
+    @property
+    def is_messages(self) -> bool:
+        """Whether the prompts are messages as JSON, as an endpoint gets them, and not the text that the model saw."""
+        return self.name == ENDPOINT
 
     def metadata(self) -> dict[str, str]:
         """Return the entry for the metadata of a table."""

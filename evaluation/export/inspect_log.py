@@ -19,7 +19,7 @@ from core.code_digest import SHORT_DIGEST, identity
 from core.files import atomic_write, digest_table
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import Benchmark, suite_entries
-from evaluation.sample_tables import problem_digests, require_suite
+from evaluation.sample_tables import model_name, problem_digests, require_suite
 from evaluation.statistics.benchmark_scores import Summary, problem_scores, summarize
 
 if TYPE_CHECKING:
@@ -78,14 +78,17 @@ class _Log:
         return {key.decode(): value.decode() for key, value in (self.table.schema.metadata or {}).items()}
 
     @cached_property
+    def prompt(self) -> PromptRecord:
+        return PromptRecord.of(self.table)
+
+    @cached_property
     def checkpoint(self) -> str:
         return self.recorded.get("checkpoint", "unknown")
 
     @cached_property
     def model(self) -> str:
         """The end of the model's path, or the name of an endpoint's model."""
-        path = self.recorded.get("model", self.checkpoint)
-        return "/".join(Path(path).parts[-3:])
+        return model_name(self.recorded.get("model", self.checkpoint))
 
     @cached_property
     def id(self) -> str:
@@ -121,7 +124,7 @@ class _Log:
 
     def _header(self, summary: Summary) -> dict[str, Any]:
         sampling, grading = (json.loads(self.recorded.get(key, "{}")) for key in ("sampling", "grading"))
-        moment, prompt = self.graded.isoformat(), PromptRecord.of(self.table)
+        moment, prompt = self.graded.isoformat(), self.prompt
         names = ("temperature", "top_p", "max_tokens", "seed")
         generation = {name: sampling[name] for name in names if name in sampling}
         metadata = {
@@ -201,6 +204,8 @@ class _Log:
     def _sample(self, row: Mapping[str, Any]) -> dict[str, Any]:
         answer = {"role": "assistant", "content": row["response"] or "", "source": "generate", "model": self.model}
         usage = _usage(row["tokens"])
+        prompt = json.loads(row["prompt"]) if self.prompt.is_messages else row["prompt"]
+        messages = prompt if self.prompt.is_messages else [{"role": "user", "content": prompt}]
         score = {
             "value": {0.0: "I", 1.0: "C"}.get(row["score"], row["score"]),
             "answer": row["extracted"],
@@ -211,9 +216,9 @@ class _Log:
             "id": row["id"],
             "epoch": row["sample"] + 1,
             "uuid": identity(self.id, row["id"], row["sample"])[:22],
-            "input": row["prompt"],  # the rendered text that the model continued
+            "input": prompt,  # the rendered text that the model continued, or the messages that an endpoint got
             "target": row["gold"],
-            "messages": [{"role": "user", "content": row["prompt"], "source": "input"}, answer],
+            "messages": [*({**message, "source": "input"} for message in messages), answer],
             "output": {
                 "model": self.model,
                 "choices": [{"message": answer, "stop_reason": STOP_REASONS.get(row["finish_reason"], "unknown")}],

@@ -18,6 +18,7 @@ from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import Benchmark, suite_entries
 from evaluation.generation.requests import Sampling
 from evaluation.sample_tables import recorded
+from grading.graded_table import problems_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,11 +41,14 @@ def write_tasks(
         suite: BENCHMARK table.
         out: the folder; files of the same names are replaced.
         sampled: SAMPLE or GRADED tables by benchmark. Tasks of these ask with their rendered prompts and their
-            sampling. Without them, tasks ask with the messages of the suite, which a chat template renders.
+            sampling. Without them, and for samples of an endpoint, tasks ask with the messages of the suite, which a
+            chat template renders.
         thinking: an answer counts only after ``</think>``; by default as the samples' prompt template says.
 
     Raises InputError for samples that are not of the suite.
     """
+    for table in (sampled or {}).values():
+        problems_of(table, suite)
     tasks = {}
     for benchmark in suite_entries(suite):
         if sampled is None:
@@ -67,7 +71,7 @@ def write_tasks(
 
 @dataclass(frozen=True)
 class _Task:
-    """One benchmark. ``prompts``: rendered ones by the problem's id; empty for a chat template."""
+    """One benchmark. ``prompts``: rendered ones by the problem's id; empty for the messages of the suite."""
 
     benchmark: Benchmark
     sampling: Sampling
@@ -77,12 +81,18 @@ class _Task:
     @classmethod
     def of_samples(cls, benchmark: Benchmark, samples: "pa.Table", thinking: bool | None) -> "_Task":
         sampling = json.loads(recorded(samples, "sampling") or "{}")
-        count = max(samples["sample"].to_pylist()) + 1
+        sampling = {name: value for name, value in sampling.items() if name in Sampling.__dataclass_fields__}
+        count, prompt = max(samples["sample"].to_pylist()) + 1, PromptRecord.of(samples)
+        prompts = (
+            {}
+            if prompt.is_messages
+            else dict(zip(*(samples[key].to_pylist() for key in ("id", "prompt")), strict=True))
+        )
         return cls(
             benchmark,
             Sampling(**{**sampling, "samples": count}),
-            PromptRecord.of(samples).thinking if thinking is None else thinking,
-            dict(zip(samples["id"].to_pylist(), samples["prompt"].to_pylist(), strict=True)),
+            prompt.thinking if thinking is None else thinking,
+            prompts,
         )
 
     @property

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from core.endpoints import API_KEY, endpoint_of, open_client
 from core.errors import InputError, first_line, validated
-from core.model.prompts import Messages, PromptRecord
+from core.model.prompts import ENDPOINT, Messages, PromptRecord
 from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 from evaluation.generation.token_budget import Budget
@@ -104,7 +104,7 @@ class Endpoint:
 
     def prompt_record(self, suite: "pa.Table") -> PromptRecord:
         """The template is the endpoint's own; an answer may come without thoughts."""
-        return PromptRecord("endpoint", thinking=False)
+        return PromptRecord(ENDPOINT, thinking=False)
 
     def draw(
         self,

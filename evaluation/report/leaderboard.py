@@ -14,12 +14,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from core.code_digest import SHORT_DIGEST
+from core.endpoints import endpoint_of
 from core.errors import InputError
 from core.files import digest_bytes, read_parquet
 from core.model.prompts import PromptRecord
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
-from evaluation.sample_tables import grading_record, read_graded, recorded
+from evaluation.sample_tables import grading_record, model_name, read_graded, recorded
 from evaluation.statistics.benchmark_scores import golds_by_problem, summarize
 from evaluation.statistics.paired import average_difference, paired_difference
 
@@ -41,9 +42,10 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The checkpoint's short digest and the end of the model's path."""
-        parts = Path(self.model).parts[-3:] if self.model else ()
-        return f"{self.checkpoint[:SHORT_DIGEST]} {'/'.join(parts)}".strip()
+        """The checkpoint's short digest and the end of the model's path; an endpoint is its own checkpoint."""
+        if endpoint_of(self.checkpoint):
+            return self.checkpoint
+        return f"{self.checkpoint[:SHORT_DIGEST]} {model_name(self.model)}".strip()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from core.model.prompts import PromptRecord
 from core.schemas import BENCHMARK, ENTRIES_KEY
 from evaluation.__main__ import main
 from evaluation.export.lm_eval_grader import grade
@@ -68,7 +69,7 @@ def test_results_of_another_suite_are_refused(files, graded, tmp_path, capsys):
     assert "samples of b: 1 rows over 1 problems do not cover the 2 problems of the suite" in capsys.readouterr().err
     assert not (tmp_path / "logs").exists()
     assert main(["lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")]) == 2
-    assert "samples of b: none of problem p of the suite" in capsys.readouterr().err
+    assert "samples of b: 1 rows over 1 problems do not cover the 2 problems of the suite" in capsys.readouterr().err
     assert not (tmp_path / "tasks").exists()
 
 
@@ -85,6 +86,32 @@ def test_tasks_ask_the_messages_of_the_suite_or_the_prompts_of_samples(files, tm
     assert asked["messages"] == [("Box it.", "1+1=?", "7")] * 2
     assert asked["prompts"] == [("", "<user>p=?", "7"), ("", "<user>q=?", "7")]
     assert yaml.safe_load((tmp_path / "prompts" / "luffy.yaml").read_text())["task"] == ["luffy_b"]
+
+
+def test_samples_of_an_endpoint_are_exported_with_their_messages_and_its_name(files, tmp_path, capsys):
+    suite, results = files
+    model, messages = "qwen/q3@http://localhost:8000/v1", pq.read_table(suite)["prompt"][0].as_py()
+    sampling = {"samples": "until_decided", "temperature": 0.5, "top_p": 1.0, "max_tokens": 9, "seed": 1}
+    record = {"checkpoint": model, "model": model, "sampling": json.dumps(sampling)}
+    table = pq.read_table(results / "b.parquet").replace_schema_metadata(
+        {**record, **PromptRecord("endpoint", thinking=False).metadata()}
+    )
+    prompts = pa.array([json.dumps(messages)] * len(table))
+    table = table.set_column(table.schema.names.index("prompt"), "prompt", prompts)
+    pq.write_table(table, results / "b.parquet")
+    assert inspect(suite, results, tmp_path / "logs") == 0
+    with ZipFile(*(tmp_path / "logs").iterdir()) as log:
+        sample, header = (json.loads(log.read(name)) for name in ("samples/p_epoch_1.json", "header.json"))
+    assert (header["eval"]["model"], header["eval"]["model_args"]["checkpoint"]) == ("qwen/q3", model)
+    assert sample["input"] == messages
+    assert [message["role"] for message in sample["messages"]] == ["system", "user", "assistant"]
+    capsys.readouterr()
+    assert main(["lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")]) == 0
+    assert "--apply_chat_template" in capsys.readouterr().out
+    rows = [json.loads(line) for line in (tmp_path / "tasks" / "b.jsonl").read_text().splitlines()]
+    assert [(row["system"], row["text"], row["thinking"]) for row in rows] == [("Box it.", "1+1=?", False)] * 2
+    task = yaml.safe_load((tmp_path / "tasks" / "luffy_b.yaml").read_text().replace("!function ", ""))
+    assert (task["repeats"], task["generation_kwargs"]["temperature"]) == (2, 0.5)
 
 
 def test_a_task_counts_any_of_several_right_answers():
