@@ -13,7 +13,7 @@ import typer
 from core.cli import examples, exit_status, new_app, run_app
 from core.command_options import add_request_command
 from core.errors import InputError
-from core.machine.request_paths import writable_file
+from core.machine.request_paths import check_output, writable_file, writable_folder
 from evaluation import commands
 from evaluation.command_requests import (
     CompareRequest,
@@ -23,7 +23,6 @@ from evaluation.command_requests import (
     ReportRequest,
     SuiteRequest,
     TracesRequest,
-    check_output,
 )
 
 SECOND_GRADERS = {
@@ -123,6 +122,7 @@ def inspect(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for one .eval file per benchmark.")],
 ) -> None:
     """Write graded samples as logs of Inspect, which `inspect view --log-dir DIR` opens."""
+    writable_folder(out)
     from datetime import UTC, datetime
 
     from evaluation.export.inspect_log import write_logs
@@ -153,6 +153,7 @@ def lm_eval(
     ] = None,
 ) -> None:
     """Write a suite as tasks of lm-evaluation-harness."""
+    writable_folder(out)
     from core import PROJECT
     from core.model.prompts import PromptRecord
     from evaluation.export.lm_eval import write_tasks

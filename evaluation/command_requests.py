@@ -43,19 +43,6 @@ def _absolute(verifier: str) -> str:
     return spec_text(read_spec(verifier, "--verifier"))
 
 
-def check_output(out: Path, *others: Path | None) -> None:
-    """Raise InputError if ``out`` is another path of the command, or a parquet file in a folder that it reads."""
-    for path in filter(None, others):
-        if out.resolve() == path.resolve():
-            raise InputError(
-                f"{out}: the command would overwrite this file, which it also reads or writes; give another path"
-            )
-        if out.suffix == ".parquet" and path.is_dir() and path.resolve() in out.resolve().parents:
-            raise InputError(
-                f"{out}: is in the folder {path}, whose parquet files the command reads; give another path"
-            )
-
-
 class ProblemArguments(Request):
     """Which problems of which benchmarks."""
 

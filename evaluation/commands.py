@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from core.machine.request_paths import check_output
 from evaluation.command_requests import (
     CompareRequest,
     DifficultyRequest,
@@ -16,7 +17,6 @@ from evaluation.command_requests import (
     ReportRequest,
     SuiteRequest,
     TracesRequest,
-    check_output,
 )
 
 

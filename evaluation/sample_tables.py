@@ -70,6 +70,8 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
 
     maker = {"samples": "luffy evaluate generate", "graded": GRADE}[kind]
     folder = Path(folder)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; expected the folder that {maker} wrote")
     if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
         raise InputError(f"{folder}: no right to read the folder; make it readable")
     files = sorted(folder.glob("*.parquet"))

@@ -12,6 +12,7 @@ import typer
 
 from core.cli import examples, exit_status, new_app, refuse_options_before, run_app
 from core.command_options import options_of, request_of
+from core.machine.request_paths import check_output, writable_file
 from targets.command_requests import PrepareRequest
 
 app = new_app(
@@ -58,6 +59,7 @@ def browse(
 
     Reviewers download their decisions from the page as review.csv, for `--set review=review.csv`.
     """
+    check_output(writable_file(out), folder)
     from targets.prepared_files import read_prepared
     from targets.trace_browser import browse
 

@@ -48,10 +48,11 @@ class Matrix(Options):
         """Return the variants by name; ValueError if a text names an unknown axis, or if names are equal."""
         variants: dict[str, dict[str, Any]] = {}
         for values in product(*self.axes.values()):
-            chosen = dict(zip(self.axes, values, strict=True))
+            texts = ("null" if value is None else value for value in values)  # as a KEY=VALUE setting writes it
+            chosen = dict(zip(self.axes, texts, strict=True))
             try:
                 name, *overrides = (text.format(**chosen) for text in (self.name, *self.overrides))
-            except (KeyError, IndexError, ValueError) as error:
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
                 axes = ", ".join(self.axes)
                 raise ValueError(f"{self.name}: no axis {error}; the axes are {axes}") from None
             if name in variants:
@@ -116,7 +117,10 @@ class ExperimentOptions(Options):
             runs |= dict.fromkeys(named, part.seeds) if part.seeds else {}
         seeds = values.get("seeds", {"default": 1})
         seeds = {**runs, **seeds} if isinstance(seeds, dict) else seeds  # a single number holds for every variant
-        return {**values, "variants": {**variants, **values.get("variants", {})}, "seeds": seeds}
+        named_variants = values.get("variants", {})
+        if isinstance(named_variants, dict):  # else its own validation says what is wrong
+            named_variants = {**variants, **named_variants}
+        return {**values, "variants": named_variants, "seeds": seeds}
 
     @field_validator("variants")
     @classmethod

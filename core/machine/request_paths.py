@@ -23,9 +23,24 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
+def check_output(out: Path, *others: Path | None) -> None:
+    """Raise InputError if ``out`` is another path of the command, or a parquet file in a folder that it reads."""
+    for path in filter(None, others):
+        if out.resolve() == path.resolve():
+            raise InputError(
+                f"{out}: the command would overwrite this file, which it also reads or writes; give another path"
+            )
+        if out.suffix == ".parquet" and path.is_dir() and path.resolve() in out.resolve().parents:
+            raise InputError(
+                f"{out}: is in the folder {path}, whose parquet files the command reads; give another path"
+            )
+
+
 def existing_folder(path: Path) -> Path:
     """Return ``path`` with its ``~`` expanded; InputError if there is no such folder."""
-    if not os.path.isdir(folder := path.expanduser()):
+    if os.path.isfile(folder := path.expanduser()):
+        raise InputError(f"{path} is a file; expected a folder: give the folder that it is in")
+    if not os.path.isdir(folder):
         raise InputError(f"{path}: no such folder; give one that exists")
     return folder
 

@@ -189,8 +189,9 @@ def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = No
     benchmarks = load_suite(name_or_path)
     available = [benchmark.name for benchmark in benchmarks]
     if unknown := [name for name in names or [] if name not in available]:
+        advice = "; a file of problems is a source in a suite of your own" if Path(unknown[0]).is_file() else ""
         raise InputError(
-            f"benchmark {', '.join(unknown)}: not in suite {name_or_path}, which has {', '.join(available)}"
+            f"benchmark {', '.join(unknown)}: not in suite {name_or_path}, which has {', '.join(available)}{advice}"
         )
     return [benchmark for benchmark in benchmarks if not names or benchmark.name in names]
 

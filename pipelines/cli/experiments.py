@@ -27,6 +27,7 @@ from core import PROJECT
 from core.cli import INTERRUPTED
 from core.errors import InputError, did_you_mean
 from core.files import atomic_write, write_json
+from core.machine.request_paths import writable_folder
 from core.plugins.config_files import RECIPES, config_file, is_path, recipe_name
 from core.progress import Terminal
 from evaluation.command_requests import CompareRequest
@@ -60,8 +61,8 @@ def run_experiments(
         copy_to: Also copy the tables and figures to this folder.
     """
     copy_to = copy_to and copy_to.absolute()
-    if copy_to and copy_to.exists() and not copy_to.is_dir():
-        raise InputError(f"--copy-to {copy_to}: is a file; expected a folder")
+    if copy_to:
+        writable_folder(copy_to)
     configure(profile, overrides, _variants(recipes), "RECIPE")
     recipes = [recipe_name(recipe) for recipe in recipes]
     prepare_home()  # in the user's folder, where a relative DAGSTER_HOME starts
@@ -183,6 +184,11 @@ def word_problems(data: Path | None, model: str | None, overrides: Sequence[str]
 
 def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -> int:
     """Evaluate ``models``, rank every checkpoint that was evaluated, and return the exit status."""
+    if graded := [model for model in models if any(Path(model).glob("*.parquet"))]:
+        raise InputError(
+            f"{graded[0]}: a folder of graded results; expected models to evaluate: rank the results by luffy evaluate "
+            f"leaderboard --results {graded[0]}"
+        )
     configure(profile, overrides)
     settings = load_settings()
     results = Storage(root=settings.storage.root).path / "graded"

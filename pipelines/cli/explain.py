@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import atomic_write
+from core.machine.request_paths import check_output, writable_file
 from training.explain import findings_report
 from training.explain.causes import CAUSES, Finding, explain
 from training.explain.record import RunRecord, read_record
@@ -13,6 +14,8 @@ from training.job.run_folder import RunFolder
 
 def explain_run(run: Path, page: Path | None) -> None:
     """Print what is known about the run in the folder or file ``run``, and write the same to the HTML file ``page``."""
+    if page is not None:
+        check_output(writable_file(page), run)
     run = _run_folder(run)
     record = read_record(run)
     findings = explain(record)
@@ -41,7 +44,6 @@ def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path
         known=len(CAUSES),
         findings=[_on_page(record, finding) for finding in findings],
     )
-    page.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(page) as temporary:
         temporary.write_text(html, encoding="utf-8")
 

@@ -14,6 +14,7 @@ import dagster as dg
 from assets.shared.experiment_options import training_of
 from core import PROJECT
 from core.errors import InputError
+from core.machine.request_paths import writable_folder
 from core.model.lineage_file import RequestRecord
 from core.plugins.config_files import RECIPES, config_names, recipe_name
 from core.progress import Terminal
@@ -47,6 +48,7 @@ def remake(file: Path, recipe: str | None, profile: str, overrides: Sequence[str
         InputError: the run cannot be made again with this recipe, profile or project.
     """
     file, out = file.absolute(), out.absolute()
+    writable_folder(out)
     recorded = read_run(file)
     configure(profile, overrides, request_settings(file, recorded.manifest.request, recipe, out), str(file))
     os.chdir(PROJECT)

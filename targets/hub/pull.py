@@ -4,6 +4,7 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.files import atomic_folder
+from core.machine.request_paths import writable_folder
 from core.model.hub import hub_errors
 from core.parquet import is_there, shards
 from core.schemas import TARGET, target_schema
@@ -25,6 +26,7 @@ def pull(repository: str, folder: Path, revision: str | None) -> str:
     """
     if folder.exists():
         raise InputError(f"{folder}: exists already: give the name of a new folder")
+    writable_folder(folder)
     downloaded = _download(repository, revision)
     with atomic_folder(folder) as temporary:
         digest = read_dataset(downloaded, temporary, {"hub": f"{repository}@{downloaded.name}"})

@@ -93,7 +93,7 @@ experiments:
   matrix:
     - name: "{name}"
       recipe: luffy
-      axes: {{k: [1, 4], type: [none, tis]}}
+      axes: {{k: [1, 4], type: [none, tis]{axes}}}
       overrides: ["max_staleness={{k}}", "{override}"]
       seeds: 5
   variants: {{{variants}}}
@@ -101,8 +101,10 @@ experiments:
 """
 
 
-def spanned(folder: Path, name="stale_{k}_{type}", override="mixed.rollout_correction.type={type}", variants="", **env):
-    (folder / "p.yaml").write_text(MATRIX.format(name=name, override=override, variants=variants))
+def spanned(
+    folder: Path, name="stale_{k}_{type}", override="mixed.rollout_correction.type={type}", variants="", axes="", **env
+):
+    (folder / "p.yaml").write_text(MATRIX.format(name=name, override=override, variants=variants, axes=axes))
     return settings_of(LUFFY_PROFILE=str(folder / "p.yaml"), **env).experiments
 
 
@@ -111,6 +113,8 @@ def test_a_matrix_names_a_variant_for_each_combination(tmp_path: Path):
     assert list(experiments.variants) == ["stale_1_none", "stale_1_tis", "stale_4_none", "stale_4_tis", "own"]
     assert experiments.variants["stale_4_none"].overrides == ["max_staleness=4", "mixed.rollout_correction.type=none"]
     assert [experiments.seeds_of(name) for name in experiments.variants] == [5, 5, 5, 3, 2]
+    nothing = spanned(tmp_path, override="trainer.max_steps={none}", axes=", none: [null]")
+    assert nothing.variants["stale_1_tis"].overrides == ["max_staleness=1", "trainer.max_steps=null"]
     single = spanned(tmp_path, LUFFY__EXPERIMENTS__SEEDS="1")
     assert {single.seeds_of(name) for name in single.variants} == {1}
 

@@ -277,6 +277,7 @@ ROWS: list[Row] = [
     ),
     (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML.replace("}]", ", index_base: 0}]")}, "`index_base` needs"),
     (f"{SUITE} --benchmarks nothing", {}, "benchmark nothing: not in suite embedded"),
+    (f"{SUITE} --benchmarks traces.jsonl", {}, "a file of problems is a source in a suite of your own"),
     (f"{SUITE} --suite model", {}, "no suite 'model'"),
     ("evaluation suite --out model", {}, "--out: model is a folder; expected the name of a file"),
     # suite files
@@ -291,7 +292,7 @@ ROWS: list[Row] = [
     (f"{GENERATE} model", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
     # benchmarks
     (f"{SUITE} --roots nothere", {}, "--roots: nothere: no such folder"),
-    ("evaluation compare model --roots suite.parquet", {}, "--roots: suite.parquet: no such folder"),
+    ("evaluation compare model --roots suite.parquet", {}, "--roots: suite.parquet is a file; expected a folder"),
     (
         MINE_SUITE,
         {"mine.yaml": SUITE_YAML},
@@ -322,7 +323,10 @@ ROWS: list[Row] = [
     ("evaluation compare model --out suite.parquet", {}, "--out: suite.parquet is a file"),
     (f"{REPORT} --markdown model", {}, "--markdown: model is a folder"),
     ("evaluation disagreements graded --out model", {}, "model is a folder"),
+    ("evaluation inspect nothing --suite suite.parquet --out suite.parquet", {}, "suite.parquet is a file; expected a"),
+    ("evaluation lm-eval --suite nothing --out suite.parquet/x", {}, "suite.parquet is a file; expected a folder"),
     # results
+    ("evaluation disagreements suite.parquet", {}, "suite.parquet is a file; expected the folder that luffy evaluate"),
     ("evaluation grade --suite suite.parquet --samples nothing --out out", {}, "nothing: no <benchmark>.parquet there"),
     (f"{GRADE}", {"samples/arithmetic.parquet": b""}, "arithmetic.parquet: not a readable parquet file"),
     (f"{GRADE}", {"samples/arithmetic.parquet": retyped("id", nulls)}, "samples"),

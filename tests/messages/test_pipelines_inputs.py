@@ -15,7 +15,22 @@ RECORDED = PROJECT / "results" / "runs" / "comparison" / "sft-0.zip"
 ROWS: list[Row] = [
     (f"{LUFFY} explain nothing", {}, "nothing: no config.yaml in it, so it is not a run: give the folder"),
     (f"{LUFFY} explain suite.parquet", {}, "suite.parquet: not a recorded run"),
-    (f"{LUFFY} explain {RECORDED} --page {{here}}", {}, "give another path"),
+    (f"{LUFFY} explain nothing --page {{here}}", {}, "{here} is a folder; expected the name of a file"),
+    (f"{LUFFY} explain nothing --page suite.parquet/x.html", {}, "suite.parquet is a file; expected a folder"),
+    (f"{LUFFY} explain {RECORDED} --page {RECORDED}", {}, "the command would overwrite this file"),
+    (f"{LUFFY} remake nothing --out suite.parquet", {}, "suite.parquet is a file; expected a folder"),
+    (f"{LUFFY} leaderboard graded", {}, "graded: a folder of graded results; expected models to evaluate"),
+    (f"{RUN} --set 'experiments.matrix={MATRIX % 'overrides: [null]'}'", {}, "experiments.matrix.0.overrides.0: "),
+    (f"{RUN} --profile p.yaml", {"p.yaml": f"experiments: {{variants: null, matrix: {MATRIX % ''}}}"}, "variants: "),
+    (
+        f"{RUN} --profile p.yaml",
+        (
+            f"{RUN} --profile p.yaml",
+            {"p.yaml": "experiments: {matrix: %s}" % (MATRIX % 'overrides: ["{k.x}"]')},
+            "no axis ",
+        ),
+        "no axis ",
+    ),
     (f"{LUFFY} doctor --set training.seed=1", {}, "--set: it changes settings of a profile: name the profile"),
     (f"{LUFFY} doctor --profile nothing", {}, "nothing"),
     (f"{RUN} --select nope", {}, "--select 'nope'"),

@@ -203,6 +203,8 @@ ROWS: list[Row] = [
     (REVIEW, {"review.csv": f"{HEADER}x,keep,me,\nx,refuse,you,\n"}, "line 3: 'x' has a decision in line 2 already"),
     (REVIEW, {"review.csv": f'{HEADER}x,keep,"me,\n'}, "review.csv: line 2: not CSV"),
     ("targets browse nothing --out page.html", {}, "nothing/prepared.parquet"),
+    ("targets browse nothing --out model", {}, "model is a folder; expected the name of a file"),
+    ("targets pull me/set suite.parquet/x", {}, "suite.parquet/x: suite.parquet is a file; expected a folder"),
     ("targets push nothing me/set", {}, "nothing/train.parquet: cannot be read"),
     ("targets pull me/set model", {}, "model: exists already: give the name of a new folder"),
     ("targets pull me/set out", {}, "pull me/set: the hub refused ("),

@@ -54,6 +54,7 @@ def test_a_folder_is_there_or_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert existing_folder(Path("~/data")) == existing_folder(tmp_path / "data") == tmp_path / "data"
-    for path in (tmp_path / "file", tmp_path / "nothing"):
-        with pytest.raises(InputError, match=f"^{path}: no such folder; give one that exists$"):
-            existing_folder(path)
+    with pytest.raises(InputError, match=r"file is a file; expected a folder: give the folder that it is in$"):
+        existing_folder(tmp_path / "file")
+    with pytest.raises(InputError, match=r"nothing: no such folder; give one that exists$"):
+        existing_folder(tmp_path / "nothing")
