@@ -89,6 +89,7 @@ def prepared(
     interpreter: TrainingInterpreter,
     **inputs: Reference,
 ) -> Iterator[dg.MaterializeResult[Any]]:
+    from targets.check.expectations import check_suite
     from targets.prepared_files import hint_texts, kept_text, read_prepared, require_targets
 
     rates, teacher = inputs.get("difficulty"), inputs.get("generated")
@@ -101,6 +102,7 @@ def prepared(
     folder = storage.folder("targets", "prepared", _identity(options, digest, base, suite, teacher))
     reused = storage.has(folder, read_prepared, context.log.warning)
     if not reused:
+        check_suite(options, profile.checks)
         remembered = storage.path / "targets" / "decisions"
         with storage.writing(folder) as temporary:
             prepare_traces(context, interpreter, options, temporary, suite, base, remembered, teacher)

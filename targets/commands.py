@@ -13,7 +13,7 @@ from core.errors import InputError
 from core.parquet import is_there, read_table
 from core.plugins.user_code import python_path
 from core.progress import Progress, Terminal
-from targets.check.expectations import SUITE, load_checks, validate
+from targets.check.expectations import SUITE, check_suite, validate
 from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
 from targets.config import build_config, read_config
@@ -44,7 +44,7 @@ def prepare_targets(request: PrepareRequest) -> int:
         )
     suite = request.suite or SUITE
     if request.check:
-        load_checks(suite)
+        check_suite(config, suite)
     began = time.monotonic()
     prepared = prepare(
         config,

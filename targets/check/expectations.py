@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from core.errors import InputError, validated
+from core.errors import InputError, first_line, validated
 from core.files import read_yaml
 from core.text.patterns import compile_full_match
 from targets.check.explanations import explain_construction, explain_failure
 from targets.check.source_drift import Change, measure, read_version
+from targets.config import PrepareConfig
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 SUITE = Path(__file__).resolve().parent / "suite.yaml"
 PARAMETER = compile_full_match(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
 MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown value counts as false
+OF_METADATA = "metadata."
 METADATA = "$metadata"  # in a list of columns: those that the sources declare, metadata.NAME
 MOST_VALUES = 5  # offending values in a result
 
@@ -94,6 +96,18 @@ def check_names(suite: Path = SUITE) -> list[str]:
     return [check.name for check in load_checks(suite)]
 
 
+def check_suite(config: PrepareConfig, suite: Path = SUITE) -> None:
+    """Raise InputError if ``suite`` has an unknown number or expectation, or an argument that an expectation lacks.
+
+    The suite of the project is right, and constructing its expectations takes seconds.
+    """
+    checks = load_checks(suite)
+    if suite == SUITE:
+        return
+    metadata = [f"{OF_METADATA}{name}" for name in config.metadata_names]
+    _construct(checks, [_resolve(check, config.model_dump(), metadata, suite) for check in checks], suite)
+
+
 def validate(
     profile: Path,
     *,
@@ -120,7 +134,7 @@ def validate(
     changes = measure(now, None if previous is None else read_version(previous))
     frame = frame.assign(**{name: change.value for name, change in changes.items()})
     numbers = {**now.settings, **(parameters or {})}
-    metadata = [name for name in frame.columns if name.startswith("metadata.")]
+    metadata = [name for name in frame.columns if name.startswith(OF_METADATA)]
     expected = [_resolve(check, numbers, metadata, suite) for check in checks]
     outcomes = _run(frame, checks, expected, suite, docs)
     results = [
@@ -130,18 +144,20 @@ def validate(
     if len(frame["source"].unique()) < 2:
         return results
     return [
-        replace(result, observed=f"{result.observed}; {_failing_sources(frame, check, kwargs, suite)}")
+        replace(result, observed="; ".join([str(result.observed), *_failing_sources(frame, check, kwargs, suite)]))
         if result.failing and not result.passed
         else result
         for check, kwargs, result in zip(checks, expected, results, strict=True)
     ]
 
 
-def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, Any], suite: Path) -> str:
-    """How many rows of each source fail ``check``, most first."""
+def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, Any], suite: Path) -> list[str]:
+    """How many rows of each source fail ``check``, most first; nothing where it is not about rows."""
     (outcome,) = _run(frame, [check], [expected], suite, None, result_format="COMPLETE")
-    sources = frame["source"].loc[outcome["result"]["unexpected_index_list"]].value_counts()
-    return ", ".join(f"{count} of {name}" for name, count in sources.head(MOST_VALUES).items())
+    if (rows := outcome["result"].get("unexpected_index_list")) is None:
+        return []
+    sources = frame["source"].loc[rows].value_counts()
+    return [", ".join(f"{count} of {name}" for name, count in sources.head(MOST_VALUES).items())]
 
 
 def _completed(frame: "pd.DataFrame", profile: Path) -> "pd.DataFrame":
@@ -177,6 +193,23 @@ def _resolve(check: Check, settings: Mapping[str, Any], metadata: Sequence[str],
     return {key: resolve(value) for key, value in check.kwargs.items()}
 
 
+def _construct(checks: Sequence[Check], expected: Sequence[dict[str, Any]], suite: Path) -> list[Any]:
+    """The expectations of Great Expectations, each with its number; InputError for one that it rejects."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
+    from great_expectations.exceptions.exceptions import GreatExpectationsError
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    expectations = []
+    for number, (check, kwargs) in enumerate(zip(checks, expected, strict=True)):
+        configuration = ExpectationConfiguration(type=check.type, kwargs=kwargs, meta={"number": number})
+        try:
+            expectations.append(configuration.to_domain_obj())
+        except (GreatExpectationsError, ValueError, TypeError) as error:
+            why = explain_construction(check.type, kwargs, error)
+            raise InputError(f"check suite {suite}: {check.name}: {why}") from error
+    return expectations
+
+
 def _run(
     frame: "pd.DataFrame",
     checks: Sequence[Check],
@@ -186,34 +219,36 @@ def _run(
     result_format: Literal["BASIC", "COMPLETE"] = "BASIC",
 ) -> list[dict[str, Any]]:
     """Great Expectations' own result of each check, as plain data; its pages go to ``docs``."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
+    expectations = _construct(checks, expected, suite)
     import great_expectations as gx
-    from great_expectations.exceptions.exceptions import GreatExpectationsError
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
     context: Any = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
-    expectations = []
-    for number, (check, kwargs) in enumerate(zip(checks, expected, strict=True)):
-        configuration = ExpectationConfiguration(type=check.type, kwargs=kwargs, meta={"number": number})
-        try:
-            expectations.append(configuration.to_domain_obj())
-        except (GreatExpectationsError, ValueError, TypeError) as error:
-            why = explain_construction(check.type, kwargs, error)
-            raise InputError(f"check suite {suite}: {check.name}: {why}") from error
     batch = context.data_sources.add_pandas("profile").add_dataframe_asset("profile")
     definition = batch.add_batch_definition_whole_dataframe("all")
-    validation = gx.ValidationDefinition(
-        name="targets", data=definition, suite=gx.ExpectationSuite(name="targets", expectations=expectations)
-    )
-    context.suites.add(validation.suite)
-    context.validation_definitions.add(validation)
-    result: Any = validation.run(batch_parameters={"dataframe": frame}, result_format=result_format).to_json_dict()
+    together = gx.ExpectationSuite(name="targets", expectations=expectations)
+    # A ValidationDefinition would also store the results, and cannot store one with a truth value of numpy: quantiles.
+    result: Any = definition.get_batch({"dataframe": frame}).validate(together, result_format=result_format)
     if docs is not None:
-        context.add_data_docs_site("targets", _site(docs))
-        context.build_data_docs(site_names=["targets"])
+        _write_docs(context, gx.ValidationDefinition(name="targets", data=definition, suite=together), frame, docs)
+    result = result.to_json_dict()
     by_number = {outcome["expectation_config"]["meta"]["number"]: outcome for outcome in result["results"]}
     return [by_number[number] for number in range(len(checks))]
+
+
+def _write_docs(context: Any, validation: Any, frame: "pd.DataFrame", docs: Path) -> None:
+    """Write Great Expectations' pages; InputError for a result that they cannot hold."""
+    context.suites.add(validation.suite)
+    context.validation_definitions.add(validation)
+    context.add_data_docs_site("targets", _site(docs))
+    try:
+        validation.run(batch_parameters={"dataframe": frame})
+    except TypeError as error:
+        raise InputError(
+            f"docs {docs}: Great Expectations cannot write the result of a check ({first_line(error)}); "
+            "leave out the pages, or the check of quantiles"
+        ) from error
+    context.build_data_docs(site_names=["targets"])
 
 
 def _site(folder: Path) -> dict[str, Any]:
@@ -233,14 +268,15 @@ def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], fra
     failing = result.get("unexpected_count")
     observed = result.get("observed_value")
     if observed is None and failing:
-        values = list(dict.fromkeys(result.get("partial_unexpected_list") or []))[:MOST_VALUES]
-        observed = f"{failing} of {rows}: {', '.join(str(value)[:100] for value in values)}"
+        # Of several columns a value is a list or an object.
+        values = list(dict.fromkeys(map(str, result.get("partial_unexpected_list") or [])))[:MOST_VALUES]
+        observed = f"{failing} of {rows}: {', '.join(value[:100] for value in values)}"
     elif observed is None and failing == 0:
         observed = f"0 of {rows}"
     elif observed is None and error is None and not outcome["success"]:
         observed = "no value to compare"
     if isinstance(observed, list | dict):
-        observed = json.dumps(observed)
+        observed = json.dumps(observed, default=str)  # of numpy's values
     elif isinstance(observed, float):
         observed = float(observed)  # of numpy's otherwise
     passed = bool(outcome["success"]) and error is None

@@ -9,6 +9,8 @@ SET = "targets --out o --tokenizer model --set"
 PYTHON = "{type: python, path: f.py:f}"
 REVIEW, HEADER = f"{PREPARE} --set review=review.csv", "id,decision,reviewer,note\n"
 
+CHECK = "name: c, severity: error, description: d, type: expect_column_to_exist, kwargs: {colum: id}"
+
 ROWS: list[Row] = [
     ("targets", {}, "missing --out, --tokenizer; see python -m targets --help"),
     (
@@ -130,6 +132,7 @@ ROWS: list[Row] = [
     (f"{PREPARE} --check --prepare-only", {}, "prepare_only leaves out the checks that check asks for"),
     (f"{PREPARE} --suite s.yaml --check", {"s.yaml": "- {name: x}"}, "s.yaml"),
     (f"{PREPARE} --suite nothing.yaml --check", {}, "nothing.yaml"),
+    (f"{PREPARE} --suite s.yaml --check", {"s.yaml": f"name: s\nchecks: [{{{CHECK}}}]"}, "kwargs.colum: no such argum"),
     (f"{PREPARE} --benchmarks nothing", {}, "nothing"),
     (f"{PREPARE} --benchmarks b.parquet", {"b.parquet": b"x"}, "b.parquet"),
     (f"{PREPARE} --benchmarks b.parquet", {"b.parquet": parquet(a=[1])}, "b.parquet"),

@@ -1,6 +1,7 @@
 """The gates: each check fails when what it guards is broken, and a broken check has failed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
-from targets.check.expectations import check_names, load_checks, validate
+from targets.check.expectations import check_names, check_suite, load_checks, validate
 from targets.check.source_drift import OF_TWO
 from targets.check.version_diff import compare_versions
 from targets.config import build_config
@@ -165,6 +166,35 @@ def test_what_fails_is_counted_by_source_where_there_are_several(prepared: Prepa
     assert failed.failing == 25 and failed.observed == "25 of 120: 500; 20 of sums, 5 of law"
 
 
+PAIR = {"column_A": "prompt_tokens", "column_B": "target_tokens"}
+SUM = {"column_list": ["prompt_tokens", "target_tokens"], "sum_total": 14}
+QUANTILE = {"column": "target_tokens", "quantile_ranges": {"quantiles": [1], "value_ranges": [[1, 2]]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "observed"),
+    [
+        ("column_pair_values_to_be_equal", PAIR, "20 of 120: [7, 9]; 20 of b"),
+        ("multicolumn_sum_to_equal", SUM, "20 of 120: {'prompt_tokens': 7, 'target_tokens': 9}; 20 of b"),
+        ("column_distinct_values_to_be_in_set", {"column": "target_tokens", "value_set": [7]}, "1 of 120: 9"),
+        ("column_quantile_values_to_be_between", QUANTILE, '{"quantiles": [1], "values": [9]}'),
+    ],
+)
+def test_expectations_about_columns_and_pairs_of_them_are_reported(
+    prepared: Prepared, tmp_path: Path, kind: str, kwargs: dict[str, Any], observed: str
+) -> None:
+    table = pq.read_table(prepared.profile)
+    columns = {"prompt_tokens": [7] * 120, "target_tokens": [7] * 100 + [9] * 20, "source": ["a"] * 100 + ["b"] * 20}
+    for name, values in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values, table.schema.field(name).type))
+    pq.write_table(table, tmp_path / "two.parquet")
+    (failed,) = validate(
+        tmp_path / "two.parquet", suite=suite(tmp_path / "s.yaml", type=f"expect_{kind}", kwargs=kwargs)
+    )
+    assert failed.observed == observed and not failed.passed and failed.error is None
+
+
 def test_a_check_that_breaks_has_failed_and_says_so(prepared: Prepared, tmp_path: Path) -> None:
     def error(kind: str, **kwargs: Any) -> str:
         result = validate(prepared.profile, suite=suite(tmp_path / "s.yaml", type=kind, kwargs=kwargs))[0]
@@ -205,6 +235,8 @@ def test_an_argument_that_does_not_fit_is_named(
     kind = f"expect_column_values_to_{kind}"
     path = suite(tmp_path / "s.yaml", type=kind, kwargs=kwargs)
     with pytest.raises(InputError) as caught:
+        check_suite(build_config({}), path)
+    with pytest.raises(InputError, match=re.escape(str(caught.value))):
         validate(prepared.profile, suite=path)
     said = str(caught.value)
     assert said.startswith(f"check suite {path}: mine: {kind}: kwargs.{message}") and "\n" not in said
