@@ -69,6 +69,12 @@ class PrepareRequest(Request):
     def _has_checks(self) -> Self:
         if self.check and self.prepare_only:
             raise ValueError("prepare_only leaves out the checks that check asks for: give one of them")
+        if unused := [
+            name for name in ("heldout_share", "max_rows", "previous") if self.prepare_only and getattr(self, name)
+        ]:
+            raise ValueError(f"prepare_only writes no training set, which {unused[0]} is about: give one of them")
+        if self.benchmark_roots and (self.benchmarks is None or self.benchmarks.endswith(".parquet")):
+            raise ValueError("benchmark_roots has the files of a suite: give one with benchmarks, or leave it out")
         if unused := [name for name in ("suite", "docs") if getattr(self, name) and not self.check]:
             raise ValueError(f"{unused[0]} belongs to the quality checks: add check, or leave it out")
         return self

@@ -163,6 +163,10 @@ class Source(BaseModel):
             raise ValueError(f"the source {EMBEDDED!r} has no columns for metadata or fields")
         if self.task and (self.metadata or list(self.fields) != [ENTRY]):
             raise ValueError(f"the source {self.path!r} has no columns for metadata or fields but {ENTRY}")
+        of_files = ("mapping", "split", "subset", "revision")
+        unread = [name for name in of_files if getattr(self, name) is not None]
+        if unread and (self.path == EMBEDDED or self.task):
+            raise ValueError(f"the source {self.path!r} is no file or dataset, so {unread[0]} would change nothing")
         if self.options and not self.task:
             raise ValueError(f"options are those of a task, and {self.path!r} is none; expected a path {GYM}TASK")
         if empty := [name for name in self.metadata if not name or "." in name]:
