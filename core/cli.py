@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from core import PROJECT
 from core.errors import InputError, TaskFailed
 from core.machine.processes import die_with_parent, repeat_lost_interrupts
+from core.text.printable import printable
 
 if TYPE_CHECKING:
     import typer
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
 PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
 COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
+
+
+def say(text: object) -> None:
+    """Print a line of results, which may quote data, so that nothing in it is a command to the terminal."""
+    sys.stdout.write(f"{printable(str(text))}\n")
 
 
 def private_files() -> None:
@@ -38,16 +44,16 @@ def exit_status(work: Callable[[], int | None]) -> int:
     try:
         return work() or 0
     except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(printable(f"error: {error}\n"))
         return 2
     except TaskFailed as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(printable(f"error: {error}\n"))
         return 1
     except OSError as error:
         what = f"{error.filename2 or error.filename}: " if error.filename else ""  # the second one is written
         wrong_path = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
         advice = "; give another path" if wrong_path else ""
-        sys.stderr.write(f"error: {what}{error.strerror or error}{advice}\n")
+        sys.stderr.write(printable(f"error: {what}{error.strerror or error}{advice}\n"))
         return 2 if wrong_path else 1
     except KeyboardInterrupt:
         return INTERRUPTED

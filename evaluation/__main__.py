@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from core.cli import examples, exit_status, new_app, run_app
+from core.cli import examples, exit_status, new_app, run_app, say
 from core.command_options import add_request_command
 from core.errors import InputError
 from core.machine.request_paths import check_output, writable_file, writable_folder
@@ -96,10 +96,10 @@ def disagreements(
     from evaluation.second_grader import disagreements_text
 
     table = find_disagreements(read_folder(results, "graded"), second, limit_s=limit_s)
-    print(disagreements_text(table))
+    say(disagreements_text(table))
     if out:
         write_table(table, out)
-        print(out)
+        say(out)
 
 
 @app.command()
@@ -112,7 +112,7 @@ def browse(
     from evaluation.sample_tables import read_folder
 
     rows = write_samples(read_folder(results, "graded"), out)
-    print(f"{out}: {rows:,} rows")
+    say(f"{out}: {rows:,} rows")
 
 
 @app.command()
@@ -132,7 +132,7 @@ def inspect(
     newest = max((results / f"{name}.parquet").stat().st_mtime for name in tables)
     graded = datetime.fromtimestamp(newest, UTC)
     for path in write_logs(tables, read_suite_file(suite), out, graded=graded):
-        print(path)
+        say(path)
 
 
 @app.command("lm-eval")
@@ -163,8 +163,8 @@ def lm_eval(
     names = write_tasks(read_suite_file(suite), out, sampled=sampled, thinking=thinking)
     rendered = sampled and not any(PromptRecord.of(table).is_messages for table in sampled.values())
     template = "" if rendered else " --apply_chat_template"
-    print(f"{out}: {', '.join(names)}")
-    print(f"PYTHONPATH={PROJECT} lm_eval --include_path {out} --tasks luffy{template} --model …")
+    say(f"{out}: {', '.join(names)}")
+    say(f"PYTHONPATH={PROJECT} lm_eval --include_path {out} --tasks luffy{template} --model …")
 
 
 add_request_command(
@@ -192,10 +192,10 @@ def leaderboard(
     from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
 
     rankings = rank_folder(results)
-    print(leaderboard_text(rankings))
+    say(leaderboard_text(rankings))
     if markdown:
         write_text(leaderboard_markdown(rankings), markdown)
-        print(f"\n{markdown}")
+        say(f"\n{markdown}")
 
 
 @app.command(
@@ -221,10 +221,10 @@ def recheck(
     recorded = read_run(run)
     with Verifiers(2, 5.0) as verifiers:
         checks = [recheck_verdicts(recorded, read_suite_file(suite), verifiers)]
-    print(checks[0])
+    say(checks[0])
     if remade is not None:
         for check in compare_runs(recorded, read_run(remade)):
-            print(check)
+            say(check)
             checks.append(check)
     if any(check.differences for check in checks):
         raise typer.Exit(1)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from core.cli import say
 from core.machine.request_paths import check_output
 from evaluation.command_requests import (
     CompareRequest,
@@ -33,7 +34,7 @@ def suite(request: SuiteRequest) -> None:
         benchmarks, list(request.roots), limit=request.limit, seed=request.seed, system_prompt=request.system_prompt
     )
     write_table(table, request.out)
-    print(f"{request.out}: {table.num_rows} problems of {', '.join(benchmark.name for benchmark in benchmarks)}")
+    say(f"{request.out}: {table.num_rows} problems of {', '.join(benchmark.name for benchmark in benchmarks)}")
 
 
 def generate(request: GenerateRequest) -> None:
@@ -48,7 +49,7 @@ def generate(request: GenerateRequest) -> None:
         _submit("generate", request, request.out)
         for name in table["benchmark"].unique().to_pylist():
             if request.benchmarks is None or name in request.benchmarks:
-                print(request.out / f"{name}.parquet")
+                say(request.out / f"{name}.parquet")
         return
     with _sampling_process():
         paths = draw_samples(
@@ -63,7 +64,7 @@ def generate(request: GenerateRequest) -> None:
         )
     request.write(request.out / "request.json")
     for path in paths.values():
-        print(path)
+        say(path)
 
 
 def traces(request: TracesRequest) -> None:
@@ -83,7 +84,7 @@ def traces(request: TracesRequest) -> None:
         if Endpoint.parse(request.teacher):
             raise InputError("--backend: an endpoint has its own engines and is asked from here: leave --backend out")
         _submit("traces", request, Path(f"{request.out}.job"))
-        print(request.out)
+        say(request.out)
         return
     check_output(request.out, request.problems)
     request.check_fields()
@@ -110,12 +111,12 @@ def traces(request: TracesRequest) -> None:
         )
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
         send_event({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
-    print(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
+    say(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
     if repeats := len(problems) - len({problem.text for problem in problems}):
-        print(f"note: {repeats:,} rows of {request.problems} repeat an earlier problem, and have the same samples")
+        say(f"note: {repeats:,} rows of {request.problems} repeat an earlier problem, and have the same samples")
     if budget:
         end = "" if drawn.rows == drawn.requested else "; the budget ends here: raise it and run the command again"
-        print(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
+        say(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
 
 
 def difficulty(request: DifficultyRequest) -> None:
@@ -128,8 +129,8 @@ def difficulty(request: DifficultyRequest) -> None:
     with open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s) as verifier:
         table = measure_difficulty(request.samples, verifier, request.data_source, thinking=request.thinking)
     write_table(table, request.out)
-    print(histogram_text(table))
-    print(f"{request.out}: {table.num_rows:,} problems")
+    say(histogram_text(table))
+    say(f"{request.out}: {table.num_rows:,} problems")
 
 
 def grade(request: GradeRequest) -> None:
@@ -147,7 +148,7 @@ def grade(request: GradeRequest) -> None:
             rules = {"thinking": request.thinking, "truncated": request.truncated}
             graded = grade_table(samples, table, verifiers, **rules)
             write_table(graded, request.out / f"{name}.parquet")
-            print(f"{name}: {summarize(graded).to_text()}")
+            say(f"{name}: {summarize(graded).to_text()}")
 
 
 def compare(request: CompareRequest) -> None:
@@ -157,10 +158,10 @@ def compare(request: CompareRequest) -> None:
 
     with _sampling_process():
         (first, baseline), *others = (results := evaluate(request)).items()
-        print(comparison_table(results, pass_at=request.pass_at).to_text())
+        say(comparison_table(results, pass_at=request.pass_at).to_text())
         for name, tables in others:
             for warning in comparison_warnings(baseline, tables, (first, name)):
-                print(f"note: {warning}")
+                say(f"note: {warning}")
 
 
 def report(request: ReportRequest) -> None:
@@ -202,8 +203,8 @@ def report(request: ReportRequest) -> None:
     write_page(scorecard, request.out)
     if request.markdown:
         write_text(render_markdown(scorecard), request.markdown)
-    print(render_text(scorecard))
-    print(f"\n{request.out}")
+    say(render_text(scorecard))
+    say(f"\n{request.out}")
 
 
 def _submit(command: str, request: GenerateRequest | TracesRequest, out: Path) -> None:

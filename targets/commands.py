@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.cli import say
 from core.errors import InputError
 from core.parquet import is_there, read_table
 from core.plugins.user_code import python_path
@@ -104,42 +105,42 @@ def print_difference(difference: Difference) -> None:
     """Print two versions side by side, and the rows that came and went."""
     _print_lines([(what, f"{before:,}", f"{now:,}") for what, before, now in difference.lines])
     for what, rows in (("went", difference.went), ("came", difference.came)):
-        print(f"\nproblems that {what}{'' if rows else ': none'}")
+        say(f"\nproblems that {what}{'' if rows else ': none'}")
         for row in rows:
             problem = " ".join(row.problem.split())
-            print(f"  {row.id}  {row.target_tokens:,} tokens, gold {row.gold}, in the other version {row.elsewhere}")
-            print(f"    {problem[:LONGEST_PROBLEM]}{'…' if len(problem) > LONGEST_PROBLEM else ''}")
+            say(f"  {row.id}  {row.target_tokens:,} tokens, gold {row.gold}, in the other version {row.elsewhere}")
+            say(f"    {problem[:LONGEST_PROBLEM]}{'…' if len(problem) > LONGEST_PROBLEM else ''}")
 
 
 def _print_lines(lines: Sequence[tuple[str, str, str]]) -> None:
     width = max(len(what) for what, _, _ in lines)
     for what, before, now in lines:
-        print(f"{what:{width}}{before:>14}{now:>14}")
+        say(f"{what:{width}}{before:>14}{now:>14}")
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
     for text in column_texts(prepared):
-        print(text)
+        say(text)
     read = prepared.counts["read"]
-    print(f"{'read':18}{read:>9,}")
+    say(f"{'read':18}{read:>9,}")
     for step in prepared.filter_counts:
-        print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
+        say(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
     speed = "nothing has changed, so nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
-    print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
+    say(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
     for name, n in sorted(prepared.by_source.items()) if len(prepared.by_source) > 1 else ():
-        print(f"{f'source {name}':44.44}{n['read']:>9,}{n.get('kept', 0):>9,} kept")
+        say(f"{f'source {name}':44.44}{n['read']:>9,}{n.get('kept', 0):>9,} kept")
     for name, values in prepared.breakdown.items():
         for value, n in list(values.items())[:MOST_VALUES]:
-            print(f"{f'{name} {value}':44.44}{n['read']:>9,}{n['kept']:>9,} kept")
+            say(f"{f'{name} {value}':44.44}{n['read']:>9,}{n['kept']:>9,} kept")
     for hint in hint_texts(prepared):
-        print(hint)
+        say(hint)
     for what, count in prepared.disagreements.items():
-        print(f"{what}: {count:,}")
+        say(f"{what}: {count:,}")
     if prepared.log_probs:
-        print(f"target_log_probs: {log_probs_text(prepared)}")
+        say(f"target_log_probs: {log_probs_text(prepared)}")
     if split is not None:
-        print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}")
-    print(f"rejected: {prepared.rejected}")
+        say(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}")
+    say(f"rejected: {prepared.rejected}")
 
 
 def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | None) -> int:
@@ -153,5 +154,5 @@ def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | 
             what += f"; expected: {result.description.removesuffix('.')}" + (f" ({limits})" if limits else "")
         elif len(what) > LONGEST_OBSERVED:
             what = "as expected"
-        print(f"{state:8}{result.name:32}{what}")
+        say(f"{state:8}{result.name:32}{what}")
     return int(any(not result.passed and result.severity == "error" for result in results))

@@ -1,9 +1,9 @@
 """``luffy explain`` names the first reason why a run does not learn, on the terminal and as a page."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
+from core.cli import say
 from core.files import atomic_write
 from core.machine.request_paths import check_output, writable_file
 from training.explain import findings_report
@@ -20,10 +20,10 @@ def explain_run(run: Path, page: Path | None) -> None:
     record = read_record(run)
     findings = explain(record)
     for line in findings_report.lines(record, findings):
-        sys.stdout.write(f"{line}\n")
+        say(line)
     if page is not None:
         write_page(record, findings, run.resolve().name, page)
-        sys.stdout.write(f"{page}: written\n")
+        say(f"{page}: written")
 
 
 def _run_folder(run: Path) -> Path:

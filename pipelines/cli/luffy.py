@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from core import PROJECT
-from core.cli import COMMAND, as_written, examples, exit_status, new_app, run_app, whole_number
+from core.cli import COMMAND, as_written, examples, exit_status, new_app, run_app, say, whole_number
 from core.errors import InputError
 from core.plugins.config_files import HARDWARE, config_file
 from core.plugins.user_code import python_path
@@ -205,7 +205,7 @@ def verify(
     check_fields(spec, columns, file)
     tried = try_verifier(spec, read_responses(file, columns), thinking=thinking, workers=workers)
     for line in describe(tried):
-        sys.stdout.write(f"{line}\n")
+        say(line)
     return int(only_errors(tried))
 
 

@@ -170,6 +170,7 @@ ROWS: list[Row] = [
     (PREPARE, {"traces.jsonl": b"\x00\x01"}, "traces.jsonl: it holds no JSON row"),
     (PREPARE, {"traces.jsonl": '{"a": 1}\n'}, "traces.jsonl"),
     (PREPARE, {"traces.jsonl": DEEP}, "traces.jsonl"),
+    (PREPARE, {"traces.jsonl": '{"\\u001b[2J": 1}\n'}, r"\x1b[2J"),
     ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": b"PAR1"}, "t.parquet: not a readable"),
     ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": parquet(a=[1])}, "t.parquet"),
     (
