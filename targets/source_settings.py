@@ -199,6 +199,15 @@ class Source(BaseModel):
         return {name: f"{FIELDS}.{name}" for name in self.fields} if self.path == GENERATED else self.fields
 
     @property
+    def named_columns(self) -> list[str]:
+        """The columns that its mapping, unless that is auto, its metadata and its fields name."""
+        mapping = ready_mappings().get(self.mapping) if isinstance(self.mapping, str) else self.mapping
+        paths = [*self.metadata.values(), *self.field_paths.values()]
+        if mapping:
+            paths += [*mapping.columns(), *([mapping.answer] if isinstance(mapping.answer, str) else mapping.answer)]
+        return top_level(paths)
+
+    @property
     def constants(self) -> dict[str, str]:
         """The metadata that all its traces share."""
         values = {"teacher": self.teacher, "license": self.license}

@@ -72,7 +72,7 @@ class Part:
     @cached_property
     def _content(self) -> Content:
         assert self.file is not None
-        return inspect(self.file)
+        return inspect(self.file, self.source.named_columns)
 
     @cached_property
     def _entries(self) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ be read is a `Rejection` in its place, so that the row is still counted.
 """
 
 import hashlib
+import json
 import zlib
 from array import array
 from collections import Counter
@@ -31,7 +32,6 @@ HEAD_BYTES = 512  # that show of which kind a file is
 # Keys of JSON rows that may be in late rows only.
 LATE_KEYS = {name: f'"{name}"'.encode() for name in (*OPTIONAL_COLUMNS, *REASONING_COLUMNS)}
 LATE_KEYS |= {"system": b'"system":'}  # not the role of a message
-LONGEST_KEY = max(map(len, LATE_KEYS.values()))
 OTHER_KINDS = (  # the beginning of a file, what it is, and the end of a name that says so
     (b"version https://git-lfs", "a pointer of Git LFS, not the data: run git lfs pull in its repository", None),
     (b"\x1f\x8b", "compressed with gzip: give it a name that ends in .gz", ".gz"),
@@ -80,8 +80,12 @@ class Content:
         return piece_rows(self.rows, 0 if self.begins else self.read_together)
 
 
-def inspect(file: DataFile) -> Content:
-    """Digest, rows and columns of a file; InputError if it cannot be read. A remote parquet file is not read."""
+def inspect(file: DataFile, named: Sequence[str] = ()) -> Content:
+    """Digest, rows and columns of a file; InputError if it cannot be read. A remote parquet file is not read.
+
+    The columns of a JSON file are the keys of its first rows, and of the others those that are ``named``, or in
+    `LATE_KEYS`.
+    """
     from fsspec.implementations.local import LocalFileSystem
 
     _check_kind(file)
@@ -100,7 +104,7 @@ def inspect(file: DataFile) -> Content:
             columns = csv_columns(stream, f"source {file.address}", TABLE_SUFFIXES[file.suffix])
         columns = _distinct(columns, file)
         return _content(_digest(file), sum(1 for _ in _csv_rows(file)), columns)
-    return _inspect_json(file)
+    return _inspect_json(file, named)
 
 
 def _distinct(columns: list[str], file: DataFile) -> list[str]:
@@ -169,17 +173,21 @@ def _json_rows(file: DataFile) -> Iterator[Row]:
             yield from map(parse_line, lines(read_chunks(stream)))
 
 
-def _inspect_json(file: DataFile) -> Content:
+def _inspect_json(file: DataFile, named: Sequence[str]) -> Content:
     columns = _sampled_columns(file)
     digest, count, last = hashlib.sha256(), 0, b""
+    late = [*LATE_KEYS.items(), *((name, key) for name in named for key in _as_keys(name))]
+    late = [(name, key) for name, key in late if name not in columns]
+    longest = max((len(key) for _, key in late), default=1)
 
     def hashed(stream: Any) -> Iterator[bytes]:
-        nonlocal last
+        nonlocal last, late
         for chunk in read_chunks(stream):
             digest.update(chunk)
             text = last + chunk
-            columns.extend(name for name, key in LATE_KEYS.items() if name not in columns and key in text)
-            last = chunk[-LONGEST_KEY:]
+            columns.extend(dict.fromkeys(name for name, key in late if key in text))
+            late = [(name, key) for name, key in late if name not in columns]
+            last = text[-longest:]
             yield chunk
 
     begins, at = array("Q"), []
@@ -195,6 +203,12 @@ def _inspect_json(file: DataFile) -> Content:
     if file.path.lower().endswith(tuple(filter(None, COMPRESSIONS))):
         begins = array("Q")
     return Content(digest.hexdigest(), count, columns, begins, count)
+
+
+def _as_keys(name: str) -> set[bytes]:
+    """How a JSON object may write the key ``name``, with its colon."""
+    texts = (json.dumps(name, ensure_ascii=ascii_only) for ascii_only in (True, False))
+    return {f"{text}{colon}".encode() for text in texts for colon in (":", " :")}
 
 
 def _sampled_columns(file: DataFile) -> list[str]:

@@ -190,6 +190,17 @@ def test_keys_that_only_late_rows_have_are_read(tmp_path: Path) -> None:
         assert [trace.system for trace in traces] == [None] * 153 + ["Be brief."]
 
 
+def test_a_column_that_a_mapping_names_is_found_in_late_rows(tmp_path: Path) -> None:
+    rows = [ROW] * 150 + [{**ROW, "gr\u00fcn\n": False}]
+    for ascii_only in (True, False):
+        texts = (json.dumps(row, ensure_ascii=ascii_only) for row in rows)
+        file = written(tmp_path / "x.jsonl", "".join(f"{text}\n" for text in texts))
+        mapping = {"problem": "problem", "answer": "answer", "response": "response", "upstream_correct": "gr\u00fcn\n"}
+        assert [trace.upstream_correct for trace in read(file, mapping=mapping)] == [None] * 150 + [False]
+    with pytest.raises(InputError, match=r"no column gone: it has problem, answer, response"):
+        read(file, mapping={**mapping, "upstream_correct": "gone"})
+
+
 def test_a_column_of_system_messages_leaves_those_of_chats(tmp_path: Path) -> None:
     chat = [{"role": role, "content": text} for role, text in (("system", "Think."), ("user", "4+4=?"))]
     answer = {"role": "assistant", "content": ROW["response"]}
