@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 GRADE = "luffy evaluate grade"
 VERDICTS = tuple(map(str, Verdict))
+SCORING = (Verdict.CORRECT, Verdict.PARTIAL)  # verdicts whose scores are above 0
 OPTIONAL = ("alternatives", "subject", "fields", "extracted", "reason")  # columns that may be missing or empty
 ALWAYS_DIGESTED = ("benchmark", "id", "problem", "prompt", "gold", "grader", "subject")
 NAME_IN_DIGEST = {"verifier": "grader"}  # the name of a column in the digests of recorded runs
@@ -148,6 +149,8 @@ def _check_scores(table: "pa.Table", path: Path) -> None:
             wrong = f"the score is {score}, expected a number from 0 to 1"
         elif verdict not in VERDICTS:
             wrong = f"the verdict is {verdict!r:.80}, expected one of {', '.join(VERDICTS)}"
+        elif (score > 0) != (verdict in SCORING):
+            wrong = f"the verdict is {verdict}, and the score {score:g} contradicts it"
         elif (key, sample) in seen:
             wrong = f"sample {sample} of problem {key:.80} is there twice"
         if wrong:

@@ -151,10 +151,11 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
         if source.boilerplate:
             text = " ".join(problem.text.split()).replace(source.boilerplate.strip(), "").strip()
             problem = replace(problem, text=text, question=problem.text)
-        first = problems.setdefault(problem.id, problem)
+        key = problem.id if source.columns.id else _words(problem)
+        first = problems.setdefault(key, problem)
         if first is problem:
             continue
-        if first.text != problem.text or (source.repeated and first.fields != problem.fields):
+        if _words(first) != _words(problem) or (source.repeated and first.fields != problem.fields):
             raise InputError(
                 f"{where}: another problem than an earlier row with the id {problem.id}: {problem.text!r:.80}; "
                 "expected one problem for each id: correct the ids, or map no id column"
@@ -172,6 +173,11 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
         conditions = ", ".join(f"{key} = {value}" for key, value in source.where.items())
         raise InputError(f"benchmark {benchmark.name}: {path} has no row with {conditions}; correct `where`")
     return list(problems.values())
+
+
+def _words(problem: Problem) -> str:
+    """Return the text of a problem without what blanks alone make different."""
+    return " ".join(problem.text.split())
 
 
 def _problem(row: dict[str, Any], source: Source, verifier: str, where: str, seed: int) -> Problem:

@@ -295,6 +295,11 @@ ROWS: list[Row] = [
     ("evaluation compare model --roots suite.parquet", {}, "--roots: suite.parquet is a file; expected a folder"),
     (
         MINE_SUITE,
+        {"mine.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1 + 1?", "a": "2"}\n{"q": " 1  +\\n1?", "a": "2"}\n'},
+        "row 2: the same problem as an earlier row",
+    ),
+    (
+        MINE_SUITE,
         {"mine.yaml": SUITE_YAML},
         "no file mine.jsonl beside the suite, nor in a root folder (none is given)",
     ),
@@ -339,6 +344,7 @@ ROWS: list[Row] = [
             ("score", [1.0, math.nan], "row 1: the score is nan, expected a number from 0 to 1"),
             ("score", [math.inf, 0.0], "row 0: the score is inf"),
             ("score", ["1", "0"], "column score: expected double, got string"),
+            ("score", [1.0, 0.0], "row 1: the verdict is correct, and the score 0 contradicts it"),
             ("id", ["a", "a"], "row 1: sample 0 of problem a is there twice; grade the samples again"),
             ("verdict", ["correct", "right"], "row 1: the verdict is 'right', expected one of correct, "),
         )
