@@ -6,8 +6,9 @@
 import sys
 
 from grading.answers.pairs import without_label
-from grading.expressions.form_comparison import leaves_open, same
-from grading.expressions.reader import read
+from grading.expressions.comparison.form_comparison import same
+from grading.expressions.comparison.solved import leaves_open
+from grading.expressions.reading.reader import read
 from grading.expressions.statements import asked, settled
 from grading.worker_program import serve
 

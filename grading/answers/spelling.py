@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOX, extract_boxed
 from grading.expressions.signs import to_latex
-from grading.expressions.units import is_spoken
+from grading.expressions.unit_names import is_spoken
 from grading.vocabulary import FUNCTIONS, SCHOOLS, WORD, is_word
 
 LONGEST_PERIOD = 50  # digits of a repeating decimal

@@ -87,7 +87,13 @@ class Congruence:
 
 
 Form = Value | Based | Words | Group | Relation | Region | Builder | Congruence
+DOTS = Words("...")
 OTHERWISE = Words("otherwise")  # the condition of the last piece of a function
+
+
+def items_of(form: Form) -> tuple[Form, ...]:
+    """Return the items of a group, and any other form as the only item."""
+    return form.items if isinstance(form, Group) else (form,)
 
 
 def renamed(form: Form, symbols: Mapping[Any, Any]) -> Form:

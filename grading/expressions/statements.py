@@ -5,8 +5,8 @@ That holds for the answer only. A gold answer asks for all that it states: ``x+y
 
 from sympy import Rational
 
-from grading.expressions.algebra import clearly_different
-from grading.expressions.form_comparison import same
+from grading.expressions.comparison.algebra import clearly_different
+from grading.expressions.comparison.form_comparison import same
 from grading.expressions.forms import Form, Group, Relation, Value
 
 _TERM_OR_FUNCTION = frozenset("_(")  # in the name of the term of a sequence or of a function

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.expressions.units import is_unit, unit_name
+from grading.expressions.unit_names import unit_name
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
@@ -85,7 +85,7 @@ class NumberVerifier(Verifier):
 
     def _factor(self, unit: str, expected: str) -> tuple[Fraction, str]:
         """Return the factor from ``unit`` to the unit ``expected``, and what is wrong with the unit."""
-        if self.options.unit == "ignored" and unit and unit != expected and not is_unit(unit):
+        if self.options.unit == "ignored" and unit and unit != expected and unit_name(unit) is None:
             return Fraction(1), f"{unit!r} is no unit"
         is_optional = not unit and self.options.unit == "optional"
         if self.options.unit == "ignored" or is_optional or _is_same_unit(unit, expected):

@@ -5,7 +5,8 @@ import doctest
 import pytest
 
 from grading.answers.choices import extract_choice
-from grading.expressions import answer_tokens, signs, units
+from grading.expressions import answer_tokens, signs, unit_names, units
+from grading.expressions.reading import function_names
 from grading.grader import Grader
 from grading.verdict import Verdict
 
@@ -17,7 +18,7 @@ def grader():
 
 
 def test_the_examples_in_the_docstrings_are_true():
-    for module in (signs, answer_tokens, units):
+    for module in (signs, answer_tokens, unit_names, units, function_names):
         result = doctest.testmod(module)
         assert result.attempted and result.failed == 0
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from lark import LarkError
 
 from grading.expressions.answer_tokens import Unread
-from grading.expressions.formula_grammar import by_grammar, by_latex2sympy2, read_formula
+from grading.expressions.reading.formula_grammar import by_grammar, read_formula
+from grading.expressions.reading.latex2sympy2_grammar import by_latex2sympy2
 
-FORMULAS = (  # as `grading.expressions.terms` writes them
+FORMULAS = (  # as `grading.expressions.reading.terms` writes them
     "17",
     "+{\\frac{25}{10}}",
     "-\\frac{7}{3}",

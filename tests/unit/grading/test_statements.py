@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from grading.expressions import wording
+from grading.expressions.reading import wording
 from grading.grader import Grader
 from grading.verdict import Verdict
 

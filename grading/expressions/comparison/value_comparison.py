@@ -4,9 +4,9 @@ from typing import Any
 
 from sympy import MatrixBase, MatrixExpr, Mul, Symbol, expand, pi
 
-from grading.expressions.algebra import approximates, equal
+from grading.expressions.comparison.algebra import approximates, equal
 from grading.expressions.forms import LARGEST_BASE, Based, Form, Value
-from grading.expressions.units import DEGREE, PERCENT
+from grading.expressions.unit_names import DEGREE, PERCENT
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 MATRICES = (MatrixBase, MatrixExpr)
@@ -83,12 +83,14 @@ def is_matrix(side: Any) -> bool:
     return isinstance(side, MATRICES) or side.has(*MATRICES)
 
 
-def same_number(one: Form, other: Form) -> bool:
-    """Compare a number with its base to one with or without a base."""
+def same_number(one: Form, other: Form) -> bool | None:
+    """Compare a number with its base to one with or without a base; None if neither has one."""
     if isinstance(one, Based) and isinstance(other, Based):
         return one.base == other.base and one.numeral.lstrip("0") == other.numeral.lstrip("0")
     based, plain = (one, other) if isinstance(one, Based) else (other, one)
-    if not isinstance(based, Based) or not isinstance(plain, Value) or not plain.expression.is_Integer or plain.unit:
+    if not isinstance(based, Based):
+        return None
+    if not isinstance(plain, Value) or not plain.expression.is_Integer or plain.unit:
         return False
     if not 2 <= based.base <= LARGEST_BASE or any(int(digit, LARGEST_BASE) >= based.base for digit in based.numeral):
         return False

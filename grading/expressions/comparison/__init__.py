@@ -1,0 +1,1 @@
+"""Compare two forms exactly: values, groups, relations and sets of numbers."""
