@@ -22,7 +22,8 @@ _THEN_LETTER = compile_quick_pattern(
     r"\A\W{0,3}(?:(?:or|and|nor|vs|versus|maybe|perhaps|possibly|to|plus|no|not|then)\W{1,3}){0,3}\(?[A-J](?![a-zA-Z'])"
 )
 _DENIED = compile_quick_pattern(
-    r"\A\W{0,6}(?:which )?(?:(?:is|was) (?:wrong|incorrect|false)\b"
+    r"\A\W{0,6}(?i:(?:which|that|this|it)(?: |.(?=s )))?(?:(?:is|was|s) (?:wrong|incorrect|false|not (?:right|true))\b"
+    r"|only (?:if|when)\b|(?:if and only if|unless)\b"
     r"|(?:(?:is|was) not|(?:is|was)n.?t|can ?not be|can.t be)"
     r"(?: (?:the |a )?(?:correct|right|true|valid|answer)\b|\W{0,4}\Z)"
     r"|(?:is|was|seems|looks) \w{1,20},? (?:but|yet) (?:wrong|incorrect|false)\b"
@@ -61,7 +62,9 @@ _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
     r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=|[–—-](?=\s)|(?:should|must|will|has to) be"
     r"|(?<!then the answer )would be)++"
-    r"[*$`\s]*+(?:(?:option|choice)\s++)?|answer\s[*$\s]*+)[(\[]?\s*+(?:\\(?:text|math)(?:bf|rm|it)?\{\s*+\(?)?"
+    r"[*$`\s]*+(?:(?:option|choice)\s++)?|answer\s[*$\s]*+"
+    r"|(?<![a-z])I(?:'ll| will| would| therefore| thus)? (?:choose|chose|pick|picked|select|selected|go with)\s[*$\s]*+"
+    r"(?:(?:option|choice|answer)\s++)?)[(\[]?\s*+(?:\\(?:text|math)(?:bf|rm|it)?\{\s*+\(?)?"
     r"(?P<label>[A-J]|[a-j](?=[])}*$`.]{0,4}\s*+\Z))(?![a-zA-Z'])"
 )
 _CONCLUDED = compile_quick_pattern(
@@ -163,6 +166,17 @@ def _stated(text: str) -> str | None:
     if chosen is None or (False not in last and _noun(chosen) == "answer"):
         return None
     return None if _JOINED.match(_behind(chosen)) else chosen["label"].upper()
+
+
+def text_behind(text: str) -> str | None:
+    """Return what stands in the line behind the label of the last "Answer: C", if there is something.
+
+    >>> text_behind("Answer: (B) **Paris**."), text_behind("It is B")
+    ('Paris', None)
+    """
+    stated = list(_STATED.finditer(text))
+    behind = text[stated[-1].end("label") :].partition("\n")[0] if stated else ""
+    return behind.lstrip(" .:;,-*$`)]}").rstrip(" .*$`") or None
 
 
 def _is_statement(stated: Match) -> bool:

@@ -13,6 +13,7 @@ from grading.answers.choices import (
     label_with_text,
     same_choice,
     same_choices,
+    text_behind,
 )
 from grading.answers.extraction import BOXED, LETTERS, POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize, same_string
@@ -47,15 +48,10 @@ class ChoiceVerifier(Verifier):
             return super().extract(part, gold, fields)
         boxed = extract_boxed(part)
         texts = option_texts(fields)
-        if boxed and _label_with_text(boxed, texts):  # as "C major", which starts like a label
-            return boxed
-        if boxed and texts and (parts := label_with_text(normalize(boxed))):
-            if same_string(parts[1], texts.get(parts[0], "")):
-                return parts[0]
-            if _with_text(parts[1], texts):  # the text of another option
-                return boxed
+        if boxed and (named := _by_text(boxed, texts)):
+            return named
         if SEPARATOR not in gold or not _LABELS(gold.strip()):
-            return extract_choice(part)
+            return extract_choice(part) if boxed else _stated(part, texts)
         return (boxed and _listed(boxed, texts)) or extract_choices(part)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
@@ -67,9 +63,10 @@ class ChoiceVerifier(Verifier):
             chosen = answer if self.options.answer == BOXED else extract_choices(f"\\boxed{{{answer}}}") or answer
             correct = same_choices(chosen, label)
             return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, "by letter")
-        by_text = _label_with_text(answer, texts)
-        chosen = answer if by_text or self.options.answer == BOXED else extract_choice(answer) or choice_in(answer)
-        by_text = by_text or _label_with_text(chosen, texts)
+        chosen = answer
+        if self.options.answer != BOXED:
+            chosen = _by_text(answer, texts) or _stated(answer, texts) or choice_in(answer)
+        by_text = _label_with_text(chosen, texts)
         correct = same_choice(by_text or chosen, label)
         reason = "by the text of an option" if by_text else "by letter"
         return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, reason)
@@ -118,6 +115,26 @@ def _label_of(gold: str, texts: Mapping[str, str]) -> str:
 def _label_with_text(answer: str, texts: Mapping[str, str]) -> str | None:
     """Return the label of the one option with this text; None for an answer that is the label of an option itself."""
     return None if normalize(answer) in texts else _with_text(answer, texts)
+
+
+def _by_text(answer: str, texts: Mapping[str, str]) -> str | None:
+    """Return the option that an answer names by its text, with or without the label; None if the text decides nothing.
+
+    A label with the text of another option stays as it is, and names none.
+    """
+    if _label_with_text(answer, texts):  # as "C major", which starts like a label
+        return answer
+    label, text = label_with_text(normalize(answer)) or ("", "")
+    if label and same_string(text, texts.get(label, "")):
+        return label
+    return answer if _with_text(text, texts) else None
+
+
+def _stated(text: str, texts: Mapping[str, str]) -> str | None:
+    """Return the label that a text states; with the text behind it if this is that of another option."""
+    label, behind = extract_choice(text), text_behind(text)
+    named = behind and _with_text(behind, texts)
+    return f"{label}. {behind}" if label and named and named != label else label
 
 
 def _listed(boxed: str, texts: Mapping[str, str]) -> str | None:

@@ -55,6 +55,8 @@ def test_sets_of_labels_are_compared_as_sets():
         "The answer is C because A and B are odd.", "Answer: C. Perhaps A man knew.",
         "Answer: C. However, if it rains, then the answer would be D",
         "The option that is not the correct answer is C.",
+        "I choose C.", "So I would go with **C**.", "The answer is D only if B is false; I pick option C.",
+        "Answer: D. That is wrong. Answer: C",
     ],
 )  # fmt: skip
 def test_an_option_is_chosen_in_many_words(text):
@@ -70,7 +72,9 @@ def test_an_option_is_chosen_in_many_words(text):
         "The answer is C on odd days, but D in general", "The answer is C... hm, no, D.", "Answer: C; scratch that: D",
         "Some say that the answer is C. I disagree: D.", "Not the answer: C", "It is not the correct answer: c",
         "Answer: C looks easy, but wrong", "I doubt that option C is correct.", "The answer is c", r"\boxed{C \cup D}",
-        "C is the best answer? No.",
+        "C is the best answer? No.", "Answer: C. That's wrong.", "The answer is C unless n is even.",
+        "The answer is C only if D is false", r"\boxed{C. It is incorrect.}", "I think C, but my friend says D",
+        "If I choose C, I lose", "I would not choose C",
     ],
 )  # fmt: skip
 def test_several_options_or_a_denied_one_are_no_choice(text):

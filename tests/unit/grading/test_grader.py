@@ -190,7 +190,7 @@ def test_what_is_nobodys_fault_is_not_called_wrong(grader):
         ("The answer is A because it floats", "A"),
         ("The answer is D. The wrong answer is C.", "D"),
         ("The answer is D. The answer C is incorrect.", "D"),
-        ("The answer is A river, and I choose D", None),
+        ("The answer is A river, and I choose D", "D"),
         ("The answer is C? No.", None),
         ("The answer is C - wait, no", None),
         ("Answer: C or perhaps D", None),
