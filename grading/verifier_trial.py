@@ -11,6 +11,7 @@ from typing import Any
 from core.errors import InputError
 from core.files import read_json_lines
 from core.text.parse import parse_yaml
+from grading.answers.gold import number_text
 from grading.row_fields import PROBLEM, name_columns, row_fields
 from grading.spec_values import require_fields
 from grading.verdict import Grade, Verdict
@@ -58,7 +59,8 @@ def read_responses(file: Path, columns: Mapping[str, str] | None = None) -> list
         paths = {key: key for key in row if key not in (RESPONSE, gold)} if columns is None else columns
         more = {name: value for name, path in paths.items() if (value := _value(row, path)) is not None}
         fields = {**row_fields(file.name.partition(".")[0], problem, None), **more}
-        items.append(Item(row[RESPONSE], str(row[gold]), fields))
+        text = row[gold] if isinstance(row[gold], str) else number_text(row[gold])
+        items.append(Item(row[RESPONSE], text, fields))
     if not items:
         raise InputError(f"{file}: no rows; expected one JSON object with response and gold per line")
     return items

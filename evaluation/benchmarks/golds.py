@@ -11,7 +11,7 @@ from typing import Any
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import LETTERS, POSITIONS, extract_boxed
-from grading.answers.gold import AnswerForm, explain_unreadable, gold_answer
+from grading.answers.gold import AnswerForm, explain_unreadable, gold_answer, number_text
 
 _BETWEEN = compile_quick_pattern(r"(?i)[,;/&+、，\s]|\band\b")  # the labels of one text
 EMPTY_CELLS = ("nan", "<na>", "nat")  # what pandas writes for an empty cell
@@ -100,7 +100,7 @@ def _answer(value: Any, form: AnswerForm, where: str) -> str:
             f"{where}: the gold answer is {kind}, which no response can match; write the answer as a text or a number, "
             "name the field that has it (`gold: COLUMN.FIELD`), or remove the row"
         )
-    text = str(value).strip()
+    text = value.strip() if isinstance(value, str) else number_text(value)
     if form == "boxed" and text and extract_boxed(text) is None:
         raise InputError(
             f"{where}: the solution has no \\boxed{{answer}}, which `answer_form: boxed` expects: {text!r:.80}; map "

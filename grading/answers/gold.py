@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Literal
 
 from core.text.patterns import compile_full_match
@@ -28,6 +29,15 @@ def split_solution(text: str) -> tuple[str, str | None]:
     above, _, last = text.rstrip().rpartition("\n")
     answer = last.strip().removeprefix(MARK).strip()
     return (above.rstrip(), answer) if last.strip().startswith(MARK) and answer else (text, None)
+
+
+def number_text(value: int | float | Decimal) -> str:
+    """Return the text of a gold answer that a file holds as a number; pandas makes 24.0 of a whole one.
+
+    >>> number_text(24.0), number_text(24), number_text(0.5)
+    ('24', '24', '0.5')
+    """
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def gold_answer(text: str, form: AnswerForm) -> str | None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from core.errors import InputError
-from grading.answers.gold import explain_unreadable, gold_answer
+from grading.answers.gold import explain_unreadable, gold_answer, number_text
 from targets.config import PrepareConfig
 from targets.read.chats import Unusable, read_chat, with_thoughts
 from targets.read.json_rows import Row
@@ -171,7 +171,7 @@ def _gold(value: Any, mapping: ColumnMapping) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         raise Unusable("no_gold", f"{value} is no answer")
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        value = str(int(value) if isinstance(value, float) and value.is_integer() else value)
+        value = number_text(value)
     text = _text(value, "gold")
     if text.strip().lower() in NO_VALUE:
         raise Unusable("no_gold", f"{text!r} stands for an empty place")

@@ -22,6 +22,11 @@ def refusal(tmp_path, benchmark) -> str:
     return str(caught.value)
 
 
+def test_a_whole_number_that_pandas_wrote_is_the_text_of_a_whole_number(tmp_path):
+    write_lines(tmp_path / "mine.jsonl", '{"q": "3+4", "a": 7.0}', '{"q": "1/4", "a": 0.25}')
+    assert read_benchmark(entry(), [tmp_path])["gold"].to_pylist() == ["7", "0.25"]
+
+
 @pytest.mark.parametrize(
     ("gold", "kind"),
     [

@@ -44,7 +44,7 @@ def test_an_example_says_what_the_verifier_knows(tmp_path: Path) -> None:
         "def score(data_source, solution_str, ground_truth, extra_info=None): return 0.25"
     )
     spec = parse_spec({"type": "python", "path": "near.py:score"}, "test", folder=tmp_path)
-    tried = try_verifier(spec, read_responses(written(tmp_path, [{"response": "6", "gold": 7}])), thinking=False)
+    tried = try_verifier(spec, read_responses(written(tmp_path, [{"response": "6", "gold": 7.0}])), thinking=False)
     assert list(describe(tried))[-1] == "  row 1: gold '7', score 0.250"
 
 
