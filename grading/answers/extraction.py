@@ -180,11 +180,15 @@ def _code_blocks(text: str) -> list[tuple[str, str]]:
     return blocks
 
 
-def _is_member(before: str) -> bool:
-    """Return whether a value that follows is part of the broken one in which the text before it is."""
+def _is_part(before: str, of_json: bool) -> bool:
+    """Return whether a value that follows is part of the broken one in which the text before it is.
+
+    It is none behind prose: the broken value has ended there, though no bracket closes it.
+    """
     member = _MEMBER.search(before)
-    is_prose = member and member.group()[0].isalpha() and (". " in before or "\n" in before)
-    return bool(member) and not is_prose
+    if ". " in before or "\n" in before:
+        return bool(member) and not member.group()[0].isalpha()
+    return of_json or bool(member)
 
 
 def _has_objects(value: Any) -> bool:
@@ -202,33 +206,42 @@ def json_value(text: str, *, objects: bool = False) -> str | None:
     >>> json_value('{"a": 1}, as in [2]'), json_value('{"a": 1}, as in [2]', objects=True)
     ('[2]', '{"a": 1}')
     """
-    decoder = json.JSONDecoder()
+    if values := json_values(text, objects=objects):
+        return values[-1]
     whole = text.strip()
-    position, found, failures = 0, None, 0
-    broken: list[int] = []  # where brackets open that no value begins with, and none closes
-    while failures < OPENINGS and (bracket := _BRACKET.search(whole, position)):
+    try:
+        json.loads(whole)
+    except (ValueError, RecursionError):
+        return None
+    return whole
+
+
+def json_values(text: str, *, objects: bool = False) -> list[str]:
+    """Return the objects and arrays in a text that are no part of another one, broken or not; see `json_value`."""
+    decoder = json.JSONDecoder()
+    position, failures = 0, 0
+    found: list[tuple[int, str]] = []
+    broken: list[tuple[int, bool]] = []  # brackets that no value begins with and none closes; whether one might begin
+    while failures < OPENINGS and (bracket := _BRACKET.search(text, position)):
         start, position = bracket.span()
         if bracket.group() in "}])":
-            if broken and (bracket.group() != ")" or whole[broken[-1]] == "["):
-                broken.pop()
+            if broken and (bracket.group() != ")" or text[broken[-1][0]] == "["):
+                opening, _ = broken.pop()
+                while found and found[-1][0] > opening:
+                    found.pop()
             continue
-        if not _LIKE_JSON.match(whole, start):
-            broken.append(start)
-            continue
+        is_like_json = bool(_LIKE_JSON.match(text, start))
         try:
-            value, position = decoder.raw_decode(whole, start)
+            value, end = decoder.raw_decode(text, start) if is_like_json else (None, None)
         except (ValueError, RecursionError):
-            broken.append(start)
-            failures += 1
+            value = end = None
+        if end is None:
+            broken.append((start, is_like_json))
+            failures += is_like_json
             continue
+        position = end
         if objects and not _has_objects(value):
             continue
-        if not broken or not _is_member(whole[max(broken[-1], start - 400) : start]):
-            found = whole[start:position]
-    if found is None and whole:
-        try:
-            decoder.decode(whole)
-        except (ValueError, RecursionError):
-            return None
-        return whole
-    return found
+        if not broken or not _is_part(text[max(broken[-1][0], start - 400) : start], broken[-1][1]):
+            found.append((start, text[start:end]))
+    return [value for _, value in found]

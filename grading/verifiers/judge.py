@@ -15,11 +15,12 @@ from pydantic import Field, ValidationInfo, field_validator
 from core.code_digest import identity
 from core.endpoints import address_problem
 from core.errors import first_line
-from grading.answers.extraction import find_answer
+from grading.answers.extraction import answer_part, json_values
 from grading.judging.judge_client import JudgeClient, NoReply
 from grading.judging.paid_replies import Ledger, OverBudget, PaidForNothing
 from grading.row_fields import PROBLEM
 from grading.verdict import Grade, Verdict
+from grading.verifiers.json import read_strictly
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
 
 RUBRIC = "The answer is right if it says the same as the reference answer. Other words are fine, other facts are not."
@@ -139,10 +140,15 @@ def read_reply(body: str) -> tuple[float, str]:
         raise ValueError(f"a response of no known form: {body[:80]!r}") from None
     if message.get("refusal") or choice.get("finish_reason") == "content_filter":
         raise ValueError(f"it refused: {str(message.get('refusal') or text)[:100]!r}")
-    found = find_answer(text, "json") if isinstance(text, str) else None
-    read = json.loads(found) if found else None
-    value = read if isinstance(read, dict) else {}
+    part = answer_part(text, thinking=False) if isinstance(text, str) else None
+    try:
+        verdicts = [value for found in json_values(part or "") if isinstance(value := read_strictly(found), dict)]
+    except (ValueError, RecursionError):
+        verdicts = []
+    value = verdicts[-1] if verdicts else {}
     score = value.get("score")
+    if any(other.get("score", score) != score for other in verdicts):
+        raise ValueError(f"its reply has several scores: {text[-100:]!r}")
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
         raise ValueError(f"its reply is {text[-100:]!r}")
     return float(score), str(value.get("reason", ""))[:200]

@@ -19,6 +19,8 @@ from grading.verifiers.spec import open_verifier, parse_spec
 REPLIES = {
     "right": '{"reason": "the same", "score": 1}',
     "half": '<think>hm {"score": 1}</think>{"reason": "half of it", "score": 0.5}',
+    "twice": '{"score": 1} as said: {"reason": "the same", "score": 1.0}',
+    "changes": '{"score": 0} No, wait: {"score": 1}',
     "prose": "This is correct. Score: 1",
     "cut": '{"reason": "the sa',
     "seven": '{"score": 7}',
@@ -26,6 +28,7 @@ REPLIES = {
     "true": '{"score": true}',
     "nan": '{"score": NaN}',
     "list": "[1]",
+    "keys": '{"score": 0, "score": 1}',
     "empty": "",
 }
 
@@ -92,8 +95,10 @@ def spec(url: str, folder: Path, **options: Any) -> dict[str, Any]:
     [
         ("right", ("correct", 1.0, "the same"), 1),
         ("half", ("partial", 0.5, "half of it"), 1),
+        ("twice", ("correct", 1.0, "the same"), 1),
+        ("changes", ("error", 0.0, "the judge gave no score: its reply has several scores"), 1),
         ("soon", ("correct", 1.0, "the same"), 3),
-        *((word, ("error", 0.0, "the judge gave no score: its reply is"), 1) for word in list(REPLIES)[2:]),
+        *((word, ("error", 0.0, "the judge gave no score: its reply is"), 1) for word in list(REPLIES)[4:]),
         ("refuses", ("error", 0.0, "the judge gave no score: it refused: 'I cannot grade this.'"), 1),
         ("filtered", ("error", 0.0, "the judge gave no score: it refused"), 1),
         ("truncated", ("error", 0.0, "the judge gave no score: a response of no known form"), 1),
