@@ -104,6 +104,7 @@ _SHORT_WORDS = frozenset((  # things of three letters; other bare letters may be
     "cow", "pig", "hat", "jar", "key", "toy", "bus", "ant", "bee", "won", "yen", "per", "bar", "lux", "sqm",
 ))  # fmt: skip
 MOST_WORDS = 5
+_LETTERS = compile_quick_pattern(r"[a-zA-Z]{2,}")
 _RAISED = compile_quick_pattern(r"\b([a-zA-Z]{1,20}) (squared|cubed)\b")
 _RAISED_WORD = compile_full_match(r"([a-zA-Z.-]*[a-zA-Z])\^?(-?\d)?")
 _WORD = compile_full_match(r"[a-zA-Z]+(?:-[a-zA-Z]+)*\.?(?:[a-zA-Z]\.?)?(?:\^?-?\d)?")
@@ -121,6 +122,25 @@ def unit_name(text: str) -> str | None:
     """
     name, power = read_unit(text.translate(_SYMBOLS)) or (None, 0)
     return name if power == 0 else None
+
+
+def split_scale(text: str) -> tuple[int, str]:
+    """Split the words behind a number into a power of ten and the rest.
+
+    >>> split_scale("million people"), split_scale("km"), split_scale("hundred thousand")
+    ((6, 'people'), (0, 'km'), (5, ''))
+    """
+    words, power = text.split(), 0
+    while words and (scale := words[0].lower().removesuffix("s")) in SCALES:
+        power += SCALES[scale]
+        del words[0]
+    return power, " ".join(words)
+
+
+def has_no_unit(text: str) -> bool:
+    """Return whether one of the words is that of another number, a doubt or an alternative: ``dozen``, ``or 6``."""
+    words = map(str.lower, _LETTERS.findall(text))
+    return unit_name(text) is None and any(word in NO_UNIT or _PART_OR_SCALE(word) for word in words)
 
 
 def is_spoken(word: str) -> bool:
@@ -141,12 +161,8 @@ def read_unit(text: str) -> tuple[str | None, int] | None:
     for command, spoken in _SPOKEN.items():
         text = text.replace(command, spoken)
     text = " ".join(text.replace("/", " per ").replace("electron volt", "electronvolt").split()).strip(" .")
-    words = _RAISED.sub(_raised, text).replace(" ^", "^").replace("*", " ").split()
-    power = 0
-    while words and (scale := words[0].lower().removesuffix("s")) in SCALES:
-        power += SCALES[scale]
-        del words[0]
-    if not words:
+    power, rest = split_scale(_RAISED.sub(_raised, text).replace(" ^", "^").replace("*", " "))
+    if not (words := rest.split()):
         return (None, power) if power else None
     if len(words) > MOST_WORDS + 2 or not all(map(_names_a_thing, words)) or _LAST_NUMBER(words[-1].lower()):
         return None

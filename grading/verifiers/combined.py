@@ -3,6 +3,8 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from fractions import Fraction
+from operator import mul
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
@@ -135,12 +137,11 @@ class WeightedVerifier(CombinedVerifier):
     Options = WeightedOptions
 
     def combine(self, grades: list[Grade]) -> Grade:
-        weights = [part.weight for part in self.options.verifiers]
-        score = sum(weight * grade.score for weight, grade in zip(weights, grades, strict=True)) / sum(weights)
+        weights = [Fraction(repr(part.weight)) for part in self.options.verifiers]  # 0.7 + 0.1 reaches 0.8
+        scores = [Fraction(repr(grade.score)) for grade in grades]
+        score = float(sum(map(mul, weights, scores)) / sum(weights))
         heaviest = grades[weights.index(max(weights))]
         reason = ", ".join(f"{grade.score:g} ({grade.reason})" for grade in grades)
-        # rounding must not keep a response from being solved that satisfies every verifier
-        score = 1.0 if all(grade.score == 1 for grade in grades) else min(score, 1.0)
         return Grade.of_score(score, heaviest.extracted, reason, threshold=self.options.threshold)
 
 

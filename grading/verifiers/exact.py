@@ -5,13 +5,14 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from core.text.patterns import compile_quick_pattern
+from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOXED
 from grading.answers.spelling import TEXT
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 _ARTICLE = compile_quick_pattern(r"(?i)(?<!\S)(?:an?|the)(?:\s|\Z)")
+_THOUSAND = compile_full_match(r"\d{3}\D?")
 _SIGNS = frozenset(string.punctuation)
 Difference = Literal["case", "space", "punctuation", "articles"]
 DIFFERENCES: tuple[Difference, ...] = get_args(Difference)
@@ -62,11 +63,15 @@ def normalize_text(text: str, ignored: tuple[Difference, ...]) -> str:
 
 
 def _without_punctuation(text: str) -> str:
-    """Return ``text`` without its punctuation, except for the minus sign and the decimal point of a number."""
+    """Return ``text`` without its punctuation, except for signs of numbers: before a digit ``-`` and ``.``, between
+    digits all but the commas of thousands.
+    """
     kept: list[str] = []
     for index, sign in enumerate(text):
-        before, following = kept[-1] if kept else " ", text[index + 1 : index + 2]
-        in_number = following.isdigit() and (before.isdigit() if sign == "." else sign in "-–" and not before.isalnum())
+        before, following = kept[-1] if kept else " ", text[index + 1 : index + 5]
+        in_number = following[:1].isdigit() and (
+            not (sign == "," and _THOUSAND(following)) if before.isdigit() else sign in "-–." and not before.isalnum()
+        )
         if in_number or not (unicodedata.category(sign).startswith("P") or sign in _SIGNS):
             kept.append(sign)
     return "".join(kept)

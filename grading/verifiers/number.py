@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.expressions.unit_names import unit_name
+from grading.expressions.unit_names import has_no_unit, split_scale, unit_name
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
@@ -58,7 +58,7 @@ class NumberVerifier(Verifier):
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         if problem := self.gold_problem(gold):
             return Grade(Verdict.GOLD_UNPARSED, answer, problem)
-        expected, stated = read_quantity(gold), read_quantity(answer)
+        expected, stated = self._read(gold), self._read(answer)
         assert expected
         if stated is None:
             return Grade(Verdict.WRONG, answer, "the answer is no number")
@@ -71,12 +71,19 @@ class NumberVerifier(Verifier):
         return Grade(Verdict.CORRECT if within else Verdict.WRONG, answer, "within" if within else "another value")
 
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        quantity = read_quantity(gold)
+        quantity = self._read(gold)
         if quantity is None:
             return f"{gold!r:.80} is no number"
         if self.options.units and self._in_base(quantity.unit) is None and self.options.unit != "ignored":
             return f"{gold!r:.80} has the unit {quantity.unit!r}; units has {', '.join(self.options.units)}"
         return None
+
+    def _read(self, text: str) -> Quantity | None:
+        """Return the one number that a text states; None behind which another number or a doubt stands."""
+        quantity = read_quantity(text)
+        if quantity and has_no_unit(quantity.unit) and self._in_base(quantity.unit) is None:
+            return None
+        return quantity
 
     def _in_base(self, unit: str) -> Fraction | None:
         """Return the factor of a unit, however it is spelled; None if the options have none."""
@@ -136,5 +143,6 @@ Quantity(value=Fraction(1, 4), unit='%'), None)
         return None
     power = Fraction(10) ** int(parts["power"] or parts["power2"] or 0)
     value = int(parts["whole"] or 0) + Fraction(parts["value"].translate(_NO_SEPARATORS)) / divisor
-    unit = (parts["money"] + parts["money2"] + parts["unit"]).strip()
-    return Quantity(value * power * (-1 if parts["sign"] == "-" else 1), unit)
+    scale, unit = split_scale(parts["unit"])
+    unit = parts["money"] + parts["money2"] + unit
+    return Quantity(value * power * 10**scale * (-1 if parts["sign"] == "-" else 1), unit)

@@ -125,6 +125,11 @@ def test_every_type_treats_thoughts_and_cut_responses_alike(spec: Any) -> None:
         ("\\boxed{B}", "E", VITAMINS, "correct"),
         ("\\boxed{B}", "B minor", {"options": ["F minor", "D minor", "B minor"]}, "wrong"),
         ("\\boxed{(C) B minor}", "B minor", {"options": ["F minor", "D minor", "B minor"]}, "correct"),
+        ("\\boxed{B. green}", "B", COLOURS, "wrong"),
+        ("Answer: **B. green**.", "B", COLOURS, "wrong"),
+        ("The answer is $\\textbf{(B)}\\ \\text{red}$", "B", COLOURS, "wrong"),
+        ("The answer is (B) blue.", "B", COLOURS, "correct"),
+        ("The answer is B. Red and green are primary, too.", "B", COLOURS, "correct"),
     ],
     ids=str,
 )
@@ -138,6 +143,11 @@ def test_choice_has_as_many_options_as_the_spec_says() -> None:
     assert "beyond the last option: expected A to D" in str(problem(four, "E"))
     assert "no label of an option" in str(problem(four, "x^2"))
     assert "position of one option and the text of another" in str(problem(four, "2", {"options": ["2", "3"]}))
+
+
+def test_choice_at_another_place_refuses_a_label_with_another_text() -> None:
+    for response in ("<a>C. red</a>", "<a>The answer is C: red</a>"):
+        assert verdict({"type": "choice", "answer": "tag:a"}, response, "C", COLOURS) == "wrong"
 
 
 @pytest.mark.parametrize("response", ["<a>C</a>", "<a>(C) green</a>", "<a>The answer is C</a>", "<a>Green</a>"])
@@ -160,7 +170,13 @@ def test_choice_at_another_place(response: str) -> None:
         (["punctuation"], "-40", "40", "wrong"),
         (["punctuation"], "(-40)", "-40.", "correct"),
         (["punctuation"], "2.75", "275", "wrong"),
-        (["punctuation"], "pages 2-4", "pages 24", "correct"),
+        (["punctuation"], "pages 2-4", "pages 24", "wrong"),
+        (["punctuation"], "3/4", "34", "wrong"),
+        (["punctuation"], "in 3:4", "in 34", "wrong"),
+        (["punctuation"], "7,5", "75", "wrong"),
+        (["punctuation"], "1,234,567", "1234567", "correct"),
+        (["punctuation"], ".5", "5", "wrong"),
+        (["punctuation"], "(3-year-old)", "3yearold", "correct"),
         (["space"], "\\text{Oslo}", "Oslo", "wrong"),  # outside a box, it is no typography
         (["space"], "e\u0301", "\u00e9", "correct"),
         (["punctuation"], "x", "!!!", "gold_unparsed"),

@@ -80,6 +80,15 @@ def problem(spec: Any, gold: str) -> str | None:
         ({"unit": "required"}, "5", "5 km", "wrong"),
         ({}, "5 m", "5 km", "wrong"),
         ({}, "5 million", "5", "wrong"),
+        ({}, "7", "7 million", "wrong"),
+        ({"unit": "ignored"}, "7", "7 million", "wrong"),
+        ({}, "7,000,000", "7 million", "correct"),
+        ({}, "7 million", "7 thousand", "wrong"),
+        ({}, "0.7 billion km", "700 million km", "correct"),
+        ({}, "7", "7 dozen", "gold_unparsed"),
+        ({}, "7", "7 or 8", "gold_unparsed"),
+        ({"units": {"dozen": 12, "": 1}}, "84", "7 dozen", "wrong"),
+        ({"units": {"dozen": 12, "": 1}}, "7 dozen", "84", "correct"),
         ({"unit": "ignored"}, "5 apples", "5", "correct"),
         ({"unit": "ignored"}, "5 °C", "5", "correct"),
         ({"unit": "ignored"}, "5 kg·m/s", "5", "correct"),
@@ -100,6 +109,7 @@ def problem(spec: Any, gold: str) -> str | None:
         ({}, "7 grams", "7 g", "correct"),
         ({}, "7 km/h", "7 kilometers per hour", "correct"),
         ({"unit": "required"}, "7\\ \\mathrm{kg\\,m^{-3}}", "7 kg/m^3", "correct"),
+        ({}, "7 metres per second squared", "7 m/s^2", "correct"),
         ({"unit": "required"}, "7\\,\\mu\\mathrm{s}", "7 microseconds", "correct"),
         ({"units": {"h": 3600, "s": 1}}, "2 hours", "7200 seconds", "correct"),
         ({}, "$5", "$5.00", "correct"),
@@ -174,6 +184,7 @@ def test_gold_patterns_are_checked() -> None:
         ({}, "[true]", "[1]", "wrong"),
         ({}, "[null]", "[false]", "wrong"),
         ({}, '{"a": 1, "a": 1}', '{"a": 1}', "wrong"),
+        ({}, '{"a": 1, "a": 2}', '{"a": 2}', "wrong"),
         ({}, "[NaN]", "[1]", "wrong"),
         ({}, "[Infinity]", "[1]", "wrong"),
         ({}, "{'a': 1}", '{"a": 1}', "wrong"),
@@ -216,6 +227,10 @@ def test_json_is_found_in_a_response_by_default() -> None:
         '{"b": {"a": [1]}',
         '[{"a": [1]}, ',
         '{"b": bad, "c": {"a": [1]}}',
+        '{\n  "b": "x. y",\n  c: {"a": [1]}\n}',
+        '{"b" {"a": [1]}}',
+        '{"b": "open {"a": [1]}',
+        '{"b": {"c": 2} then {"a": [1]}',
     ):
         assert str(grade("json", broken, '{"a": [1]}').verdict) == "no_answer"
     assert "beyond what a number can hold" in grade("json", '{"a": 1e999}', '{"a": 5}').reason
@@ -287,6 +302,14 @@ def test_several_verifiers(response: str, both: tuple[str, float], shares: tuple
         one = grade(spec, response, "a")
         assert (str(one.verdict), one.score) == expected
     assert grade({**SHARES, "threshold": 0.75}, response, "a").solved == (shares[1] >= 0.75)
+
+
+def test_decimal_weights_add_up_to_their_decimal_sum() -> None:
+    parts = [("yes|maybe", 0.7), ("yes", 0.1), ("never", 0.2)]
+    verifiers = [{"verifier": {"type": "regex", "pattern": pattern}, "weight": weight} for pattern, weight in parts]
+    one = grade({"type": "weighted", "verifiers": verifiers, "threshold": 0.8}, "\\boxed{yes}", "")
+    assert one.solved and one.score == 0.8
+    assert grade({"type": "weighted", "verifiers": verifiers, "threshold": 0.8}, "\\boxed{maybe}", "").score == 0.7
 
 
 def test_a_gold_that_one_of_several_cannot_use_is_a_problem_of_all() -> None:
