@@ -3,7 +3,7 @@ r"""Take the value out of an answer that states more: ``6 \cdot 7 = 42``, ``2\sq
 That holds for the answer only. A gold answer asks for all that it states: ``x+y=5`` is a line, and not 5.
 """
 
-from sympy import Rational
+from sympy import Pow, Rational
 
 from grading.expressions.comparison.algebra import clearly_different
 from grading.expressions.comparison.form_comparison import same
@@ -44,11 +44,21 @@ def _number(form: Form) -> Value | None:
 
 
 def _result(chain: Relation) -> Value | None:
-    r"""Return the value of ``2 \cdot 3 = 6``; None unless all sides are numbers, and equal."""
+    r"""Return the value of ``2 \cdot 3 = 6`` and ``m+n = 6``: but for a sum of names, all sides are the same number.
+
+    A problem that asks for m+n has a number as its gold answer, and one that asks for a line has an equation.
+    """
     numbers = [number for number in map(_number, chain.sides) if number]
-    if set(chain.signs) != {"="} or len(numbers) < len(chain.sides):
+    others = [side for side in chain.sides if not _number(side)]
+    if set(chain.signs) != {"="} or not numbers or len(others) > 1 or not all(map(_is_sum_of_names, others)):
         return None
     return numbers[-1] if all(same(number, numbers[-1]) for number in numbers) else None
+
+
+def _is_sum_of_names(form: Form) -> bool:
+    """Return whether a form is a sum of different letters, such as ``m+n``."""
+    terms = form.expression.args if isinstance(form, Value) and form.expression.is_Add else ()
+    return len(set(terms)) == len(terms) > 1 and all(term.is_Symbol and "(" not in term.name for term in terms)
 
 
 def _rounded(stated: Relation, expected: Form) -> Form:
@@ -72,9 +82,9 @@ def _is_decimal(value: Value) -> bool:
     number = value.expression.doit()
     if not number.is_Rational or value.unit == "dollar":
         return False
-    if value.digits is not None or number.is_Integer:
-        return value.digits is not None or abs(number) >= LEAST_ROUNDED
-    return number.q % 5 == 0 and 10 ** number.q.bit_length() % number.q == 0
+    if value.digits is None and number.is_Integer:
+        return bool(abs(number) >= LEAST_ROUNDED)
+    return value.digits is not None or any(power.base == 10 for power in value.expression.atoms(Pow))
 
 
 def _is_near(value: Value, rounded: Value) -> bool:

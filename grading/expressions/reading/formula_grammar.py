@@ -158,7 +158,7 @@ def _value(node: Any) -> Any:
         case "root", [inside]:
             return sympy.Pow(_value(inside), sympy.S.Half, evaluate=False)
         case "root", [index, inside]:
-            return _root(_value(inside), _value(index))
+            return sympy.Pow(_value(inside), 1 / _value(index), evaluate=False)
         case "exponential", exponent:
             return sympy.exp(_value(exponent[0]) if exponent else 1)
         case "applied" | "open", [function, *options, argument]:
@@ -182,13 +182,6 @@ def _quotient(over: Any, under: Any) -> Any:
     if over.is_Integer and under.is_Integer:
         return sympy.Rational(over, under)
     return sympy.Mul(over, sympy.Pow(under, -1, evaluate=False), evaluate=False)
-
-
-def _root(inside: Any, index: Any) -> Any:
-    """Return a root; an odd one of a negative number is real."""
-    if index.is_Integer and index.is_odd and inside.is_negative:
-        return -sympy.Pow(-inside, 1 / index, evaluate=False)
-    return sympy.Pow(inside, 1 / index, evaluate=False)
 
 
 def _product(factors: list[Any]) -> Any:
@@ -281,7 +274,16 @@ _TOKENS: dict[str, Callable[[str], Any]] = {
 
 
 def _canonical(form: Any) -> Any:
-    """Return ``i`` as the imaginary unit, and functions of a name that sympy does not know as symbols."""
+    """Return ``i`` as the imaginary unit, real odd roots of negative numbers, and unknown functions as symbols."""
     if not form.has(sympy.Sum, sympy.Product):  # in a sum or product, i counts
         form = form.xreplace({symbol: sympy.I for symbol in form.free_symbols if symbol.name == "i"})
+    form = form.xreplace({power: _real(power) for power in form.atoms(sympy.Pow) if _is_odd_root(power)})
     return form.xreplace({call: sympy.Symbol(str(call)) for call in form.atoms(AppliedUndef)})
+
+
+def _is_odd_root(power: Any) -> bool:
+    return bool(power.exp.is_Rational and power.exp.q > 1 and power.exp.q % 2 and power.base.is_negative)
+
+
+def _real(power: Any) -> Any:
+    return (-1) ** power.exp.p * sympy.Pow(-power.base, power.exp, evaluate=False)

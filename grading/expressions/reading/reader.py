@@ -260,6 +260,8 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
         if len(sides) != 2:
             raise Unread("a chain of congruences")
         return read_congruence(sides[0], sides[-1], position)
+    if kinds == ("=",) and (position := modulus_in(sides[0])) and any(map(str.isalpha, sides[0][:position])):
+        return read_congruence(sides[0][:position], [*sides[1], *sides[0][position:]], len(sides[1]))
     name = name_of(sides[0])
     if kinds == ("equiv",) and sides[0][-1] == ")" and name:
         kinds = ("=",)  # of a function

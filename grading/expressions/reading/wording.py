@@ -49,6 +49,7 @@ _REWRITTEN = tuple(
         (r"(\\mathbb ?\{[NZQRC]\}) ?- ?(?=\\\{)", r"\1\\setminus "),
         (r"\A\]([^][]{1,80})(?=[][]\Z)", r"(\1"),  # ]1,2[ is an open interval
         (r"(?<=\A[(\[])([^][]{1,80})\[\Z", r"\1)"),
+        (r"(?<=[\d)}]) ?(?:\\text ?\{ ?mod ?\}|mod) ?(?=\d)", r" \\bmod "),
         (r"\\(max|min|gcd|lcm) ?\\\{([^{}]{1,80})\\\}", r"\\\1(\2)"),
         (r"\\(?:AA(?![a-zA-Z])|mathring ?\{ ?(?:A|\\text ?\{A\}) ?\})", r"\\text{ angstrom}"),
         (r"(?<=\d) ?x ?(?=10 ?\^)", r" \\times "),

@@ -130,6 +130,9 @@ def test_the_examples_in_the_docstrings_are_true():
         # divisors and roots
         ("\\gcd(m,4)", "1"),
         ("\\sqrt[3]{-64}", "4"),
+        ("(-27)^{1/3}", "\\frac{3}{2}+\\frac{3\\sqrt{3}}{2}i"),
+        ("n \\bmod 9 = 5", "n \\equiv 4 \\pmod 9"),
+        ("2\\text{ h}", "120\\text{ min}"),
         # words, ranges, units and angles
         ("6", "twenty-six"),
         ("4", "four dozen"),
@@ -228,6 +231,8 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         ("n=1,4", "n=4 \\text{ or } n=1"),
         ("2, 4, \\ldots, 2n", "2,4,\\dots,2n"),
         ("n \\equiv 5 \\pmod{9}", "n \\equiv -4 \\pmod 9"),
+        ("n \\equiv 5 \\pmod{9}", "n \\bmod 9 = 5"),
+        ("5", "32 mod 9"),
         ("\\sin 30^\\circ", "\\frac12"),
         ("\\sum_{k=1}^{n} k", "\\frac{n(n+1)}{2}"),
         # integers, and signs that do not matter
@@ -252,6 +257,8 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         # roots, divisors, plurals, and what TeX writes otherwise
         ("\\sqrt[3]{-64}", "-4"),
         ("\\sqrt[5]{-3}", "-\\sqrt[5]{3}"),
+        ("-3", "(-27)^{1/3}"),
+        ("9", "(-27)^{\\frac{2}{3}}"),
         ("\\gcd(10^{30},15)", "5"),
         ("\\gcd(m,4)", "\\gcd(4,m)"),
         ("3\\text{ foxes}", "3\\text{ fox}"),
