@@ -37,6 +37,7 @@ _JOINED = compile_quick_pattern(
     r"\A(?:[])}*$`\s,.;(—–-]{0,5}(?i:(?:or|maybe|perhaps|possibly|alternatively)\W{1,3}){1,3}(?i:even )?(?i:option )?"
     r"\(?(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))"
     r"|[^.;\n]{0,60}? (?i:and|but|or) \(?[A-J]\)? (?:otherwise|overall|in general|if|when)\b"
+    r"|[^.;\n]{0,60}?[,;] ?(?i:otherwise|else)[, ]{1,2}(?:(?i:it is|the answer is|option) )?\(?[A-J](?![a-zA-Z'])"
     r"|[])}*$`\s]{0,4}(?i:or|nor|versus|vs)(?![a-zA-Z])\W{0,4}(?i:(?:maybe|perhaps|possibly|option) ){0,2}"
     r"\(?[A-J](?![a-zA-Z'])"
     r"|[])}*$`\s]{0,4}(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→]|->)\W{0,4}(?i:option )?"
@@ -45,7 +46,8 @@ _JOINED = compile_quick_pattern(
 )
 _TAKEN_BACK = compile_quick_pattern(
     r"\A[*$\s]{0,3}(?:\?|[])*$`]{0,3}[,.;(—–-]{1,3}\s{0,2}(?i:(?:hm+|oh),? )?(?i:(?:no|nope|sorry|wait|correction)\s?"
-    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|actually,? (?:it|no)\b|scratch that\b|I disagree\b))"
+    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|scratch that\b|I disagree\b"
+    r"|actually,? (?:it\b|no\b|(?:option )?\(?[A-J](?![a-zA-Z']))))"
 )
 _OF_WRONG = compile_quick_pattern(r"(?i)(?:wrong|incorrect|false|bad|worst|rejected|eliminated) ?\Z")
 _NOT = compile_quick_pattern(r"(?i)\bnot (?:the |my )?(?:correct |right |final )?\Z")

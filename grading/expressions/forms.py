@@ -45,7 +45,7 @@ class Group:
     """Several forms.
 
     ``kind``: list | sequence | set | product | ratio | to | piecewise | quantity, or the brackets of a tuple.
-    ``junction``: "lor" or "land" between symbols or values of several names, where it makes a difference.
+    ``junction``: "lor", or "land" between symbols or values of several names, where it makes a difference.
     """
 
     kind: str

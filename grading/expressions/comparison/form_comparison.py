@@ -105,15 +105,16 @@ def _same_group(one: Group, other: Group) -> bool | None:
     if kinds == {"piecewise"}:
         return matched(one.items, other.items, _same_piece)
     if kinds in ({"list", "()"}, {"sequence", "()"}):  # a bare list beside a tuple: its order counts
-        return not _is_nested(one) and not _is_nested(other) and _in_order(by_name(one), by_name(other))
+        return not _is_loose(one) and not _is_loose(other) and _in_order(by_name(one), by_name(other))
     if len(kinds) == 1:
         return _in_order(one.items, other.items)
     may_be_set = kinds & {"lor", "land"} or ("set" in kinds and kinds & _TUPLES)
     return None if may_be_set else False
 
 
-def _is_nested(group: Group) -> bool:
-    return group.kind == "list" and any(isinstance(item, Group) for item in group.items)
+def _is_loose(group: Group) -> bool:
+    """Return whether a list has no order: one of alternatives, or of groups."""
+    return group.kind == "list" and (group.junction == "lor" or any(isinstance(item, Group) for item in group.items))
 
 
 def _in_order(ones: Sequence[Form], others: Sequence[Form]) -> bool:

@@ -29,7 +29,7 @@ def same_value(one: Value, other: Value) -> bool:
         if one.unit and other.unit:
             return False
         percent, plain = (one, other) if one.unit == PERCENT else (other, one)
-        return _same_numbers(percent, plain, 100) or _same_numbers(percent, plain)
+        return _same_numbers(percent, plain, 100) or (_same_numbers(percent, plain) and not _is_share(plain))
     if DEGREE in (one.unit, other.unit) and _is_angle(*((one, other) if one.unit == DEGREE else (other, one))):
         return True
     if one.unit and other.unit:
@@ -40,6 +40,11 @@ def same_value(one: Value, other: Value) -> bool:
         if not quantity.expression.free_symbols:
             return equal(quantity.expression * _letters(unit), plain.expression)
     return _same_numbers(one, other)
+
+
+def _is_share(plain: Value) -> bool:
+    """Return whether a number of at most 1 is rather a share than a number of percent: 0.5 is no 0.5%."""
+    return bool(plain.expression.is_number and abs(plain.expression.evalf()) <= 1)
 
 
 def _is_angle(degrees: Value, radians: Value) -> bool:

@@ -1,11 +1,12 @@
 """Tell words from products of letters, and fold what makes no difference between words."""
 
-from core.text.patterns import compile_full_match
+from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.expressions.answer_tokens import TEXT
 from grading.expressions.forms import Words
 from grading.vocabulary import WORD, is_word
 
 _PROSE = compile_full_match(r"[a-zA-Z][a-zA-Z '\-]*[a-zA-Z.!?]")
+_ARTICLE = compile_quick_pattern(r"\A(?i:an?|the) (?=[a-zA-Z]{3})")
 _FUNCTIONS = frozenset(("sin", "cos", "tan", "log", "exp", "sqrt", "arctg", "arcsin", "arccos", "arctan"))
 
 
@@ -20,7 +21,7 @@ def as_words(prose: str, *, is_text: bool) -> Words | None:
         return None
     folded = (
         word.casefold() if len(word) < WORD or is_word("".join(filter(str.isalpha, word))) else word
-        for word in prose.split()
+        for word in _ARTICLE.sub("", prose).split()
     )  # of letters that are no word, such as ``HTHT``, the case counts
     return Words(" ".join(folded).rstrip(".!?"))
 

@@ -17,7 +17,7 @@ from grading.expressions.reading.congruences import modulus_in, read_congruence,
 from grading.expressions.reading.names import is_abbreviation, name_of
 from grading.expressions.reading.prose import as_words, prose_of
 from grading.expressions.reading.quantities import read_value
-from grading.expressions.reading.wording import in_signs, label_of, unwrap
+from grading.expressions.reading.wording import in_signs, label_of, labelled_parts, unwrap
 from grading.expressions.regions import numbers_of
 
 MOST_ITEMS = 200
@@ -45,6 +45,7 @@ _SMALL_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])c ?_ ?\{? ?\d")
 _OPTION = compile_full_match(r"\(?([A-J])[.):]\)? (\S.*)")
 _NO_SOLUTION = compile_full_match(
     r"(?:there (?:is|are) )?no (?:real |integer )?(?:solutions?|roots?)(?: exists?)?\.?|no (?:real )?values?|none\.?"
+    r"|(?:the )?empty set\.?"
 )
 
 
@@ -64,6 +65,8 @@ def _read(text: str) -> Form:
         return form
     if _NO_SOLUTION(prose.lower()):
         return Group("set", ())
+    if parts := labelled_parts(text):
+        return Group("()", tuple(map(_read, parts)))
     if option := _OPTION(prose):
         return Group("()", (Words(option.group(1)), _read(option.group(2))))
     if words := as_words(prose, is_text=bool(TEXT.fullmatch(text))):
@@ -140,7 +143,7 @@ def _junction(separator: str, items: list[Form], flat: list[Form]) -> str | None
     if flat == items and len({item.name if isinstance(item, Relation) else None for item in flat} - {None}) > 1:
         return "lor" if separator == "\\lor" else "land"
     are_symbols = all(isinstance(item, Value) and item.expression.is_Symbol for item in flat)
-    return separator[1:] if are_symbols and separator in ("\\lor", "\\land") else None
+    return separator[1:] if separator == "\\lor" or (are_symbols and separator == "\\land") else None
 
 
 def _read_item(parts: list[str]) -> Form:

@@ -1,5 +1,7 @@
 r"""Take an answer out of the words and environments around it: ``\text{Answer: } 5``, ``twelve``, ``aligned``."""
 
+from string import ascii_lowercase
+
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.expressions.answer_tokens import TEXT, strip
 
@@ -25,6 +27,8 @@ _ANSWER = compile_quick_pattern(
 _ROWS = compile_full_match(
     r"(?s)\\begin ?\{(aligned|align\*?|gathered|cases)\}(.*)\\end ?\{(?:aligned|align\*?|gathered|cases)\}"
 )
+_PART = compile_quick_pattern(r"(?:\A|(?<=[\s,;}]))(?:\\text ?\{ ?)?\(?([a-f])\)[.:]?(?: ?\})? ?")
+_BETWEEN_PARTS = compile_quick_pattern(r"(?:[\s,;]|and|\\text ?\{(?: ?,? ?and)? ?\}?)+\Z")
 _BASE = compile_full_match(
     r"\(?([\dA-Z]{1,200})\)? ?(?:_ ?(?:\{ ?)?(?:\\text ?\{ ?)?|\\text ?\{ ?\((?=base)|\((?=base))(?:base)? ?\}? ?"
     r"([a-z]{3,9}|\d{1,4})[ )}]{0,4}"
@@ -87,6 +91,8 @@ def in_signs(prose: str) -> str | None:
     ('12', '42\\text{ apples}', '\\infty', None)
     """
     words = prose.lower().rstrip(".").replace("-", " ").split()
+    if len(words) > 1 and words[0] in ("negative", "minus") and words[1] in NUMBER_WORDS:
+        return f"-{in_signs(' '.join(words[1:]))}"
     if not words:
         return None
     number = NUMBER_WORDS.get(words[0])
@@ -97,6 +103,21 @@ def in_signs(prose: str) -> str | None:
         number, position = number + NUMBER_WORDS[words[1]], 2
     rest = " ".join(words[position:])
     return f"{number}\\text{{ {rest}}}" if rest else str(number)
+
+
+def labelled_parts(text: str) -> list[str]:
+    r"""Return the answers behind ``(a)``, ``(b)`` and so on; empty for a text that is not divided so.
+
+    >>> labelled_parts(r"(a) 2, (b) x+1"), labelled_parts(r"\text{a) } 3 \text{ and b) } 5"), labelled_parts("(a)(b)")
+    (['2', 'x+1'], ['3', '5'], [])
+    """
+    marks = list(_PART.finditer(text))
+    labels = "".join(mark.group(1) for mark in marks)
+    if len(marks) < 2 or marks[0].start() or labels != ascii_lowercase[: len(labels)]:
+        return []
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    parts = [_BETWEEN_PARTS.sub("", text[mark.end() : end]).strip() for mark, end in zip(marks, ends, strict=True)]
+    return parts if all(parts) else []
 
 
 def label_of(parts: list[str]) -> tuple[list[str], list[str]] | None:

@@ -74,7 +74,8 @@ def test_an_option_is_chosen_in_many_words(text):
         "Answer: C looks easy, but wrong", "I doubt that option C is correct.", "The answer is c", r"\boxed{C \cup D}",
         "C is the best answer? No.", "Answer: C. That's wrong.", "The answer is C unless n is even.",
         "The answer is C only if D is false", r"\boxed{C. It is incorrect.}", "I think C, but my friend says D",
-        "If I choose C, I lose", "I would not choose C",
+        "If I choose C, I lose", "I would not choose C", "Answer: C. Actually, D.",
+        "The answer is C if it rains, otherwise D.",
     ],
 )  # fmt: skip
 def test_several_options_or_a_denied_one_are_no_choice(text):

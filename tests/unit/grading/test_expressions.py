@@ -133,6 +133,11 @@ def test_the_examples_in_the_docstrings_are_true():
         ("(-27)^{1/3}", "\\frac{3}{2}+\\frac{3\\sqrt{3}}{2}i"),
         ("n \\bmod 9 = 5", "n \\equiv 4 \\pmod 9"),
         ("2\\text{ h}", "120\\text{ min}"),
+        # shares, alternatives, and parts of an answer
+        ("\\frac58", "\\frac58\\%"),
+        ("a=4, b=9", "4 \\text{ or } 9"),
+        ("(4,9)", "4 \\text{ or } 9"),
+        ("(a) 4 (b) 9", "(a) 9 (b) 4"),
         # words, ranges, units and angles
         ("6", "twenty-six"),
         ("4", "four dozen"),
@@ -279,6 +284,11 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         ("-\\infty", "negative infinity"),
         ("\\mathbb{R}", "\\text{all real numbers}"),
         ("\\text{None}", "\\text{no solution}"),
+        ("\\emptyset", "\\text{the empty set}"),
+        ("\\text{parabola}", "\\text{a parabola}"),
+        ("-9", "negative nine"),
+        ("(a) 4 (b) y+9", "\\text{a) } 4,\\ \\text{and (b) } 9+y"),
+        ("(a) 4 (b) 9", "4, 9"),
         ("23", "\\text{Answer: } 23"),
         ("23", "The final answer is 23"),
         ("23", "\\text{Minimum value: } 23"),
