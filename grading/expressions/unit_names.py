@@ -59,7 +59,8 @@ _SPOKEN = {  # commands and signs inside a unit
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _EQUAL = {"mph": {"mi": 1, "h": -1}, "kph": {"km": 1, "h": -1}, "cc": {"cm": 3}, "mL": {"cm": 3}, "l": {"dm": 3}}
 _TEMPERATURES = {
-    "celsius": "degreeC", "celsius degree": "degreeC", "fahrenheit": "degreeF", "degree fahrenheit": "degreeF",
+    "celsius": "degreeC", "celsius degree": "degreeC", "C degree": "degreeC",
+    "fahrenheit": "degreeF", "degree fahrenheit": "degreeF", "F degree": "degreeF",
 }  # fmt: skip
 _SMALL_WORDS = frozenset(("of", "in", "a", "an", "per", "sq", "cu", "on"))
 SCALES = {
@@ -109,7 +110,7 @@ _RAISED = compile_quick_pattern(r"\b([a-zA-Z]{1,20}) (squared|cubed)\b")
 _RAISED_WORD = compile_full_match(r"([a-zA-Z.-]*[a-zA-Z])\^?(-?\d)?")
 _WORD = compile_full_match(r"[a-zA-Z]+(?:-[a-zA-Z]+)*\.?(?:[a-zA-Z]\.?)?(?:\^?-?\d)?")
 _SYMBOLS = str.maketrans(
-    {"µ": "u", "Ω": "ohm", "°": "deg", "%": "percent", "‰": "permille", "€": "euro", "$": "usd", "£": "pounds"}
+    {"µ": "u", "Ω": "ohm", "°": " degree ", "%": "percent", "‰": "permille", "€": "euro", "$": "usd", "£": "pounds"}
     | {"¥": "yen", "Å": "angstrom", "·": " ", "⋅": " "}
 )
 
@@ -118,7 +119,7 @@ def unit_name(text: str) -> str | None:
     """Return one name for all spellings of a unit, with or without signs such as ``µ``; None for other words.
 
     >>> [unit_name(text) for text in ("kilograms", "km/h", "m s^-1", "°C", "dozen", "or 6")]
-    ['kg', 'h^-1 km', 'm s^-1', 'degc', None, None]
+    ['kg', 'h^-1 km', 'm s^-1', 'degreeC', None, None]
     """
     name, power = read_unit(text.translate(_SYMBOLS)) or (None, 0)
     return name if power == 0 else None

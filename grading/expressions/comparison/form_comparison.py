@@ -62,7 +62,7 @@ def _without_name(form: Form, other: Form) -> Form:
         is_named = len(named) == len(form.items) and len({item.name for item in named}) == 1
         if not is_named or not others or _has_relation(others):
             return form
-        return Group("list", tuple(_without_name(item, others[0]) for item in named))
+        return Group("list", tuple(_without_name(item, others[0]) for item in named), form.junction)
     if not isinstance(form, Relation) or not form.name or is_reordered(form.name):
         return form
     if isinstance(other, Builder) or _has_relation([other]):

@@ -274,8 +274,9 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
     forms = (first, *map(_read_item, sides[1:]))
     if any(isinstance(form, Relation | Congruence) for form in forms):
         raise Unread("a relation in a relation")
-    if kinds == ("=",) and isinstance(forms[1], Group) and forms[1].kind == "list":  # x = ±2
-        return Group("list", tuple(Relation(kinds, (first, value), name) for value in forms[1].items))
+    if isinstance(forms[1], Group) and (kinds, forms[1].kind) in ((("=",), "list"), (("in",), "set")):  # x = ±2
+        values = [Relation(("=",), (first, value), name) for value in forms[1].items]
+        return _grouped("\\lor", [*values]) if values else Relation(kinds, forms, name)
     if kinds[-1] == "approx" and not isinstance(forms[-1], Value):
         raise Unread("approximately no value")
     return Relation(kinds, forms, None if all(map(is_abbreviation, sides)) else name)

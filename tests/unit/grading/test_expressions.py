@@ -138,6 +138,8 @@ def test_the_examples_in_the_docstrings_are_true():
         ("a=4, b=9", "4 \\text{ or } 9"),
         ("(4,9)", "4 \\text{ or } 9"),
         ("(a) 4 (b) 9", "(a) 9 (b) 4"),
+        ("(4,9)", "x\\in\\{4,9\\}"),
+        ("(4,9)", "x=4 \\text{ or } x=9"),
         # words, ranges, units and angles
         ("6", "twenty-six"),
         ("4", "four dozen"),
@@ -234,6 +236,7 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         # several values
         ("\\frac{3\\pm\\sqrt{5}}{2}", "\\frac{3+\\sqrt5}{2}, \\frac{3-\\sqrt5}{2}"),
         ("n=1,4", "n=4 \\text{ or } n=1"),
+        ("n=1 \\text{ or } n=4", "n\\in\\{4,1\\}"),
         ("2, 4, \\ldots, 2n", "2,4,\\dots,2n"),
         ("n \\equiv 5 \\pmod{9}", "n \\equiv -4 \\pmod 9"),
         ("n \\equiv 5 \\pmod{9}", "n \\bmod 9 = 5"),

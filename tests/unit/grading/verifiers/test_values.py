@@ -59,6 +59,8 @@ def problem(spec: Any, gold: str) -> str | None:
         ({}, "2 3", "23", "wrong"),
         ({}, "30^\\circ", "30°", "correct"),
         ({}, "30^{\\circ} C", "30 °C", "correct"),
+        ({}, "30 degrees Celsius", "30 °C", "correct"),
+        ({}, "30 degrees Fahrenheit", "30 °C", "wrong"),
         ({}, "v_0 = 7", "7", "correct"),
         ({}, "\\approx 7", "7", "correct"),
         ({}, "x = 7 or 8", "7", "wrong"),
