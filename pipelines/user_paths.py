@@ -15,7 +15,8 @@ from core.text.patterns import Match, compile_full_match, compile_pattern
 from training.config.keys import quoted, unquoted
 from training.config.teacher_settings import MODEL, located
 
-# Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
+# Settings that name files or folders, alone, in a list, or as the `path` or `file` of a mapping; a verifier in it has
+# paths, too.
 PATHS = (
     "targets.source",
     "targets.review",
@@ -130,10 +131,7 @@ def _located(value: Any, folder: Path) -> Any:
     if isinstance(value, list):
         return [_located(part, folder) for part in value]
     if isinstance(value, dict):
-        return {
-            key: _located(part, folder) if key == "path" else _located_verifier(key, part, folder)
-            for key, part in value.items()
-        }
+        return {key: _located_entry(key, part, folder, "hub" in value) for key, part in value.items()}
     if not isinstance(value, str) or "://" in value:
         return value
     if function := FUNCTION(value):
@@ -144,6 +142,13 @@ def _located(value: Any, folder: Path) -> Any:
     path = folder / Path(value).expanduser()
     here = any(folder.glob(value)) if pattern else bool(value) and os.path.exists(path)
     return str(path.absolute()) if here else value
+
+
+def _located_entry(key: str, value: Any, folder: Path, of_hub: bool) -> Any:
+    """Locate the entry ``key`` of a source of traces, or of a benchmark whose `file` may be one of the hub."""
+    if key == "sources" or key == "path" or (key == "file" and not of_hub):
+        return _located(value, folder)
+    return _located_verifier(key, value, folder)
 
 
 def _located_verifier(key: str, value: Any, folder: Path) -> Any:

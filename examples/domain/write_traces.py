@@ -5,8 +5,8 @@ import random
 
 random.seed(0)
 with open("clock.jsonl", "w") as file:
-    for _ in range(200):
-        start, later = random.randrange(0, 24 * 60, 5), random.randrange(5, 180, 5)
+    times = [(start, later) for start in range(0, 24 * 60, 5) for later in range(5, 180, 5)]
+    for start, later in random.sample(times, 200):
         end = (start + later) % (24 * 60)
         answer = f"{end // 60}:{end % 60:02}"
         thoughts = f"{start}+{later}={start + later}"

@@ -22,6 +22,7 @@ from assets.shared.storage import Storage
 from core import PROJECT
 from core.cli import INTERRUPTED
 from core.errors import InputError
+from core.plugins.config_files import PROFILES
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
 from pipelines.definitions.database import reuse_engines, wait_for_database
@@ -107,7 +108,7 @@ def configure(profile: str | None, overrides: Sequence[str], more: Sequence[str]
     for variable, value in variables.items():
         setting = variable.removeprefix(PREFIX).lower().replace("__", ".", 1)
         os.environ[variable] = from_user_folder(setting, value, f"variable {variable}")
-    if (file := Path(os.environ.get(PROFILE, ""))).is_file():  # the user's own
+    if not (file := profile_file()).is_relative_to(PROJECT / PROFILES):  # the user's or a package's
         _locate_paths_of(file)
     for override, given_by in [*((text, "") for text in overrides), *((text, where) for text in more)]:
         name, equals, value = override.partition("=")

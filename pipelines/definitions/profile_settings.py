@@ -210,7 +210,7 @@ def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, An
         chain = " -> ".join(path.stem for path in (*extended_by, file))
         raise InputError(f"profile {file}: it is a base of itself ({chain}); remove a line `base:`")
     profile = read_yaml(file, "profile")
-    if file.parent != PROJECT / PROFILES:
+    if not file.is_relative_to(PROJECT / PROFILES):
         profile = {section: _located(section, values, file.parent) for section, values in profile.items()}
     if BASE not in profile:
         return profile

@@ -44,6 +44,11 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
             "[{name: a, verifier: {type: python, path: mine.py:f}}]",
             [{"name": "a", "verifier": FUNCTION}],
         ),
+        (
+            "suite.benchmarks",
+            "[{sources: [{file: rows.jsonl}, {file: rows.jsonl, hub: a/b}, {file: x}]}]",
+            [{"sources": [{"file": "{here}/rows.jsonl"}, {"file": "rows.jsonl", "hub": "a/b"}, {"file": "x"}]}],
+        ),
         ("benchmarks.roots", "[suites]", ["{here}/suites"]),
         ("model.source", "suites", "{here}/suites"),
         ("storage.root", "not/there/yet", "{here}/not/there/yet"),
