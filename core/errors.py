@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterable
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ EXPECTED = {  # by the type of an error, where pydantic's message names a type o
     "path_type": "Input should be a valid path",
     "dict_type": "Input should be a mapping of keys to values",
     "mapping_type": "Input should be a mapping of keys to values",
+    "model_type": "Input should be a mapping of keys to values",
 }
 
 
@@ -86,8 +88,8 @@ def validated(
 def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> str:
     """One complaint about values for ``model`` in one line: the key, what was expected and what was given.
 
-    An unknown key comes first, because a misspelt key is also missing. It is answered with the nearest known one and
-    the list of them.
+    An unknown key comes first, because a misspelt key is also missing. It is answered with the sections of ``model``
+    that have it, or else with the nearest known one and the list of them.
     """
     first = _explained(error)
     path = list(map(str, location(error)))
@@ -97,15 +99,31 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
             return message  # it names the key in the section
         given = repr(first["input"])
         secret = "://" in given and "@" in given  # an address may hold a password
-        shown = "" if secret or message.startswith("got ") else f" (got {given:.80})"
+        shown = "" if secret or message.startswith("got ") or "(got " in message else f" (got {given:.80})"
         return f"{'.'.join(path)}: {message}{shown}" if path else message
     section: Any = model
     for part in path[:-1]:
         fields = getattr(_model_in(section), "model_fields", {})
         section = fields[part].annotation if part in fields else section  # else a position in a list
     known = getattr(_model_in(section), "model_fields", {})
+    if len(path) <= 2 and (elsewhere := _sections_with(path[-1], model)):
+        return f"{'.'.join(path)} is not a setting; did you mean {' or '.join(elsewhere)}?"
     guess = did_you_mean(path[-1], known)
     return f"{'.'.join(path)} is not a setting{guess}" + (f"; expected one of {', '.join(known)}" if known else "")
+
+
+def _sections_with(key: str, model: Any) -> list[str]:
+    """Return the settings called ``key`` in the sections of ``model``, each with its section."""
+    sections = {name: field.annotation for name, field in getattr(model, "model_fields", {}).items()}
+    fields = {name: getattr(_model_in(kind), "model_fields", {}) for name, kind in sections.items() if _is_one(kind)}
+    return [f"{name}.{key}" for name, known in fields.items() if key in known]
+
+
+def _is_one(annotation: Any) -> bool:
+    """Return whether an annotation is that of one model, which may be missing, and not of several."""
+    return hasattr(annotation, "model_fields") or (
+        isinstance(annotation, UnionType) and NoneType in annotation.__args__
+    )
 
 
 def location(error: "ValidationError") -> list[int | str]:

@@ -20,7 +20,8 @@ def row_fields(data_source: str, problem: str | None, more: str | None) -> dict[
 
 def name_columns(value: Any) -> Any:
     """Return a list of columns as the mapping of each to itself; anything else as it is."""
-    return {name: name for name in value} if isinstance(value, list) else value
+    names = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return {name: name for name in value} if names else value
 
 
 Columns = Annotated[dict[str, str], BeforeValidator(name_columns)]

@@ -3,6 +3,7 @@
 A path that leads nowhere there may start at the project, as those of the shipped profiles do.
 """
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -48,15 +49,21 @@ def from_user_folder(key: str, value: str, where: str) -> str:
 
     Other values stay as they are: they may be a name, an id of the hub, or a path in the project.
 
+    Args:
+        key: SECTION.KEY, and the keys of mappings below it.
+
     Raises:
         InputError: ``value`` is not YAML; the message starts with ``where``.
     """
-    if key not in (*PATHS, *FILES, *VARIANTS, *OVERRIDES, EMBEDDING, OUTPUTS):
+    section, *names = key.split(".")
+    setting, below = ".".join([section, *names[:1]]), names[1:]
+    if setting not in (*PATHS, *FILES, *VARIANTS, *OVERRIDES, EMBEDDING, OUTPUTS):
         return value
     parsed = parse_yaml(value, where)
     if key == OUTPUTS and isinstance(parsed, str) and "://" not in parsed:
         return json.dumps(str(Path(parsed).expanduser().absolute()))
-    located = locate(key, parsed, Path.cwd())
+    located = locate(setting, functools.reduce(lambda part, name: {name: part}, reversed(below), parsed), Path.cwd())
+    located = functools.reduce(lambda part, name: part[name], below, located)
     return value if located == parsed else json.dumps(located)  # YAML, too
 
 

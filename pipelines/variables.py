@@ -3,6 +3,7 @@
 ``luffy`` turns its options into such variables, so that the processes of a run find them. A message names the option.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -82,7 +83,7 @@ def read_variables(sections: Mapping[str, Collection[str]]) -> list[Variable]:
 
     Raises:
         InputError: One of them names none of the ``sections`` or no key, or its value is not YAML. Or a variable has
-            single underscores in the place of the double ones.
+            single underscores in the place of the double ones, or one gives a value to which another adds a key.
     """
     single = {f"LUFFY_{section}_{key}".upper(): (section, key) for section, keys in sections.items() for key in keys}
     for name in sorted(os.environ):
@@ -99,6 +100,12 @@ def read_variables(sections: Mapping[str, Collection[str]]) -> list[Variable]:
             guess = "" if section in sections else did_you_mean(spelt(section), names)
             raise InputError(f"{where}{guess or ':'} expected {shape}, with a section of {', '.join(names)}")
         variables.append(Variable(name, path, parse_yaml(text, where)))
+    for whole, part in itertools.permutations(variables, 2):
+        if part.path[: len(whole.path)] == whole.path and not isinstance(whole.value, dict):
+            raise InputError(
+                f"{origin(whole.name)} and {origin(part.name)}: the first gives a value in the place of the mapping "
+                "that the second adds a key to; give one mapping"
+            )
     return variables
 
 

@@ -104,9 +104,9 @@ class ExperimentOptions(Options):
     @classmethod
     def _span(cls, values: Any) -> Any:
         """Add the variants of the matrix, with their numbers of runs, before the variants that are named one by one."""
-        if not isinstance(values, dict) or not (given := values.get("matrix")):
+        if not isinstance(values, dict) or not (spanned := values.get("matrix")):
             return values
-        matrix = TypeAdapter(dict[str, list[Matrix]]).validate_python({"matrix": given})["matrix"]  # errors name it
+        matrix = TypeAdapter(dict[str, list[Matrix]]).validate_python({"matrix": spanned})["matrix"]  # errors name it
         variants: dict[str, Any] = {}
         runs: dict[str, int] = {}
         for part in matrix:
@@ -117,10 +117,8 @@ class ExperimentOptions(Options):
             runs |= dict.fromkeys(named, part.seeds) if part.seeds else {}
         seeds = values.get("seeds", {"default": 1})
         seeds = {**runs, **seeds} if isinstance(seeds, dict) else seeds  # a single number holds for every variant
-        named_variants = values.get("variants", {})
-        if isinstance(named_variants, dict):  # else its own validation says what is wrong
-            named_variants = {**variants, **named_variants}
-        return {**values, "variants": named_variants, "seeds": seeds}
+        given = values.get("variants", {})
+        return {**values, "variants": {**variants, **given} if isinstance(given, dict) else given, "seeds": seeds}
 
     @field_validator("variants")
     @classmethod

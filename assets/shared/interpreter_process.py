@@ -21,6 +21,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
+from assets.shared.stage_options import without_nulls
 from core import PROJECT
 from core.cli import PARENT
 from core.errors import STOPPED, InputError, stopped
@@ -51,6 +52,8 @@ class InterpreterSettings(BaseModel):
     )
     ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
     slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch, as submitit names them.")
+
+    _without_nulls = field_validator("slurm")(without_nulls)
 
     @field_validator("ray_address")
     @classmethod

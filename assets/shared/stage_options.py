@@ -17,6 +17,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     create_model,
+    field_validator,
     model_validator,
 )
 
@@ -43,10 +44,19 @@ RUN_FOLDERS = (
 )
 
 
+def without_nulls(value: Any) -> Any:
+    """Return the value of a setting; ValueError for a mapping with a null, which Dagster cannot hold."""
+    if isinstance(value, dict) and (keys := [key for key, part in value.items() if part is None]):
+        raise ValueError(f"{keys[0]!r} is null; give it a value, or leave it out")
+    return value
+
+
 class Options(dg.Config):
     """Base of all option classes. Unknown keys are errors, and defaults are validated like any other value."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
+
+    _without_nulls = field_validator("*")(without_nulls)
 
 
 class _Launched(Options):

@@ -94,10 +94,12 @@ def configure(profile: str | None, overrides: Sequence[str], more: Sequence[str]
 
     Args:
         profile: Name or file of a profile.
-        overrides: Those of ``--set``, each ``SECTION.KEY=VALUE``.
+        overrides: Those of ``--set``, each ``SECTION.KEY=VALUE``; ``KEY`` may go on with the keys of mappings.
         more: Further ones, which win.
         where: What messages name if one of these is wrong.
     """
+    if profile == "":
+        raise InputError("--profile '': expected the name of a profile, or the path of a YAML file")
     if profile:
         set_variable(PROFILE, profile_from_user_folder(profile), "--profile")
     elif given := os.environ.get(PROFILE):
@@ -106,17 +108,17 @@ def configure(profile: str | None, overrides: Sequence[str], more: Sequence[str]
     for name in [name for name in os.environ if name.upper() in variables]:
         del os.environ[name]
     for variable, value in variables.items():
-        setting = variable.removeprefix(PREFIX).lower().replace("__", ".", 1)
+        setting = variable.removeprefix(PREFIX).lower().replace("__", ".")
         os.environ[variable] = from_user_folder(setting, value, f"variable {variable}")
     if not (file := profile_file()).is_relative_to(PROJECT / PROFILES):  # the user's or a package's
         _locate_paths_of(file)
     for override, given_by in [*((text, "") for text in overrides), *((text, where) for text in more)]:
         name, equals, value = override.partition("=")
-        section, dot, key = name.partition(".")
-        if not (equals and dot):
+        if not equals or "." not in name:
             raise InputError(f"--set {override!r}: expected SECTION.KEY=VALUE, e.g. training.seed=1")
         origin = given_by or f"{SET}{name}"
-        set_variable(f"{PREFIX}{section}__{key}".upper(), from_user_folder(name, value, origin), origin)
+        variable = f"{PREFIX}{name.replace('.', '__')}".upper()
+        set_variable(variable, from_user_folder(name, value, origin), origin)
 
 
 def _locate_paths_of(profile: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_mistake_is_one_message_that_names_it(environment, parts):
     [
         ("training: {recipe: [", "not YAML"),
         ("- a\n- b\n", "expected a mapping"),
-        ("training: 3\n", "training: Input should be a valid dictionary"),
+        ("training: 3\n", "training: Input should be a mapping of keys to values (got 3)"),
         ("trainning: {seed: 1}\n", "trainning is not a setting"),
         ("training: {seeds: 1}\n", "training.seeds is not a setting"),
         ("targets: {max_target_tokens: 0}\n", "targets.max_target_tokens"),

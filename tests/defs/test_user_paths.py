@@ -59,6 +59,7 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
             ["run.trackers=[tensorboard,{here}/mine.py:f]", "mixed.loss={here}/mine.py:f"],
         ),
         ("training.recipe", "mine.yaml", "{here}/mine.yaml"),
+        ("experiments.variants.a.recipe", "mine.yaml", "{here}/mine.yaml"),
         ("experiments.variants", "{a: {recipe: mine.yaml}}", {"a": {"recipe": "{here}/mine.yaml"}}),
         (
             "experiments.variants",
