@@ -39,25 +39,28 @@ class Notice:
     text: str
 
 
-def send(settings: NotifySettings, notice: Notice, environment: Mapping[str, str] | None = None) -> None:
-    """Deliver ``notice`` to every address of ``settings``; the log is the caller's.
+def send(settings: NotifySettings, notice: Notice, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Deliver ``notice`` to every address of ``settings``, and return why it did not reach some of them.
 
-    It tries three times. It raises InputError, which does not show the address, if a variable is missing or its address
-    accepts nothing.
+    It tries each address three times, whatever becomes of the others. No reason shows an address.
     """
     environment = os.environ if environment is None else environment
     clean = Notice(redact(notice.subject, environment), redact(notice.text, environment))
+    failures: list[str] = []
     for variable in settings.url_variables:
-        if not (url := environment.get(variable)):
-            raise InputError(
-                f"notify.url_variables: variable {variable} is not set where the code location runs; set it there"
-            )
-        _deliver(url, clean, variable)
+        try:
+            _deliver(environment.get(variable), clean, variable)
+        except InputError as error:
+            failures.append(f"notify.url_variables: {error}")
+    return failures
 
 
-def _deliver(url: str, notice: Notice, variable: str) -> None:
+def _deliver(url: str | None, notice: Notice, variable: str) -> None:
+    """Deliver ``notice`` to the address in ``variable``; InputError if there is none, or it accepts nothing."""
     import apprise
 
+    if not url:
+        raise InputError(f"variable {variable} is not set where the code location runs; set it there")
     title, body = notice.subject, notice.text
     if url.startswith(("http://", "https://")):
         url = url.replace("http", "json", 1) + WEBHOOK_FIELDS

@@ -65,7 +65,8 @@ def notify_run_failures(names: Names, settings: NotifySettings) -> dg.SensorDefi
     def sensor(context: dg.RunFailureSensorContext) -> None:
         notice = failure_notice(context)
         context.log.error(redact(f"{notice.subject}: {notice.text}"))
-        send(settings, notice)
+        for failure in send(settings, notice):
+            context.log.error(failure)
 
     return sensor
 
@@ -101,7 +102,8 @@ def notify_training_alerts(names: Names, settings: NotifySettings) -> dg.SensorD
                 if ALERT in metadata:
                     where = f"run {record.run_id}, {name}, step {metadata['step'].value}"
                     context.log.warning(redact(f"{where}: {metadata[ALERT].value}"))
-                    send(settings, Notice(where, str(metadata[ALERT].value)))
+                    for failure in send(settings, Notice(where, str(metadata[ALERT].value))):
+                        context.log.error(failure)
                     sent += 1
                 read[name] = record.storage_id
         context.update_cursor(json.dumps(read))
