@@ -60,11 +60,12 @@ class Registry:
         return next(reversed(self._promotions()), None)
 
     def champions(self, last: int) -> list[PolicyRecord]:
-        """Return the champion, and the records of the ``last`` policies that were promoted."""
+        """Return the champion, and the records of the ``last`` policies that were promoted and not rolled back."""
         champion = self.champion()
         promoted: dict[str, PolicyRecord] = {}
         for record in reversed(self._promotions()):
-            promoted.setdefault(record.checkpoint, record)
+            if champion is None or record.checkpoint not in champion.rejected:
+                promoted.setdefault(record.checkpoint, record)
         return [*([champion] if champion else []), *list(promoted.values())[:last]]
 
     def comparable_champion(self, policy: Checkpoint) -> PolicyRecord | None:
@@ -220,11 +221,7 @@ class Registry:
             if current is None:
                 raise InputError(f"{self.pointer}: there is no champion yet, so there is nothing to roll back")
             earlier = self._predecessor(current)
-            if read_manifest(Path(earlier.policy)).checkpoint_digest != earlier.checkpoint:
-                raise InputError(
-                    f"{earlier.policy}: no longer the policy {earlier.checkpoint[:SHORT_DIGEST]}, which was the "
-                    "champion before; promote another policy"
-                )
+            self._check_present(earlier)
             record = earlier.model_copy(
                 update={
                     "scores": _present(earlier.scores),
@@ -236,6 +233,19 @@ class Registry:
             )
             self._write(record)
         return record
+
+    def _check_present(self, earlier: PolicyRecord) -> None:
+        """Raise InputError unless the folder of an earlier champion holds that policy."""
+        try:
+            if read_manifest(Path(earlier.policy)).checkpoint_digest == earlier.checkpoint:
+                return
+            problem = "another policy is there"
+        except InputError as error:
+            problem = str(error) if Path(earlier.policy).is_dir() else "no such folder"
+        raise InputError(
+            f"{earlier.policy}: expected the policy {earlier.checkpoint[:SHORT_DIGEST]}, which was the champion before "
+            f"({problem}); restore it, or promote another policy"
+        )
 
     def _predecessor(self, champion: PolicyRecord) -> PolicyRecord:
         """Return the last champion before ``champion`` that was not rolled back; InputError if there is none."""

@@ -107,6 +107,19 @@ def test_what_was_rolled_back_is_not_promoted_again_by_itself(two):
     assert written.champion["checkpoint"] == third
 
 
+@pytest.mark.parametrize(
+    ("lost", "said"), [("", "no such folder"), ("lineage.json", "no lineage.json"), ("model.safetensors", "")]
+)
+def test_a_rollback_to_a_policy_that_is_gone_changes_nothing(two, lost: str, said: str):
+    written, first, second = two
+    policy = written.project.storage / "training/policy/first/policy"
+    (policy / lost).rename(policy.with_name("moved"))
+    before = written.project.files()
+    with pytest.raises(InputError, match=rf"^{policy}: expected the policy {first[:16]}, .*{said}.*; restore it, or"):
+        Registry(written.project.storage).rollback(reason="")
+    assert written.project.files() == before and written.champion["checkpoint"] == second
+
+
 def test_a_promotion_by_hand_keeps_the_scores_for_the_next_comparison(written: Written):
     written.policy("first", **GOOD)
     assert written.project.run(*OUTPUTS).success

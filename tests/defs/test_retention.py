@@ -117,6 +117,15 @@ def test_only_as_many_champions_stay_as_are_asked_for(filled):
     assert made["before"] in paths and made["champion"] not in paths
 
 
+def test_what_was_rolled_back_takes_no_place_of_a_champion(filled):
+    project, made = filled
+    champion(project.storage, made["before"], made["kept"], made["old"], made["champion"])
+    file = project.storage / "registry" / "champion.json"
+    write_json({**json.loads(file.read_text()), "rejected": ["1" * 64, "2" * 64]}, file)
+    paths = {removal.path for removal in plan(project.storage, RetentionRules(keep_champions=2)).removals}
+    assert made["before"] not in paths and made["old"] in paths
+
+
 def test_records_of_old_runs_go_unless_an_asset_shows_what_they_made(build, tmp_path):
     project = build()
     (tmp_path / "home").mkdir()
