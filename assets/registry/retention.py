@@ -89,15 +89,19 @@ def retention(
 
 
 def check_nothing_runs(context: dg.AssetExecutionContext) -> None:
-    """Raise InputError while another run is queued or in progress, because it may use such outputs."""
+    """Raise InputError while another run is queued or in progress."""
+    if why := why_not_now(context.instance, context.run_id):
+        raise InputError(f"operations/retention: {why}; wait until it ends")
+
+
+def why_not_now(instance: dg.DagsterInstance, own: str | None = None) -> str | None:
+    """Return which run besides ``own`` is queued or in progress and may use old outputs; None if there is none."""
     since = datetime.fromtimestamp(time.time() - CREATED_SECONDS, UTC)
     created = dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_after=since)
-    runs = [*context.instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)), *context.instance.get_runs(created)]
-    if others := [run for run in runs if run.run_id != context.run_id]:
-        raise InputError(
-            f"operations/retention: run {others[0].run_id} is {others[0].status.value.lower()} and may use outputs "
-            "that would be removed; wait until it ends"
-        )
+    for run in [*instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)), *instance.get_runs(created)]:
+        if run.run_id != own:
+            return f"run {run.run_id} is {run.status.value.lower()} and may use outputs that would be removed"
+    return None
 
 
 def is_ours(run: dg.DagsterRun, own: dg.DagsterRun, names: Names) -> bool:

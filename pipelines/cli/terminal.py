@@ -198,6 +198,8 @@ class RunMonitor:
         if step is None:
             return
         if event is None:
+            if step not in self.view.stages:  # it does not start, because another has failed or was stopped
+                return
             if int(entry.level) == logging.WARNING:
                 self._warn(f"{self._prefix(step)} {entry.user_message}")
             elif int(entry.level) >= logging.INFO:
@@ -233,7 +235,7 @@ class RunMonitor:
         self._finish("FAILED", step, entry.timestamp)
 
     def _say(self, step: str, text: str, timestamp: float) -> None:
-        stage = self.view.stages.setdefault(step, Stage(timestamp))
+        stage = self.view.stages[step]
         stage.message, stage.said = text, timestamp
         self._terminal.status(f"{self._prefix(step)} {text}")
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import dagster as dg
 
 from assets.registry.retention import KEY as RETENTION
-from assets.registry.retention import UNFINISHED
+from assets.registry.retention import UNFINISHED, why_not_now
 from assets.shared.profile import Names
 from core.errors import InputError
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, RETAIN, Job
@@ -33,6 +33,12 @@ def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSet
             return dg.SkipReason(f"run {earlier} of {names.name(EVERYTHING)} is in progress and takes the present data")
         return dg.RunRequest()
 
+    def clean(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if why := why_not_now(context.instance):
+            return dg.SkipReason(f"{why}: the next tick tries again")
+        retention = "__".join(names.key(RETENTION).path)
+        return dg.RunRequest(run_config={"ops": {retention: {"config": {"dry_run": False}}}})
+
     def schedule(name: str, job: str, key: str, cron: str, description: str, **more: Any) -> dg.ScheduleDefinition:
         try:
             return dg.ScheduleDefinition(
@@ -49,7 +55,6 @@ def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSet
                 f"schedule.{key}: {cron!r} is no cron line; expected five fields such as '0 3 * * 1'"
             ) from None
 
-    retention = "__".join(names.key(RETENTION).path)
     return [
         schedule(
             "weekly_retrain",
@@ -64,8 +69,9 @@ def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSet
             RETAIN,
             "retention",
             settings.retention,
-            "Remove old outputs that nothing refers to, and Dagster's records of old runs.",
-            run_config={"ops": {retention: {"config": {"dry_run": False}}}},
+            "Remove old outputs that nothing refers to, and Dagster's records of old runs. Skipped if a run is in "
+            "progress.",
+            execution_fn=clean,
         ),
         schedule("hourly_observation", OBSERVE, "", "0 * * * *", "Record whether the raw traces have changed."),
     ]

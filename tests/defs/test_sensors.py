@@ -126,17 +126,18 @@ def test_the_embedded_source_is_not_watched(build):
     assert "same traces" in build().tick("watch_sources").skip_message
 
 
-def test_the_weekly_run_waits_for_the_last_one(build, tmp_path):
+@pytest.mark.parametrize(("name", "other"), [("weekly_retrain", "everything"), ("weekly_retention", "score_policy")])
+def test_a_weekly_run_waits_for_an_earlier_one(build, tmp_path, name: str, other: str):
     project = build()
     instance = dg.DagsterInstance.local_temp(str(tmp_path))
-    schedule = next(schedule for schedule in project.defs.schedules if schedule.name == "weekly_retrain")
+    schedule = next(schedule for schedule in project.defs.schedules if schedule.name == name)
 
     def requests() -> int:
         context = dg.build_schedule_context(instance=instance, repository_def=project.defs.get_repository_def())
         return len(schedule.evaluate_tick(context).run_requests or [])
 
     assert requests() == 1
-    run = instance.create_run_for_job(project.defs.resolve_job_def("everything"))
+    run = instance.create_run_for_job(project.defs.resolve_job_def(other))
     assert requests() == 0
     instance.report_run_failed(run)
     assert requests() == 1

@@ -152,3 +152,23 @@ def test_a_step_that_was_cancelled_outside_of_its_asset_is_stopped(capsys: pytes
             pass
     assert monitor.failures == []
     assert "interrupted" in (line := capsys.readouterr().out) and "stopped" in line
+
+
+def test_a_step_that_never_starts_is_no_stage():
+    @dg.op
+    def failing() -> int:
+        raise dg.Failure("no")
+
+    @dg.op
+    def after(_number: int) -> None: ...
+
+    @dg.job
+    def work() -> None:
+        after(failing())
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not work.execute_in_process(instance=instance, raise_on_error=False, tags={"which": "this"}).success
+        with RunMonitor(instance, {"which": "this"}, Terminal(every_s=1.0)) as monitor:
+            pass
+    assert monitor.view.names(done=False) == ["failing"]
+    assert monitor.failures == ["failing: no"]
