@@ -1,18 +1,21 @@
 """targets/source: the raw traces, which are observed and never materialized here."""
 
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import dagster as dg
 
 from assets.shared.metadata import rows_table
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.stage_options import TargetOptions
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
+from core.text.patterns import compile_full_match
 
 SOURCE = dg.AssetKey(["targets", "source"])
 UPSTREAM = "asset:"  # a source with this prefix is an asset of another project: asset:raw/traces
+KEY = compile_full_match(r"[\w.-]+(/[\w.-]+)*")
 LOCATIONS = ("dagster/uri", "path")  # metadata of it that name its file; Dagster's own IO managers write `path`
 
 SOURCE_SPEC = dg.AssetSpec(
@@ -41,10 +44,22 @@ def source(context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile]
 
 
 def upstream_assets(options: TargetOptions) -> list[dg.AssetKey]:
-    """Return the sources that are assets of another project."""
-    return [
-        dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)) for path in options.paths if path.startswith(UPSTREAM)
-    ]
+    """Return the sources that are assets of another project; InputError for a text that is no key."""
+    paths = [path for path in options.paths if path.startswith(UPSTREAM)]
+    for path in paths:
+        if not KEY(path.removeprefix(UPSTREAM)):
+            raise InputError(f"targets.source: {path!r}: expected the key of an asset, as in {UPSTREAM}raw/traces")
+    return [dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)) for path in paths]
+
+
+def check_upstream_assets(names: Names, upstream: Collection[dg.AssetKey], ours: Collection[dg.AssetKey]) -> None:
+    """Raise InputError if one of ``upstream`` has a key of ``ours``, with or without our prefix."""
+    for key in upstream:
+        if key in ours or (names.plain(key) in ours and key == names.key(names.plain(key))):
+            raise InputError(
+                f"targets.source: {UPSTREAM}{key.to_user_string()}: this is the key of one of our own assets; name an "
+                "asset of your project, with another key"
+            )
 
 
 def with_upstream_files(instance: dg.DagsterInstance, options: TargetOptions) -> TargetOptions:

@@ -49,7 +49,7 @@ def luffy_definitions(
         >>> sorted(defs.resources)
         ['reasoner_interpreter', 'reasoner_io_manager', 'reasoner_profile', 'reasoner_storage']
     """
-    parts = [key_prefix] if isinstance(key_prefix, str) else list(key_prefix)
+    parts = [key_prefix] if isinstance(key_prefix, str) else list(key_prefix or ())
     for part in [*parts, group_prefix.rstrip("_") or KEY_PREFIX]:
         if not part.isidentifier():
             raise InputError(f"prefix {part!r}: expected letters, digits and underscores, as in {KEY_PREFIX!r}")

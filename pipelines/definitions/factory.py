@@ -23,8 +23,8 @@ from assets.shared.live_metrics import metrics_spec
 from assets.shared.profile import IO_MANAGER, Names, Profile
 from assets.shared.ray_cluster import on_cluster
 from assets.shared.storage import ReferenceIOManager, Storage
-from assets.source import SOURCE, SOURCE_SPEC, source, upstream_assets
-from assets.targets import prepared, prepared_inputs, train
+from assets.source import SOURCE, SOURCE_SPEC, check_upstream_assets, source, upstream_assets
+from assets.targets import DIFFICULTY, PREPARED, prepared, prepared_inputs, train
 from assets.training import POLICY, policy
 from evaluation.benchmarks.suite import Benchmark
 from pipelines.definitions.automation import retrain_on_new_targets
@@ -73,6 +73,7 @@ def build_defs(
         assets += build_rounds(names, settings.rounds, settings.generate, settings.training, settings.evaluation)
     computed = [asset for asset in assets if isinstance(asset, dg.AssetsDefinition)]
     keys = [names.plain(key) for asset in computed if asset.is_materializable for key in asset.keys]
+    check_upstream_assets(names, upstream_assets(settings.targets), keys)
     jobs = build_jobs(names, keys)
     checks = check_specs(settings.check_suite())
     return dg.Definitions(
@@ -91,6 +92,7 @@ def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition
     # In rounds, the teacher is asked about some problems, and never about all of them.
     teacher, rates = None if settings.rounds else settings.generate, settings.difficulty
     upstream = upstream_assets(settings.targets)
+    check_upstream_assets(names, upstream, (SOURCE, PREPARED, DIFFICULTY))  # which cannot even be built
     sources = [SOURCE, *upstream]
     inputs = prepared_inputs(generated=bool(teacher), measured=bool(rates))
     assets = [

@@ -256,6 +256,19 @@ def test_two_of_ours_stand_side_by_side():
         ({"key_prefix": []}, "key_prefix: expected at least one part"),
         ({"key_prefix": ["my team"]}, "prefix 'my team': expected letters, digits and underscores"),
         ({"group_prefix": "my-team_"}, "prefix 'my-team'"),
+        ({"key_prefix": None}, "key_prefix: expected at least one part"),
+        *(
+            ({"settings": {"targets": {"source": [f"asset:{key}"]}}}, f"targets.source: {said}")
+            for key, said in (
+                ("targets/source", "asset:targets/source: this is the key of one of our own assets"),
+                ("models/base", "asset:models/base: this is the key of one"),
+                ("luffy/targets/source", "asset:luffy/targets/source: this is"),
+                ("luffy/training/policy", "asset:luffy/training/policy: this is"),
+                ("", "'asset:': expected the key of an asset, as in asset:raw/traces"),
+                ("raw/*", "'asset:raw/*': expected the key"),
+                ("a//b", "'asset:a//b': expected the key"),
+            )
+        ),
         ({"profile": "nowhere"}, "no profile 'nowhere': expected one of "),
         ({"settings": {"training": {"sead": 1}}}, "sead"),
         ({"ray": dg.FilesystemIOManager()}, "ray: got FilesystemIOManager, which has no lifecycle; expected"),
