@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,6 +21,7 @@ from core.machine.processes import die_with_parent
 from pipelines.definitions.code_location import defs
 from pipelines.definitions.instance import CANCEL, owner_tag
 
+PAUSE_SECONDS = 0.1
 FORK = multiprocessing.get_context("fork")
 
 
@@ -76,8 +78,13 @@ def _execute(
 
 
 def _cancel_when(asked: threading.Event, instance: dg.DagsterInstance, tags: dict[str, str]) -> None:
-    """Once ``asked``, have Dagster stop the run as cancelled: without the first line it would count as failed."""
+    """Once ``asked``, have Dagster stop the run as cancelled: without its state it would count as failed.
+
+    Dagster drops an interrupt that comes before the run is in progress.
+    """
     asked.wait()
-    for run in instance.get_runs(filters=dg.RunsFilter(tags=tags), limit=1):
-        instance.report_run_canceling(run, message="Cancelled at the terminal, or the terminal went away.")
+    started = dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.STARTED])
+    while not (runs := instance.get_runs(filters=started, limit=1)):
+        time.sleep(PAUSE_SECONDS)
+    instance.report_run_canceling(runs[0], message="Cancelled at the terminal, or the terminal went away.")
     os.kill(os.getpid(), signal.SIGINT)

@@ -187,20 +187,25 @@ def execute(
 
     process = start_run(job, log_file(instance), tags=tags, keys=keys, at_once=at_once)  # a fork, so before any thread
     assert process.pid is not None
+    cancelled = False
     with RunMonitor(instance, tags, terminal) as monitor:
         while process.exitcode is None:
             try:
-                if meanwhile:
-                    meanwhile()
+                work, meanwhile = meanwhile, None
+                if work:
+                    work()
                 process.join()
             except KeyboardInterrupt:
+                cancelled = True
                 terminal.line("cancelling: the running steps are being stopped")
                 os.kill(process.pid, CANCEL)
-    if process.exitcode == 0:
+    if process.exitcode == 0 and not cancelled:
         return 0
     run = instance.get_run_by_id(monitor.run_id) if monitor.run_id else None
-    if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
-        for line in _kept(run.run_id, monitor.view):
+    # The process may end by the request before the run begins, or after its last step.
+    if (cancelled and not monitor.failures) or (run is not None and run.status == dg.DagsterRunStatus.CANCELED):
+        end_dead_runs(instance)
+        for line in _kept(str(monitor.run_id), monitor.view):
             terminal.line(line)
         terminal.line("cancelled; run the same command again to continue from the complete outputs")
         return INTERRUPTED

@@ -50,6 +50,33 @@ def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environmen
     assert not [path for path in written if path.lstat().st_mode & 0o077 and not path.is_symlink()]
 
 
+CANCEL_AT_ONCE = """
+import sys
+import dagster as dg
+from core.progress import Terminal
+from pipelines.cli.run import configure, execute, load_definitions
+from pipelines.definitions.instance import prepare_home
+from pipelines.definitions.jobs import OBSERVE
+
+def interrupt():
+    raise KeyboardInterrupt
+
+configure(None, [])
+prepare_home()
+load_definitions()
+with dg.DagsterInstance.get() as instance:
+    sys.exit(execute(instance, OBSERVE, Terminal(every_s=1.0), meanwhile=interrupt))
+"""
+
+
+def test_ctrl_c_before_a_run_exists_cancels_it(environment):
+    """`execute` says so by its status, so that the run that would follow does not start."""
+    command = [sys.executable, "-c", CANCEL_AT_ONCE]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 130, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("cancelled; ") and done.stderr == ""
+
+
 def test_a_relative_home_starts_in_the_folder_of_the_user(environment, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "key:nothing"],
