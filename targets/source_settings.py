@@ -101,15 +101,17 @@ def ready_mappings() -> dict[str, ColumnMapping]:
             check_not_declared(name, ADDED)
         path = str(entry(ADDED, name))
         try:
-            ready[name] = validated(ColumnMapping, load_function(path), f"mapping {name} of {path}: ")
-        except (ImportError, AttributeError) as error:
+            columns = load_function(path)
+        except (Exception, SystemExit) as error:  # whatever the package's module raises
             raise InputError(f"mapping {name} of {path}: {first_line(error)}; install its package again") from None
+        ready[name] = validated(ColumnMapping, columns, f"mapping {name} of {path}: ")
     return ready
 
 
 def _known(mapping: ColumnMapping | str) -> ColumnMapping | str:
-    if isinstance(mapping, str) and mapping not in (names := ["auto", *ready_mappings()]):
-        raise ValueError(f"{mapping!r} does not exist: expected one of {', '.join(names)}, or the columns")
+    # `auto` looks at the packages' mappings when it reads a source: one that is broken fails no other command.
+    if isinstance(mapping, str) and mapping != "auto" and mapping not in (ready := ready_mappings()):
+        raise ValueError(f"{mapping!r} does not exist: expected one of auto, {', '.join(ready)}, or the columns")
     return mapping
 
 

@@ -15,7 +15,7 @@ from core.files import read_yaml
 from core.plugins.user_code import module_file
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
 RECIPES, HARDWARE = "training/config/recipe", "training/config/hardware"
 PROFILES, SUITES = "pipelines/profiles", "evaluation/benchmarks/suites"
@@ -27,26 +27,32 @@ SELF = "_self_"  # an entry of a recipe's parents: its own place among them
 
 def entries(group: str) -> list[str]:
     """Return the names that packages declare in ``group``; `entry` looks one up."""
-    return list(dict(_entries(group, tuple(sys.path))))
+    return list(dict.fromkeys(point.name for point in _entries(group, tuple(sys.path))))
 
 
 def entry(group: str, name: str) -> str | None:
-    """Return what packages declare as ``name`` in ``group``: ``module`` or ``module:function``; None if none does.
+    """Return what packages declare as ``name`` in ``group``, ``module:object``; None if none does.
 
     Raises:
-        InputError: two packages declare the name.
+        InputError: two packages declare the name, or the one that does has no such module.
     """
-    values = [value for declared, value in _entries(group, tuple(sys.path)) if declared == name]
-    if len(values) > 1:
-        both = " and ".join(values[:2])
+    points = [point for point in _entries(group, tuple(sys.path)) if point.name == name]
+    if len(points) > 1:
+        both = " and ".join(point.value for point in points[:2])
         raise InputError(f"{group}: two packages declare {name}: {both}; rename one of them, or uninstall it")
-    return values[0] if values else None
+    if not points:
+        return None
+    module, colon, _ = points[0].value.partition(":")
+    if not colon or _module_file(module) is None:
+        raise InputError(_complaint(points[0], group, "expected the name of a module of it, a colon and a function"))
+    return points[0].value
 
 
 @cache
-def _entries(group: str, folders: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return the names and values of the entry points of ``group``, each pair once."""
-    return sorted({(point.name, point.value) for point in _installed(folders).select(group=group)})
+def _entries(group: str, folders: tuple[str, ...]) -> list["EntryPoint"]:
+    """Return the entry points of ``group``, one for each name and value."""
+    points = {(point.name, point.value): point for point in _installed(folders).select(group=group)}
+    return [point for _, point in sorted(points.items())]
 
 
 @cache  # reading them takes 10 to 40 ms
@@ -58,7 +64,7 @@ def _installed(_folders: tuple[str, ...]) -> "EntryPoints":
 
 def check_not_declared(name: str, group: str) -> None:
     """Raise InputError if a package declares ``name``, which is one of the project's own, in ``group``."""
-    if value := entry(group, name):
+    for value in (point.value for point in _entries(group, tuple(sys.path)) if point.name == name):
         raise InputError(f"{group}: {value} is declared as {name}, which is a name of the project; rename yours")
 
 
@@ -97,6 +103,8 @@ def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
         if found:
             _refuse_name_of_shipped(found[0], folder)
             return found[0]
+    if broken := _broken(folder):
+        raise InputError(f"no {kind} {name!r} among those that can be read; {'; '.join(broken)}")
     names = config_names(folder)
     more = ", or the path of a YAML file" if folder in GROUPS else ""
     raise InputError(f"no {kind} {name!r}{did_you_mean(name, names) or ':'} expected one of {', '.join(names)}{more}")
@@ -191,10 +199,33 @@ def _shipped(folder: str) -> frozenset[str]:
 
 @cache
 def _packages(folder: str) -> tuple[Path, ...]:
-    """Return the folders of the packages that add files to ``folder``."""
-    folders: list[Path] = []
-    for name, module in _entries(GROUPS[folder], tuple(sys.path)) if folder in GROUPS else ():
-        if (file := module_file(module)) is None:
-            raise InputError(f"entry point {name} of {GROUPS[folder]}: no package {module}; install it again")
-        folders.append(file.parent)
-    return tuple(folders)
+    """Return the folders of the packages that add files to ``folder``, without those of broken entry points."""
+    return tuple(file.parent for point in _declared(folder) if (file := _package_file(point)) is not None)
+
+
+def _broken(folder: str) -> list[str]:
+    """Return what is wrong with the entry points that name no package."""
+    expected = "expected the name of a package, a folder with an __init__.py"
+    return [_complaint(point, GROUPS[folder], expected) for point in _declared(folder) if _package_file(point) is None]
+
+
+def _complaint(point: "EntryPoint", group: str, expected: str) -> str:
+    package = point.dist.name if point.dist else "a package"
+    return (
+        f"the package {package} declares {point.name} = {point.value} in {group}, which is not there: {expected}; "
+        f"mend {package} and install it again, or uninstall it"
+    )
+
+
+def _declared(folder: str) -> list["EntryPoint"]:
+    return _entries(GROUPS[folder], tuple(sys.path)) if folder in GROUPS else []
+
+
+def _package_file(point: "EntryPoint") -> Path | None:
+    """Return the `__init__.py` of the package that an entry point names; None if there is no such package."""
+    file = _module_file(point.value)
+    return file if file is not None and file.name == "__init__.py" else None
+
+
+def _module_file(name: str) -> Path | None:
+    return module_file(name) if all(part.isidentifier() for part in name.split(".")) else None

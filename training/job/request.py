@@ -215,14 +215,16 @@ def named_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[st
     files: dict[str, Path] = {}
     stage_recipe, stage_overrides = _first_stage_given(recipe, overrides)
     stage_files = config_files(RECIPES, stage_recipe) if stage_recipe else ()
-    for file in (*policy_files(recipe, hardware), *stage_files):
-        if not is_shipped(file):
+    given, given_to_stage = values_of(overrides), values_of(stage_overrides)
+    for read, replaced in ((policy_files(recipe, hardware), given), (stage_files, given_to_stage)):
+        for file in (file for file in read if not is_shipped(file)):
             files[f"recipe {file.stem}"] = file
             for key, value in leaf_values(read_yaml(file, "recipe")):
-                files |= _named_file(key, value, file.parent, f"recipe {file.stem}: ")
-    for key, value in values_of(overrides).items():
+                if key not in replaced:
+                    files |= _named_file(key, value, file.parent, f"recipe {file.stem}: ")
+    for key, value in given.items():
         files |= _named_file(key, value, Path.cwd())
-    for key, value in values_of(stage_overrides).items():
+    for key, value in given_to_stage.items():
         files |= _named_file(key, value, Path.cwd(), "first stage: ")
     return files
 

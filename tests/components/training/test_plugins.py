@@ -12,6 +12,8 @@ from core.model.lineage_file import InputRecord
 from core.plugins.config_files import RECIPES, _packages, config_file, is_shipped
 from core.plugins.user_code import UserFunctionError, check_function
 from pipelines.user_paths import locate
+from targets.config import PrepareConfig, build_config
+from targets.source_settings import ready_mappings
 from training.algorithms.correction import Mismatch, rollout_correction
 from training.algorithms.options import RolloutCorrectionOptions
 from training.algorithms.registry import CORRECTIONS, GATES, KEYS, LOSSES
@@ -206,6 +208,39 @@ def test_a_recipe_of_two_packages_and_one_with_the_name_of_a_shipped_one_are_ref
         assert is_shipped(config_file(RECIPES, "luffy"))
     finally:
         _packages.cache_clear()
+
+
+def test_a_file_of_a_recipe_that_an_override_replaces_may_be_gone(plugin: Path, tmp_path: Path) -> None:
+    (plugin / "loss.py").unlink()
+    recipe = str(plugin / "mine.yaml")
+    with pytest.raises(InputError, match=rf"mixed\.loss: {plugin}/loss\.py:mine: no file {plugin}/loss\.py"):
+        compose_run(recipe, "cpu", [], run=tmp_path)
+    assert compose_run(recipe, "cpu", ["mixed.loss=mixed_policy"], run=tmp_path).mixed.loss == "mixed_policy"
+    assert identity(recipe, "mixed.loss=mixed_policy")
+
+
+def test_a_broken_entry_point_fails_only_what_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = {"recipes": "nowhere", "losses": "nowhere.losses:mine", "mappings": "x:y", "filters": "nowhere"}
+    for group, value in groups.items():
+        declare(tmp_path, f"its_{group}", f"luffy.{group} broken = {value}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _packages.cache_clear()
+    ready_mappings.cache_clear()
+    try:
+        assert is_shipped(config_file(RECIPES, "luffy"))
+        assert PrepareConfig().mapping == "auto"
+        for call, group in (
+            (lambda: config_file(RECIPES, "broken"), "recipes"),
+            (lambda: compose_run("luffy", "cpu", ["mixed.loss=broken"], run=tmp_path), "losses"),
+            (lambda: build_config({"mapping": "broken"}), "mappings"),
+            (lambda: build_config({"filters": ["broken"]}), "filters"),
+        ):
+            said = rf"its_{group} declares broken = {groups[group]} in luffy\.{group}, which is not there: expected"
+            with pytest.raises(InputError, match=said):
+                call()
+    finally:
+        _packages.cache_clear()
+        ready_mappings.cache_clear()
 
 
 def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> None:
