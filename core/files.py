@@ -54,6 +54,8 @@ def sync(path: Path) -> None:
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path; if the block ends without an error, what it wrote there is published as ``path``."""
     path = Path(path)
+    if path.is_dir():  # the system would name another reason for `.`, and only once everything is written
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with _writing(path) as temporary:
         yield temporary
         publish(temporary, path)

@@ -260,7 +260,8 @@ def _text(value: Any, what: str) -> str:
     if _is_empty(value):
         raise Unusable(f"no_{what}", "empty" if value is not None else "missing")
     if not isinstance(value, str):
-        raise Unusable("wrong_type", f"{what}: expected text, found {type(value).__name__}")
+        advice = "; write it as JSON text, which the verifier json reads" if isinstance(value, dict | list) else ""
+        raise Unusable("wrong_type", f"{what}: expected text, found {type(value).__name__}{advice}")
     return value
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from processes import clean_environment
 from typer.testing import CliRunner
 
 from core.errors import InputError
@@ -201,3 +202,24 @@ def test_the_folder_of_a_policy_stands_for_its_run(tmp_path: Path, capsys: pytes
         explain_run(folder, None)
         said.append(capsys.readouterr().out)
     assert said[0].startswith("60 steps, ") and said[1] == said[0]
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+from pipelines.cli.start import run
+
+class CtrlC(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+run()
+"""
+
+
+def test_ctrl_c_during_the_imports_is_one_line():
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")

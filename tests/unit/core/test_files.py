@@ -190,3 +190,11 @@ def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
         read_json(tmp_path / "one.json")
     (tmp_path / "many.jsonl").write_bytes(codecs.BOM_UTF8)
     assert read_json_lines(tmp_path / "many.jsonl") == []
+
+
+def test_a_folder_is_in_the_way_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path(), tmp_path):
+        with pytest.raises(IsADirectoryError), atomic_write(folder):
+            pass
+    assert [*tmp_path.iterdir()] == [] and not [*tmp_path.parent.glob(".*.tmp")]
