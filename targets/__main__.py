@@ -3,6 +3,7 @@
 Without a command it prepares. The docstring of each command is its help; the work is imported when a command runs.
 """
 
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,8 @@ def prepare(context: typer.Context, **given: Any) -> int:
         refuse_options_before(context)
         return 0
     request = request_of(PrepareRequest, context, given)
+    # SIGTERM unwinds the stack as Ctrl-C does, so that the workers are stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from targets.commands import prepare_targets
 
     return prepare_targets(request)

@@ -93,7 +93,10 @@ class PoolEngine:
     def __enter__(self) -> "PoolEngine":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        if self._pool is not None and kind is not None:  # nobody waits for what is being filtered
+            for process in self._pool._processes.values():
+                process.terminate()
         self._stop()
         self._here.__exit__()
 
