@@ -93,8 +93,8 @@ class PoolEngine:
     def __enter__(self) -> "PoolEngine":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        if self._pool is not None and kind is not None:  # nobody waits for what is being filtered
+    def __exit__(self, *raised: object) -> None:
+        if self._pool is not None and any(raised):  # nobody waits for what is being filtered
             for process in self._pool._processes.values():
                 process.terminate()
         self._stop()

@@ -377,7 +377,11 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     def _check_combinations(self) -> Self:
         for first, second, why, holds in CONFLICTS:
             if holds(self):
-                raise contradiction(first, self.value(first), second, self.value(second), why)
+                changed = {name: type(self)().value(name) for name in (first, second) if not self.is_default(name)}
+                defaults = ", ".join(f"{name}={value}" for name, value in changed.items())
+                raise contradiction(
+                    first, self.value(first), second, self.value(second), f"{why} (by default, {defaults})"
+                )
         return self
 
     def value(self, name: str) -> Any:

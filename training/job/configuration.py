@@ -23,7 +23,15 @@ from core import PROJECT
 from core.errors import InputError
 from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
-from core.plugins.config_files import HARDWARE, RECIPES, config_files, is_shipped, located_recipe, recipe_name
+from core.plugins.config_files import (
+    HARDWARE,
+    RECIPES,
+    config_files,
+    first_stage,
+    is_shipped,
+    located_recipe,
+    recipe_name,
+)
 from grading.grader import TRUNCATED
 from training.algorithms.off_policy_schedule import ALWAYS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
@@ -48,6 +56,7 @@ from training.config.teacher_settings import MODEL as TEACHER
 from training.config.teacher_settings import check_distillation, lengthen_context, located
 from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
+from training.resources.attention import AUTO
 
 CONFIG = PROJECT / "training" / "config"
 FIRST_STAGE = "first_stage"  # a section that is null in most recipes
@@ -70,7 +79,8 @@ OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum
 
 # The section ``mixed`` and the keys of the rollouts with their defaults, parts of train.yaml that the classes of the
 # options write. The clip range is verl's own key, so that it has one place.
-ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
+DEFAULTS = OmegaConf.create({"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
+ConfigStore.instance().store("mixed_options", DEFAULTS)
 ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
 RUN_OPTIONS = {"alerts": AlertOptions().model_dump(), "budget": BudgetOptions().model_dump()}
 ConfigStore.instance().store("run_options", {"run": RUN_OPTIONS})
@@ -98,10 +108,11 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     for key in keys:
         check_key(key)
     config = compose_files(recipe, hardware, given, run=run)
-    _check_kinds(keys, config, _composed(recipe, hardware))
+    unchanged = _composed(recipe, hardware)
+    _check_kinds(keys, config, unchanged)
     try:
         _check_needed(config)
-        check_ranges(lambda key: OmegaConf.select(config, key))
+        check_ranges(lambda key: OmegaConf.select(config, key, default=AUTO))  # not every hardware has every key
     except OmegaConfBaseException as error:
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     if config.actor_rollout_ref.rollout.max_model_len is None:
@@ -111,8 +122,10 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     except OmegaConfBaseException as error:
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     for key in keys:
-        check_switches(key, lambda switch: OmegaConf.select(config, switch))
+        if not _is_undone(key, config, unchanged):
+            check_switches(key, lambda switch: OmegaConf.select(config, switch))
     _locate(config, Path())
+    _check_stages(config, recipe)
     _check_values(config)
     options = mixed_options(config)
     _check_groups(config, options)
@@ -204,7 +217,7 @@ def _locate(config: DictConfig, folder: Path, where: str = "") -> None:
     for key, value in leaf_values(OmegaConf.to_container(config, resolve=False)):
         path = None
         if key in KEYS:
-            path = outside_function(key, value, folder, where)
+            path = _function(key, value, folder, where)
         elif key == "run.trackers" and isinstance(value, list):
             path = [outside_function(key, name, folder, where, TRACKERS) or name for name in value]
         elif key == TEACHER and value:
@@ -213,6 +226,16 @@ def _locate(config: DictConfig, folder: Path, where: str = "") -> None:
             path = str(file)
         if path is not None:
             OmegaConf.update(config, key, path)
+
+
+def _function(key: str, value: object, folder: Path, where: str) -> str | None:
+    """Return the function of a key. A file that is gone counts once the overrides have left it in the configuration."""
+    try:
+        return outside_function(key, value, folder, where)
+    except InputError:
+        if where and isinstance(value, str) and ".py:" in value:
+            return str((folder / value).absolute())
+        raise
 
 
 @cache
@@ -291,6 +314,20 @@ def _check_needed(config: DictConfig) -> None:
     for key in (*NEEDED, f"trainer.{length}"):
         if OmegaConf.select(config, key) is None:
             raise InputError(f"{key}: got None, expected {ranges()[key].text}")
+
+
+def _is_undone(key: str, config: DictConfig, unchanged: DictConfig) -> bool:
+    """Return whether an option of the recipe has its default again, which a run without its reader may set."""
+    default, value = OmegaConf.select(DEFAULTS, key), OmegaConf.select(config, key)
+    return key.startswith("mixed.") and value == default != OmegaConf.select(unchanged, key)
+
+
+def _check_stages(config: DictConfig, recipe: str) -> None:
+    if config.first_stage is not None and first_stage(recipe) is None:
+        raise InputError(
+            f"first_stage: the recipe {recipe_name(recipe)} has one stage, and an override cannot add another: write a "
+            "recipe of your own with first_stage: {recipe: NAME, set: []}"
+        )
 
 
 def _check_values(config: DictConfig) -> None:

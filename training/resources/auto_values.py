@@ -160,10 +160,6 @@ def _processor(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
     at_once = config.trainer.n_gpus_per_node * (1 if config.rollouts == "sync" else 2)  # processes that compute
     _fill(config, "threads", max(1, (machine.cpus or 1) // at_once) if large else 1)
     _fill(config, "compute", compute_dtype(shape.parameters, bfloat16=machine.bfloat16))
-    if config.compute not in PRECISIONS:
-        raise InputError(f"compute: got {config.compute!r:.80}, expected {AUTO}, {' or '.join(PRECISIONS)}")
-    if not isinstance(config.threads, int) or isinstance(config.threads, bool) or config.threads < 1:
-        raise InputError(f"threads: got {config.threads!r:.80}, expected {AUTO} or a whole number from 1")
     config.environment.OMP_NUM_THREADS = config.threads
     for role in ("actor", "ref"):
         config.actor_rollout_ref[role].fsdp_config.mixed_precision.param_dtype = PRECISIONS[config.compute]
@@ -183,8 +179,6 @@ def _attention(config: DictConfig, machine: Machine, shape: ModelShape, installe
 
 def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
     section = config.actor_rollout_ref.actor.fsdp_config
-    if config.offload not in (AUTO, *OFFLOADS):
-        raise InputError(f"offload: got {config.offload!r}, expected one of {AUTO}, {', '.join(OFFLOADS)}")
     offloads = OFFLOADS if config.offload == AUTO else (config.offload,)
     if section.fsdp_size == AUTO:  # a copy of the state per node, if it stays on the GPUs; else one in all
         per_node = [(OFFLOADS[0], config.trainer.n_gpus_per_node)] if OFFLOADS[0] in offloads else []

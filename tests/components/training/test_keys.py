@@ -17,6 +17,9 @@ from training.config.keys import check_key, check_switches, leaves, nearest, rea
 from training.config.ranges import ranges
 from training.job import configuration
 from training.job.configuration import compose_run
+from training.resources.attention import AUTO, KERNELS
+from training.resources.auto_values import PRECISIONS
+from training.resources.layout import OFFLOADS
 
 RUN = Path("run")
 READS = yaml.safe_load(Path(__file__).with_name("config_reads.yaml").read_text(encoding="utf-8"))
@@ -292,6 +295,11 @@ def test_every_number_has_a_range(config: DictConfig) -> None:
     assert [key for key in ranges() if key not in keys] == []
 
 
+def test_the_names_of_a_key_are_those_that_its_reader_knows() -> None:
+    for key, names in (("compute", PRECISIONS), ("attention", KERNELS), ("offload", OFFLOADS)):
+        assert set(ranges()[key].names) == {AUTO, *names}
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -313,6 +321,10 @@ def test_every_number_has_a_range(config: DictConfig) -> None:
         ("run.trackers=null", "got None, expected a list"),
         ("data.shuffle=null", "got None, expected true or false"),
         ("policy_dtype=null", "got None, expected a value, such as 'float32'"),
+        ("compute=float16", "got 'float16', expected one of auto, float32, bfloat16"),
+        ("threads=0", "got 0, expected a whole number from 1"),
+        ("attention=sdpa_pack", "got 'sdpa_pack', expected one of auto, flash_attention_2, flash"),
+        ("offload=sometimes", "got 'sometimes', expected one of auto, none, rollout, always"),
         ("seed=1.5", "got 1.5, expected a whole number from 0"),
         ("seed=-1", "got -1, expected a whole number from 0"),
         ("data.sample_target_ratio=1.5", "got 1.5, expected a number from 0 up to 1"),
@@ -366,3 +378,22 @@ def test_groups_with_something_else_to_learn_from_are_trained_on() -> None:
     compose_run("luffy", "cpu", [*whole, "mixed.sft_multitask.use=true"], run=RUN)
     compose_run("luffy", "cpu", [*whole, "mixed.prefix.strategy=random", "mixed.prefix.min=0.5"], run=RUN)
     compose_run("sft", "cpu", [], run=RUN)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides"),
+    [
+        ("pope", ["mixed.prefix.n_prefix=0", "mixed.off_policy_schedule=always"]),
+        ("uft", ["mixed.prefix.strategy=fixed", "mixed.prefix.share=false"]),
+        ("luffy_seed", ["mixed.off_policy_reshape=no_reshape", "mixed.off_policy_reshape_gamma=0.1"]),
+    ],
+)
+def test_overrides_can_undo_what_contradicts_them(recipe: str, overrides: list[str]) -> None:
+    compose_run(recipe, "cpu", overrides, run=RUN)
+    with pytest.raises(InputError, match=r"contradicts .*Change one of them"):
+        compose_run(recipe, "cpu", overrides[:1], run=RUN)
+
+
+def test_an_override_adds_no_first_stage() -> None:
+    with pytest.raises(InputError, match="the recipe luffy has one stage, and an override cannot add another"):
+        compose_run("luffy", "cpu", ["first_stage={recipe: sft}"], run=RUN)

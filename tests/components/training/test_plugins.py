@@ -121,7 +121,7 @@ def test_a_recipe_names_its_reward_function_relative_to_itself(plugin: Path, tmp
     [
         ("loss.py:nothing", r"mixed\.loss: .*loss\.py:nothing: there is no such function in it"),
         ("loss.py:short", r"mixed\.loss: .*loss\.py:short: expected a function of \(old_log_prob, .*; too many"),
-        ("gone.py:mine", r"recipe .*mine\.yaml: mixed\.loss: gone\.py:mine: no file .*gone\.py"),
+        ("gone.py:mine", r"mixed\.loss: .*/gone\.py:mine: no file .*/gone\.py"),
         ("nowhere.losses:mine", r"mixed\.loss: nowhere\.losses:mine: no module nowhere\.losses: install its package"),
         ("exits.py:mine", r"mixed\.loss: .*exits\.py:mine: its import raised SystemExit: 3"),
         ("clash.py:mine", r"clash\.py imports .*grading\.py, but Python has .*grading/__init__\.py .*: rename yours"),
