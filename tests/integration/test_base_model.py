@@ -178,12 +178,15 @@ HEAD = b"GGUF" + struct.pack("<I", 3)
 @pytest.mark.parametrize(
     "content",
     [
-        HEAD + bytes(4),
+        pytest.param(HEAD + bytes(4), marks=pytest.mark.slow),
         HEAD + struct.pack("<QQQ", 0, 1, 2**50) + b"x",  # one entry, whose key has 2**50 characters
         pytest.param(  # an array of 2**50 numbers, which are read until the memory is full
             HEAD + struct.pack("<QQQ", 0, 1, 1) + b"a" + struct.pack("<IIQ", 9, 4, 2**50), marks=pytest.mark.slow
         ),
-        HEAD + struct.pack("<QQQ", 0, 1, 1) + b"a" + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 3000,  # nested
+        pytest.param(  # nested
+            HEAD + struct.pack("<QQQ", 0, 1, 1) + b"a" + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 3000,
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["cut", "key", "array", "nested"],
 )

@@ -113,6 +113,7 @@ def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
     assert facts.frame != facts.training
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
     other = shutil.copytree(model, tmp_path / "other")

@@ -81,6 +81,7 @@ def test_a_killed_teacher_is_asked_for_the_rest(endpoint, tmp_path, monkeypatch)
     assert b"s3cret" not in (tmp_path / "traces.parquet").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_local_teacher_leaves_its_log_probabilities(model, tmp_path):
     """They are those of the model itself, token by token, also where the temperature is not 1."""

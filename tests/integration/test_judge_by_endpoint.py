@@ -38,6 +38,7 @@ def judged(url: str, cache: Path, **options: Any) -> list[Grade]:
         return verifier.verify_many([Item(answer, "Lima", fields) for answer in ANSWERS], thinking=False)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_judge_grades_is_paid_once_and_keeps_its_budget(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -177,7 +177,7 @@ def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, pro
     assert len(state.requests) == 12 + 1 and before < 12  # the one that was not read is asked again, no other
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, problems: Path, signum: int) -> None:
     state, name = teacher
     state.seconds = 2.0

@@ -17,7 +17,7 @@ from zoo_engine import PROMPT
 
 from training.export.merge import merge
 
-QUICK = ("Qwen2.5-Math-7B", "gemma-3-1b")  # that of the paper, and the one that differs most from it
+QUICK = ("Qwen2.5-Math-7B",)  # that of the paper
 SAME = [name for name in ZOO_LAYOUTS if name not in ("bf16", "lora")]
 
 
