@@ -3,6 +3,7 @@
 import secrets
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -44,22 +45,24 @@ def ray_cluster(folder: Path, *, nodes: int = 1, cpus: int = 16) -> Iterator[Clu
     with ExitStack() as stack:
         stack.callback(reset_auth_token_state)
         stack.callback(patched.undo)
-        process, log = stack.enter_context(_node(folder, 1, cpus, head))
+        # Sockets lie below, and their addresses are short.
+        sessions = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        process, log = stack.enter_context(_node(folder, sessions, 1, cpus, head))
         _wait_for_dashboard(f"http://127.0.0.1:{dashboard}", process, log)
         join = ["--address", f"127.0.0.1:{port}"]
-        others = [stack.enter_context(_node(folder, number, cpus, join))[0] for number in range(2, nodes + 1)]
+        others = [stack.enter_context(_node(folder, sessions, number, cpus, join))[0] for number in range(2, nodes + 1)]
         yield Cluster(f"http://127.0.0.1:{dashboard}", (process.pid, *(other.pid for other in others)))
 
 
 @contextmanager
 def _node(
-    folder: Path, number: int, cpus: int, arguments: list[str]
+    folder: Path, sessions: Path, number: int, cpus: int, arguments: list[str]
 ) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
     """The process of a node and its log; the supervisor ends with all that Ray starts."""
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *arguments]
     command += ["--node-ip-address", f"127.0.0.{number}", "--dashboard-agent-listen-port", str(free_port())]
     command += ["--num-cpus", str(cpus), "--num-gpus", "1", "--object-store-memory", "500000000"]
-    command += ["--temp-dir", str(folder / f"n{number}")]
+    command += ["--temp-dir", str(sessions / f"n{number}")]
     log = folder / f"node{number}.log"
     with log.open("wb") as output:
         supervised = [sys.executable, "-m", "core.backends.supervisor", "--", *command]

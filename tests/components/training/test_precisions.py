@@ -35,7 +35,7 @@ def test_the_precision_of_rollouts_reaches_vllm(
     ("hardware", "overrides", "said"),
     [
         ("gpu_single", ["rollout_precision=int4"], "only the CPU's simulation has it: set fp8 or bfloat16"),
-        ("gpu_single", ["rollout_precision=fp16"], "expected 'auto', 'float32', 'bfloat16', 'fp8' or 'int4'"),
+        ("gpu_single", ["rollout_precision=fp16"], "Input should be 'auto', 'float32', 'bfloat16', 'fp8' or 'int4'"),
         ("gpu_single", ["rollout_precision=fp8", "actor_rollout_ref.rollout.quantization=torchao"], "contradict"),
         ("cpu", ["actor_rollout_ref.rollout.dtype=bfloat16"], "rollout_precision says in which precision"),
     ],
