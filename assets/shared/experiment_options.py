@@ -62,8 +62,8 @@ class Matrix(Options):
 
 
 def _by_name(seeds: Any) -> Any:
-    """Return numbers of runs by name; a single number holds for every recipe."""
-    return seeds if isinstance(seeds, dict) else {"default": seeds}
+    """Return numbers of runs by name; a single number holds for every recipe, and what nobody names has one run."""
+    return {"default": 1, **seeds} if isinstance(seeds, dict) else {"default": seeds}
 
 
 def _names(info: ValidationInfo) -> list[str]:
@@ -86,8 +86,8 @@ class ExperimentOptions(Options):
     )
     seeds: Annotated[dict[str, PositiveInt], BeforeValidator(_by_name)] = Field(
         default={"default": 1},
-        description="Seeds per recipe: a number, or numbers by recipe and variant, with `default` for others. Seeds "
-        "count up from training.seed.",
+        description="Seeds per recipe: a number, or numbers by recipe and variant, with `default` (1) for others. "
+        "Seeds count up from training.seed.",
     )
     baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
     runs: str | None = Field(
@@ -115,7 +115,7 @@ class ExperimentOptions(Options):
                 raise ValueError(f"matrix: two variants are named {taken[0]!r}")
             variants |= named
             runs |= dict.fromkeys(named, part.seeds) if part.seeds else {}
-        seeds = values.get("seeds", {"default": 1})
+        seeds = values.get("seeds", {})
         seeds = {**runs, **seeds} if isinstance(seeds, dict) else seeds  # a single number holds for every variant
         given = values.get("variants", {})
         return {**values, "variants": {**variants, **given} if isinstance(given, dict) else given, "seeds": seeds}
@@ -139,8 +139,6 @@ class ExperimentOptions(Options):
     def _are_of_names_that_exist(cls, seeds: dict[str, int], info: ValidationInfo) -> dict[str, int]:
         for name in seeds:
             known(name, ["default", *_names(info)])
-        if "default" not in seeds:
-            raise ValueError("expected `default`, the number of runs of what is not named")
         return seeds
 
     def seeds_of(self, name: str) -> int:
