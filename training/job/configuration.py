@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,7 @@ def _check_files(recipe: str, hardware: str) -> None:
         _check_keys_exist(file, parent, hardware)
         values = _composed(str(file), hardware)
         for key in leaves(read_yaml(file, "recipe")):
-            check_switches(key, lambda switch: OmegaConf.select(values, switch), f"recipe {file}")  # noqa: B023
+            check_switches(key, partial(OmegaConf.select, values), f"recipe {file}")
 
 
 def _check_keys_exist(recipe: Path, parent: str, hardware: str) -> None:
