@@ -2,7 +2,7 @@ r"""Take an answer out of the words and environments around it: ``\text{Answer: 
 
 from string import ascii_lowercase
 
-from core.text.patterns import compile_full_match, compile_quick_pattern
+from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
 from grading.expressions.answer_tokens import TEXT, strip
 
 TO = "\\upto"  # stands for "to" between numbers
@@ -28,7 +28,7 @@ _ROWS = compile_full_match(
     r"(?s)\\begin ?\{(aligned|align\*?|gathered|cases)\}(.*)\\end ?\{(?:aligned|align\*?|gathered|cases)\}"
 )
 _PART = compile_quick_pattern(r"(?:\A|(?<=[\s,;}]))(?:\\text ?\{ ?)?\(?([a-f])\)[.:]?(?: ?\})? ?")
-_BETWEEN_PARTS = compile_quick_pattern(r"(?:[\s,;]|and|\\text ?\{(?: ?,? ?and)? ?\}?)+\Z")
+_BETWEEN_PARTS = compile_pattern(r"(?:[\s,;]|and|\\text ?\{(?: ?,? ?and)? ?\}?)+\z")
 _BASE = compile_full_match(
     r"\(?([\dA-Z]{1,200})\)? ?(?:_ ?(?:\{ ?)?(?:\\text ?\{ ?)?|\\text ?\{ ?\((?=base)|\((?=base))(?:base)? ?\}? ?"
     r"([a-z]{3,9}|\d{1,4})[ )}]{0,4}"
