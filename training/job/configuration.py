@@ -56,7 +56,6 @@ from training.config.teacher_settings import MODEL as TEACHER
 from training.config.teacher_settings import check_distillation, lengthen_context, located
 from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
-from training.resources.attention import AUTO
 
 CONFIG = PROJECT / "training" / "config"
 FIRST_STAGE = "first_stage"  # a section that is null in most recipes
@@ -112,7 +111,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     _check_kinds(keys, config, unchanged)
     try:
         _check_needed(config)
-        check_ranges(lambda key: OmegaConf.select(config, key, default=AUTO))  # not every hardware has every key
+        check_ranges(lambda key: OmegaConf.select(config, key, default="auto"))  # not every hardware has every key
     except OmegaConfBaseException as error:
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     if config.actor_rollout_ref.rollout.max_model_len is None:

@@ -140,7 +140,7 @@ def test_a_contradiction_with_the_group_size(values, n, words):
     [
         ({"off_policy_reshap": "pow"}, "mixed.off_policy_reshap is not a setting; did you mean off_policy_reshape?"),
         ({"prefix": {"ratio": 1.0}}, "mixed.prefix.ratio is not a setting; expected one of n_prefix, place,"),
-        ({"prefix": 4}, "mixed.prefix: Input should be a valid dictionary or instance of PrefixOptions (got 4)"),
+        ({"prefix": 4}, "mixed.prefix: Input should be a mapping of keys to values (got 4)"),
         ({"baseline": "mean"}, "mixed.baseline: Input should be 'all_samples' or 'on_policy' (got 'mean')"),
         (
             {"off_policy_reshape": "p_div_p_0"},
