@@ -42,6 +42,7 @@ WITHOUT_NUMBERS = {
     "training.resources.fit_check": "compares what a run needs with what there is",
     "training.cost.budget": "ends a run early",
     "training.config.ranges": "refuses numbers out of their range",
+    "training.config.value_checks": "refuses values that contradict each other",
     "training.config.teacher_checks": "finds the teacher, whose digest is part of the identity, or refuses it",
     "training.job.alerts": "warns",
     "training.job.records.metrics_log": "reads and checks metrics",
