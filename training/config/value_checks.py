@@ -37,7 +37,7 @@ def check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig, w
         ((list, ListConfig), "a list"),
         ((dict, DictConfig), "a mapping of its keys"),
     )
-    for key in keys:
+    for key in sorted(keys, key=lambda key: key.count(".")):  # a section that is none has no keys
         try:
             default, value = OmegaConf.select(defaults, key), OmegaConf.select(config, key)
         except OmegaConfBaseException as error:
