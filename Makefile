@@ -121,9 +121,9 @@ PARTS := $(MAKE) --no-print-directory --keep-going
 AT_ONCE := --jobs=2 --output-sync=target
 SELECT :=
 QUICK := -m "not slow"
-# Two workers for each environment fill two cores: each waits now and then for a process, a port or a browser. The long
-# files of integration start first.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# Workers share the files, the long ones of integration first. In the orchestration environment three fill two cores:
+# each waits now and then for a process, a port or a browser. Trainings compute on all cores, and two are enough.
+WORKERS = -n $(1) --dist loadfile --no-loadscope-reorder $(QUICK)
 LEVELS := tests/integration tests/defs tests/ui tests/components tests/messages
 # Every run of pytest adds its counts to this file; the last line of the tests sums them up.
 COUNTED = export LUFFY_TEST_COUNTS=$$(mktemp);
@@ -131,9 +131,10 @@ SUMMARY = $(ORCHESTRATION) tests/summary.py $$LUFFY_TEST_COUNTS; rm -f $$LUFFY_T
 TEST_PACKAGES := bubblewrap chromium openssh-server postgresql slurm-wlm strace
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
-	@echo "the unit tests, then all others; the output of each environment comes when it has ended"
+	@echo "the unit tests of both environments, then the others of each"
 	+@$(COUNTED) $(PARTS) $(AT_ONCE) unit-orchestration unit-training SELECT='$(QUICK)'; status=$$?; \
-	  $(PARTS) $(AT_ONCE) others-orchestration others-training SELECT='$(WORKERS) $(QUICK)' || status=$$?; \
+	  $(PARTS) others-orchestration SELECT='$(call WORKERS,3)' || status=$$?; \
+	  $(PARTS) others-training SELECT='$(call WORKERS,2)' || status=$$?; \
 	  $(SUMMARY); exit $$status
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains

@@ -24,11 +24,7 @@ ROWS: list[Row] = [
     (f"{RUN} --profile p.yaml", {"p.yaml": f"experiments: {{variants: null, matrix: {MATRIX % ''}}}"}, "variants: "),
     (
         f"{RUN} --profile p.yaml",
-        (
-            f"{RUN} --profile p.yaml",
-            {"p.yaml": "experiments: {matrix: %s}" % (MATRIX % 'overrides: ["{k.x}"]')},
-            "no axis ",
-        ),
+        {"p.yaml": "experiments: {matrix: " + MATRIX % 'overrides: ["{k.x}"]' + "}"},
         "no axis ",
     ),
     (f"{LUFFY} doctor --set training.seed=1", {}, "--set: it changes settings of a profile: name the profile"),
