@@ -39,7 +39,6 @@ from pipelines.definitions.notices import NotifySettings
 from pipelines.user_paths import locate
 from pipelines.variables import PROFILE, explain, origin, read_variables, setter
 from targets.check.expectations import SUITE
-from targets.unread_settings import explain_unread
 
 BASE = "base"  # key of a profile: the profile that it extends
 APPENDED = ".training.overrides"  # the later of two values for the same key wins
@@ -163,10 +162,6 @@ def load_settings() -> Settings:
     except ValidationError as error:
         where = setter(location(error), profile, variables) or f"profile {file}"
         raise InputError(explain(where, explain_validation(error, Settings))) from error
-    if reason := explain_unread(settings.targets, changes.get("targets", {})):
-        key = reason.partition(":")[0]
-        where = setter(["targets", key], profile, variables) or f"profile {file}"
-        raise InputError(explain(where, f"targets.{reason}"))
     return _consistent(settings)
 
 

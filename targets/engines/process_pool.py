@@ -93,8 +93,9 @@ class PoolEngine:
     def __enter__(self) -> "PoolEngine":
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        if self._pool is not None and any(raised):  # nobody waits for what is being filtered
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        interrupted = kind is not None and not issubclass(kind, Exception)
+        if self._pool is not None and interrupted:  # nobody waits for what is being filtered
             for process in self._pool._processes.values():
                 process.terminate()
         self._stop()

@@ -42,7 +42,6 @@ ROWS: list[Row] = [
     (f"{RUN} --nothing", {}, "No such option: --nothing; see luffy run --help"),
     (f"{RUN} --set training.seed", {}, "expected SECTION.KEY=VALUE"),
     (f"{RUN} --set seed=1", {}, "expected SECTION.KEY=VALUE"),
-    (f"{RUN} --set targets.revision=x", {}, "error: --set targets.revision: it would change nothing: no source is a"),
     (f"{RUN} --set training.seed=x", {}, "error: --set training.seed: Input should be a valid integer"),
     (f"{RUN} --set training.seeed=1", {}, "error: --set training.seeed is not a setting; did you mean seed?"),
     (
