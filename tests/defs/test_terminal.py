@@ -121,7 +121,7 @@ def test_ctrl_c_on_the_terminal_says_what_is_kept(environment, tmp_path: Path):
     recording = Recording(["pipelines.cli.luffy", "run", "--select", PART, *more], environment)
     prepared = tmp_path / "storage" / "targets" / "prepared"
     deadline = time.monotonic() + 120
-    while not list(prepared.glob(".*.tmp")):  # the step is at work
+    while not (list(prepared.glob(".*.tmp")) and "● targets/prepared" in recording.text):  # the step is at work
         assert time.monotonic() < deadline, recording.text
         time.sleep(0.05)
     recording.press(b"\x03")
