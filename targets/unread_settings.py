@@ -1,4 +1,4 @@
-"""Settings that have no effect beside the others. They are refused where a user names them, not in a profile."""
+"""Settings that have no effect beside the others: `luffy targets` refuses one that its options name."""
 
 import os
 from collections.abc import Collection
