@@ -93,8 +93,8 @@ class PoolEngine:
     def __enter__(self) -> "PoolEngine":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        interrupted = kind is not None and not issubclass(kind, Exception)
+    def __exit__(self, *raised: object) -> None:
+        interrupted = any(isinstance(part, KeyboardInterrupt | SystemExit) for part in raised)
         if self._pool is not None and interrupted:  # nobody waits for what is being filtered
             for process in self._pool._processes.values():
                 process.terminate()
