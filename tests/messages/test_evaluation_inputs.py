@@ -1,18 +1,14 @@
-"""Bad inputs of `evaluation`: models, suites, samples, verdicts. To add one, add a row."""
+"""Bad inputs of `evaluation`: command lines, requests, samples, verdicts. To add one, add a row."""
 
 import math
 import shutil
 from pathlib import Path
 
 import pytest
-from rows import DEEP, GONE, Row, binary_text, far_dates, name, nulls, numbers, parquet, retyped, safetensors
+from rows import DEEP, Row, far_dates, name, nulls, parquet, retyped
 
 MINE = "sources: [{file: mine.jsonl, columns: {problem: q, gold: a}}]"
 SUITE_YAML = f"benchmarks:\n  - {{name: mine, group: evals, title: Mine, {MINE}}}\n"
-CHOICE_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, verifier: choice")
-GYM_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, verifier: gym")
-NUMBER_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, verifier: number")
-LONE = '{"q": "\\ud800 1+1=?", "a": "2"}\n'
 
 GENERATE = "evaluation generate --suite suite.parquet --out out --model"
 REMOTE = "m@http://127.0.0.1:9/v1"
@@ -47,26 +43,6 @@ ROWS: list[Row] = [
         "evaluation traces --teacher nothing --problems p.jsonl --out t.parquet --verifier gym --fields [item]",
         {},
         "--fields: the verifier gym reads the field 'entry', and the file p.jsonl has only data_source, problem, item",
-    ),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {
-            "s.yaml": SUITE_YAML.replace("title: Mine", "title: Mine, verifier: {type: python, path: f.py:f}"),
-            "f.py": "raise ValueError(7)",
-            "mine.jsonl": '{"q": "How far?", "a": "far"}\n',
-        },
-        "f.py:f: its import raised ValueError: 7",
-    ),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": GYM_YAML}, "the field 'entry', and the benchmark mine has only data_source"),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {"s.yaml": NUMBER_YAML, "mine.jsonl": '{"q": "How far?", "a": "far"}\n'},
-        "the gold answer 'far' does not fit the verifier number",
-    ),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {"s.yaml": SUITE_YAML.replace("}]", ", fields: [b.c]}]"), "mine.jsonl": '{"q": "1+1?", "a": "2", "b": {}}\n'},
-        "mine.jsonl, row 1: no column 'b.c'; the row has q, a, b. Correct `fields`",
     ),
     ("evaluation traces --teacher nothing --problems traces.jsonl --out t.parquet", {}, "nothing: no such folder"),
     (
@@ -124,31 +100,6 @@ ROWS: list[Row] = [
     (f"{REPORT} --markdown ./out.html", {}, "out.html: the command would overwrite"),
     *(
         (
-            f"{SUITE} --suite s.yaml --roots .",
-            {
-                "s.yaml": SUITE_YAML.replace("columns: {", f"repeated: {repeated}, columns: {{id: n, "),
-                "mine.jsonl": f'{{"n": {first}, "q": "1+1?", "a": "2"}}\n{{"n": {second}, "q": "4-1?", "a": "3"}}\n',
-            },
-            said,
-        )
-        for repeated in ("true", "false")
-        for first, second, said in (
-            ("1", '"1"', "row 2: another problem than an earlier row with the id 1: '4-1?'; expected one problem"),
-            ("null", "1", "row 1: the id (column n) is empty; add it, or map no id column"),
-            ("1", "NaN", "row 2: the id (column n) is empty"),
-            ('""', '"x"', "row 1: the id (column n) is empty"),
-        )
-    ),
-    *(
-        (
-            MINE_SUITE,
-            {"mine.yaml": SUITE_YAML, "mine.jsonl": f'{{"q": {problem}, "a": "2"}}\n'},
-            "row 1: the problem (c",
-        )
-        for problem in ("NaN", '"nan"', '"<NA>"', "null")
-    ),
-    *(
-        (
             "evaluation traces --teacher nothing --problems p.jsonl --out t.parquet",
             {"p.jsonl": f'{{"problem": "1+1?", "answer": 2}}\n{{"problem": {problem}, "answer": {answer}}}\n'},
             f"p.jsonl: row 2: column {column}: expected text, found {shown}",
@@ -160,15 +111,6 @@ ROWS: list[Row] = [
             ('"2+2?"', "true", "answer", "True"),
         )
     ),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {
-            "s.yaml": SUITE_YAML.replace("columns: {", "repeated: true, columns: {id: n, "),
-            "mine.jsonl": '{"n": 1, "q": "1+1?", "a": "2"}\n{"n": 1, "q": "4-2?", "a": "2"}\n',
-        },
-        "row 2: another problem than an earlier row with the id 1: '4-2?'",
-    ),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": ""}, "mine.jsonl has no rows"),
     ("evaluation browse model --out page.html", {}, "model: no <benchmark>.parquet there"),
     ("evaluation inspect model --suite suite.parquet --out logs", {}, "model: no <benchmark>.parquet there"),
     ("evaluation inspect graded --suite none.parquet --out logs", {}, "none.parquet"),
@@ -232,78 +174,6 @@ ROWS: list[Row] = [
         "r.json: verifier: --verifier: no verifier 'chioce'; did you mean choice?",
     ),
     ("evaluation traces --request r.json --seed 1", {"r.json": "{}"}, "leave out --seed: the file has all of it"),
-    # suites
-    (f"{SUITE} --suite nothing", {}, "no suite 'nothing': expected one of comparison, "),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "a: [b"}, "s.yaml: not YAML"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": b"\xff\xfe\x00"}, "s.yaml: not YAML"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": DEEP}, "s.yaml: nested too deep"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "[1, 2]"}, "expected a mapping"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": ""}, "benchmarks"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: 3"}, "benchmarks: "),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: []\ntitel: x"}, "titel is not a setting; did you mean title?"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: [{name: A, group: evals, title: x}]"}, "benchmarks.0"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "? [a]\n: b\n"}, "s.yaml"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "a: &a [*a]"}, "s.yaml"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: !!python/object:os.system {}"}, "s.yaml: not YAML"),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML}, "no file mine.jsonl"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": "{"}, "mine.jsonl, line 1: not JSON"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": "[]"}, "expected a JSON object"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": ""}, "mine.jsonl"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": b"\xff"}, "not UTF-8"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": DEEP}, "nested too deep"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": LONE}, "lone surrogate"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1"}\n'}, "no column 'a'"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "", "a": "2"}\n'}, "is empty"),
-    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": [1], "a": "2"}\n'}, "row 1"),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1+1", "a": NaN}\n'},
-        "mine.jsonl, row 1: column a: the gold answer is the number nan, which no response can match; write",
-    ),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1", "a": {"v": 1}}\n'},
-        "an object",
-    ),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {"s.yaml": CHOICE_YAML, "mine.jsonl": '{"q": "Which? (A) 1 (B) 2", "a": "B) 2"}\n'},
-        "row 1: column a: gold answer 'B) 2' is not the label of any option in its text (A, B); write the label alone",
-    ),
-    (
-        f"{SUITE} --suite s.yaml --roots .",
-        {"s.yaml": SUITE_YAML.replace("}]", ", answer_form: boxed}]"), "mine.jsonl": '{"q": "1+1", "a": "so 2"}\n'},
-        "row 1: column a: the solution has no \\boxed{answer}",
-    ),
-    (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML.replace("}]", ", index_base: 0}]")}, "`index_base` needs"),
-    (f"{SUITE} --benchmarks nothing", {}, "benchmark nothing: not in suite embedded"),
-    (f"{SUITE} --benchmarks traces.jsonl", {}, "a file of problems is a source in a suite of your own"),
-    (f"{SUITE} --suite model", {}, "no suite 'model'"),
-    ("evaluation suite --out model", {}, "--out: model is a folder; expected the name of a file"),
-    # suite files
-    (f"{GRADE}", {"suite.parquet": GONE}, "suite.parquet: no such file"),
-    (f"{GRADE}", {"suite.parquet": b"PAR1"}, "suite.parquet: not a readable parquet file"),
-    (f"{GRADE}", {"suite.parquet": parquet(a=[1])}, "suite.parquet: no column benchmark"),
-    (f"{GRADE}", {"suite.parquet": retyped("gold", far_dates)}, "suite.parquet: column gold"),
-    (f"{GRADE}", {"suite.parquet": retyped("gold", binary_text)}, "suite.parquet"),
-    (f"{GRADE}", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
-    (f"{GRADE}", {"suite.parquet": retyped("gold", nulls)}, "gold"),
-    (f"{GRADE}", {"suite.parquet": retyped("verifier", nulls)}, "verifier"),
-    (f"{GENERATE} model", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
-    # benchmarks
-    (f"{SUITE} --roots nothere", {}, "--roots: nothere: no such folder"),
-    ("evaluation compare model --roots suite.parquet", {}, "--roots: suite.parquet is a file; expected a folder"),
-    (
-        MINE_SUITE,
-        {"mine.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1 + 1?", "a": "2"}\n{"q": " 1  +\\n1?", "a": "2"}\n'},
-        "row 2: the same problem as an earlier row",
-    ),
-    (
-        MINE_SUITE,
-        {"mine.yaml": SUITE_YAML},
-        "no file mine.jsonl beside the suite, nor in a root folder (none is given)",
-    ),
-    (MINE_SUITE, {"mine.yaml": SUITE_YAML, "mine.jsonl": "{"}, "{here}/mine.jsonl, line 1: not JSON"),
     # keys that are given twice
     (MINE_SUITE, {"mine.yaml": f"title: a\n{SUITE_YAML}title: b\n"}, "mine.yaml, line 4: the key title is given twice"),
     (
@@ -389,53 +259,6 @@ ROWS: list[Row] = [
     (f"{REPORT} --targets nothing.parquet", {}, "nothing.parquet: no such file"),
     (f"{REPORT} --targets t.parquet", {"t.parquet": parquet(a=[1])}, "t.parquet: no column prompt"),
     (f"{REPORT} --targets t.parquet", {"t.parquet": parquet(prompt=["x"])}, "t.parquet: column prompt"),
-    # models
-    (f"{GENERATE} ./nothing", {}, "./nothing: no such folder"),
-    (f"{GENERATE} /nowhere", {}, "/nowhere: no such folder, and not a hub id"),
-    (f"{GENERATE} model", {"model/config.json": "{"}, "config.json: not JSON"),
-    (f"{GENERATE} model", {"model/config.json": "[]"}, "config.json: a JSON list"),
-    (f"{GENERATE} model", {"model/config.json": "{}"}, "config.json: no model_type"),
-    (f"{GENERATE} model", {"model/config.json": DEEP}, "config.json: nested too deep"),
-    (f"{GENERATE} model", {"model/config.json": '{"model_type": 3}'}, "config.json: no model_type"),
-    (f"{GENERATE} model", {"model/config.json": GONE}, "no config.json in it"),
-    (
-        f"{GENERATE} model",
-        {"model/tokenizer_config.json": '{"eos_token": null}'},
-        "tokenizer_config.json: no eos_token",
-    ),
-    (
-        f"{GENERATE} model --chat-template-kwargs '{{thinking: 1}}'",
-        {},
-        "chat_template_kwargs.thinking: the chat template",
-    ),
-    (f"{GENERATE} model --chat-template-kwargs 1", {}, "--chat-template-kwargs: got 1, expected a mapping"),
-    (f"{GENERATE} model", {"model/tokenizer_config.json": "[]"}, "tokenizer_config.json: a JSON list"),
-    (f"{GENERATE} model", {"model/tokenizer_config.json": "{"}, "tokenizer_config.json: not JSON"),
-    (f"{GENERATE} model", {"model/tokenizer.json": "{"}, "tokenizer.json: not "),
-    (f"{GENERATE} model", {"model/tokenizer.json": GONE}, "no tokenizer; expected one of tokenizer.json"),
-    (f"{GENERATE} model", {"model/model.safetensors": GONE}, "no weights; expected *.safetensors"),
-    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b"{")}, "no readable safetensors header"),
-    (f"{GENERATE} model", {"model/model.safetensors": b""}, "no readable safetensors header"),
-    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b"[1]")}, "no readable safetensors header"),
-    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": {"dtype": "F32"}}')}, "no readable safetens"),
-    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": 1}')}, "no readable safetensors header"),
-    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": {"data_offsets": ["0", "x"]}}')}, "no reada"),
-    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": {"data_offsets": [0, 9]}}')}, "header says"),
-    (f"{GENERATE} model", {"model/x.safetensors.index.json": '{"weight_map": []}'}, "index.json: "),
-    (f"{GENERATE} model", {"model/chat_template.jinja": "{% if %}"}, "chat template"),
-    (f"{GENERATE} model", {"model/chat_template.jinja": "{{ ''.__class__.__mro__ }}"}, "chat template"),
-    (f"{GENERATE} model", {"model/chat_template.jinja": "{{ raise_exception('no') }}"}, "chat template"),
-    (f"{GENERATE} model", {"model/chat_template.jinja": "{{ messages[7].content }}"}, "chat template"),
-    (f"{GENERATE} model", {"model/chat_template.jinja": b"\xff"}, "not UTF-8"),
-    (f"{GENERATE} policy", {"policy/lineage.json": "{"}, "lineage.json"),
-    (f"{GENERATE} policy", {"policy/lineage.json": "[]"}, "lineage.json"),
-    (f"{GENERATE} policy", {"policy/lineage.json": b"\xff"}, "lineage.json"),
-    (f"{GENERATE} model --benchmarks nothing", {}, "benchmark nothing: not in the suite, which has arithmetic"),
-    (
-        f"{GENERATE} model",
-        {"suite.parquet": GONE},
-        "suite.parquet: no such file; expected a file of luffy evaluate suite",
-    ),
 ]
 
 

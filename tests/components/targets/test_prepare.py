@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ import pytest
 from preparing import rows, run
 
 from core.errors import InputError
-from core.schemas import BENCHMARK, ENTRIES_KEY, PROFILE, REJECTED, TARGET
+from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
 from targets import target_tables
 from targets.config import build_config, read_config
 from targets.filter import cache
-from targets.prepared_files import read_prepared, require_targets
+from targets.prepared_files import read_prepared
 from targets.read import sources
 from targets.select import output
 from targets.select.split import reconcile, select_train
@@ -126,68 +125,6 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
     assert prepared.filter_counts[-1]["left"] == prepared.counts["kept"]
 
 
-def test_a_filter_of_the_users_is_a_function(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    """The rejected rows and the counts follow, and what the function imports is part of the identity."""
-    (tmp_path / "limits.py").write_text("MOST = 3\n")
-    (tmp_path / "own.py").write_text(
-        'from limits import MOST\n\n\ndef exclaims(trace):\n    """The text exclaims too often."""\n'
-        "    count = trace.target.count('!')\n"
-        "    return f'{count} exclamation marks' if count > MOST else None\n"
-    )
-    own = f"{tmp_path}/own.py:exclaims"
-    source = jsonl(good(1), good(2, response="<think>\nOh!!!!\n</think>\n\n\\boxed{4}"), good(3, answer="7"))
-    prepared = run(source, tmp_path / "out", tokenizer, filters=[own])
-    assert prepared.counts == {"read": 3, "kept": 1, "exclaims": 1, "wrong": 1}
-    first, second = prepared.filter_counts
-    assert (first["filter"], first["title"], first["left"]) == ("exclaims", "The text exclaims too often", 2)
-    assert second["filter"] == "wrong"
-    assert {row["reason"]: row["detail"] for row in rows(prepared.rejected)}["exclaims"] == "4 exclamation marks"
-    before = prepared.config.digest()
-    (tmp_path / "limits.py").write_text("MOST = 4\n")
-    assert build_config({"filters": [own]}).digest() != build_config({}).digest()
-    assert prepared.config.digest() != before
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("return 1 / 0", r"own\.py:f raised ZeroDivisionError: division by zero, for trace "),
-        ("return True", r"own\.py:f returned True for trace .*; expected a text that says what is wrong, or None"),
-        ("return ' '", r"own\.py:f returned ' ' for trace .*; expected a text that says what is wrong, or None"),
-    ],
-)
-def test_a_filter_that_fails_ends_the_preparation(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, body: str, message: str
-) -> None:
-    (tmp_path / "own.py").write_text(f"def f(trace):\n    {body}\n")
-    with pytest.raises(InputError, match=message):
-        run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:f"])
-    assert not list((tmp_path / "out").glob("*.parquet"))
-
-
-def test_what_a_filter_says_in_two_lines_is_one_in_a_message(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    (tmp_path / "own.py").write_text("def f(trace):\n    return 'too\\n  long'\n")
-    prepared = run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:f"])
-    with pytest.raises(InputError, match=r"The first, [^ ]+: too long\. ") as error:
-        require_targets(prepared)
-    assert "\n" not in str(error.value)
-
-
-def test_a_filter_that_does_not_exist_is_refused(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    (tmp_path / "own.py").write_text("def wrong(trace): ...\ndef two(trace, more): ...\n")
-    for name, message in (
-        ("wrong", "wrong is the name of a filter of the project; rename the function"),
-        ("two", r"expected a function of \(trace\); missing a required argument: 'more'"),
-        ("none", "there is no such function in it"),
-    ):
-        with pytest.raises(InputError, match=message):
-            run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:{name}"])
-    with pytest.raises(InputError, match=r"there is no filter 'mine'; expected FILE\.py:FUNCTION"):
-        build_config({"filters": ["mine"]})
-
-
 def test_files_have_their_schemas_and_say_how_they_were_made(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:
@@ -271,38 +208,6 @@ def test_problems_that_differ_in_case_or_blanks_are_one_only_with_one_answer(
     assert {row["reason"] for row in rows(prepared.rejected)} == {"too_many_per_problem"}
     profile = rows(prepared.profile)
     assert len({row["problem_digest"] for row in profile}) == len(profile)
-
-
-def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    first_file = jsonl(*(good(k) for k in range(1, 30)), good(30, answer="1"), name="in/a.jsonl")
-    out, cache = tmp_path / "out", tmp_path / "cache"
-    first = run(first_file.parent, out, tokenizer, cache=cache)
-    (a,) = cache.glob("??/*.parquet")
-    stamps = {path: path.stat().st_mtime_ns for path in (first.prepared, first.rejected, first.profile, a)}
-
-    again = run(first_file.parent, out, tokenizer, cache=cache)
-    assert again.reused and again == first
-    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
-
-    jsonl(*(good(k) for k in range(20, 50)), name="in/b.jsonl")
-    more = run(first_file.parent, out, tokenizer, cache=cache)
-    assert not more.reused and more.counts["read"] == 60 and more.counts["kept"] == 49
-    assert a.stat().st_mtime_ns == stamps[a]
-    assert len(list(cache.glob("??/*.parquet"))) == 2  # the new file's rows, and nothing else, were filtered
-    fresh = run(first_file.parent, tmp_path / "fresh", tokenizer)
-    for name in ("prepared", "profile", "rejected"):
-        assert getattr(more, name).read_bytes() == getattr(fresh, name).read_bytes()
-
-    run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after filtering
-    assert len(list(cache.glob("??/*.parquet"))) == 2
-    shorter = run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=20)
-    assert shorter.counts["target_too_long"] and len(list(cache.glob("??/*.parquet"))) == 2
-    run(first_file.parent, out, tokenizer, cache=cache, max_repeats=19)
-    assert len(list(cache.glob("??/*.parquet"))) == 4
-    jsonl(*(good(k) for k in range(1, 10)), name="in/a.jsonl")
-    run(first_file.parent, out, tokenizer, cache=cache)
-    assert len(list(cache.glob("??/*.parquet"))) == 5
-    assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".parquet"}
 
 
 def test_several_files_have_the_rows_of_one(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -395,104 +300,6 @@ def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: 
         read_config(tmp_path / "nowhere.yaml")
     with pytest.raises(InputError, match="no such file; give the policy's tokenizer"):
         run("embedded", tmp_path / "out", tmp_path / "no-model")
-
-
-def test_log_probabilities_of_the_teacher_travel_to_the_training_file(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    digests = set()
-    for last in (-1.0, -2.0):
-        source = jsonl(good(1, target_log_probs=[-0.25, last]), good(2), good(3, answer="7", target_log_probs=[-1.0]))
-        prepared = run(source, tmp_path / "out", tokenizer)
-        split = select_train(prepared, tmp_path / "train")
-        for file in (prepared.prepared, split.train):
-            assert pq.read_schema(file).names == [*TARGET.names, "target_log_probs"]
-            assert [row["target_log_probs"] for row in rows(file)] == [[-0.25, last], None]
-        digests.add(split.digest)
-    assert len(digests) == 2
-    again = run(split.train, tmp_path / "again", tokenizer)  # what was written is a source, too
-    assert rows(again.prepared)[0]["target_log_probs"] == [-0.25, -2.0]
-
-
-def test_log_probabilities_are_kept_where_they_are_of_the_policys_tokens(
-    jsonl: Any, good: Any, tokenizer: Path, tmp_path: Path
-) -> None:
-    """The tokenizer has a token per byte, so that the tokens of a target are easily written down."""
-    from core.model.token_counts import load_lengths
-
-    lengths = load_lengths(tokenizer)
-
-    def drawn(k: int, response: str | None = None, **changes: Any) -> dict[str, Any]:
-        row = good(k, **({"response": response} if response else {}))
-        ids = [*lengths.tokenizer.encode(row["response"], add_special_tokens=False).ids, 2]  # <|im_end|>
-        return {**row, "target_token_ids": ids, "target_log_probs": [-0.5] * len(ids), **changes}
-
-    rewritten = "<think>Twice 3 is 6.</think>So \\boxed{6}."  # its markers get blanks around them
-    other = drawn(2) | {"target_token_ids": [token + 1 for token in drawn(2)["target_token_ids"]]}
-    short = drawn(4, target_log_probs=[-0.5])
-    source = jsonl(drawn(1), other, drawn(3, rewritten), short, good(5), drawn(6, finish_reason="length"))
-    prepared = run(source, tmp_path / "out", tokenizer)
-    kept = {row["extra_info"]["id"]: row["target_log_probs"] for row in rows(prepared.prepared)}
-    assert [(kept[f"traces.jsonl:{k}"] or None) is not None for k in range(5)] == [True, False, False, False, False]
-    assert len(kept["traces.jsonl:0"]) == len(drawn(1)["target_token_ids"])
-    assert prepared.log_probs == {"with": 1, "without": 4} and prepared.counts["unclosed"] == 1
-    required = run(source, tmp_path / "required", tokenizer, require_log_probs=True)
-    assert required.counts == {"read": 6, "kept": 1, "no_log_probs": 4, "unclosed": 1}
-    again = [f"traces.jsonl:{k}" for k in (1, 2, 3, 4)]
-    assert [row["id"] for row in rows(required.rejected) if row["reason"] == "no_log_probs"] == again
-
-
-def test_tokens_that_are_no_numbers_are_rejected(jsonl: Any, good: Any, tokenizer: Path, tmp_path: Path) -> None:
-    prepared = run(
-        jsonl(good(1, target_token_ids=["a"]), good(2, target_token_ids=[True]), good(3)), tmp_path / "out", tokenizer
-    )
-    assert prepared.counts == {"read": 3, "kept": 1, "wrong_type": 2}
-
-
-def test_other_settings_of_the_chat_template_count_the_tokens_again(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    folder = shutil.copytree(tokenizer, tmp_path / "tokenizer")
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-
-    def tokens(**changes: Any) -> list[int]:
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings | changes))
-        out = tmp_path / "out"
-        run(source, out, folder, cache=tmp_path / "cache", chat_template_kwargs=kwargs)
-        return pq.read_table(out / "profile.parquet")["prompt_tokens"].to_pylist()
-
-    source = jsonl(*(good(k) for k in range(1, 4)))
-    settings["chat_template"] = "{{ bos_token }}{{ greeting }}" + settings["chat_template"]
-    kwargs = {"greeting": "a"}
-    before = tokens(bos_token="<|im_start|>")
-    kwargs = {"greeting": "abc"}
-    assert tokens(bos_token="<|im_start|>") == [count + 2 for count in before]
-    assert tokens(bos_token="<|im_start|><|im_start|>") == [count + 3 for count in before]
-
-
-def test_generated_benchmarks_are_searched_for_again_and_moved_files_are_not(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    def prepared_again(**entry: Any) -> bool:
-        rows = [{"benchmark": "b", "id": "1", "problem": "What is 1 + 1?"}]
-        recorded = {ENTRIES_KEY: json.dumps([{"name": "b", **entry}])}
-        suite = pa.Table.from_pylist(rows, schema=BENCHMARK).replace_schema_metadata(recorded)
-        return not run(source, tmp_path / "out", tokenizer, benchmarks=suite).reused
-
-    source = jsonl(good(1), good(2))
-    assert prepared_again(sources=[{"file": "/here/b.jsonl"}])
-    assert not prepared_again(sources=[{"file": "/there/b.jsonl"}])
-    assert prepared_again(generator="arithmetic:easy")
-
-
-def test_another_version_of_the_languages_filters_again_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def digests(version: str) -> list[str]:
-        monkeypatch.setattr(cache.importlib.metadata, "version", lambda _: version)
-        cache.code_digest()  # of the packages that all preparations use; it is computed once
-        return [cache.preparation_digest(build_config({"languages": names})) for names in ([], ["en"])]
-
-    first, second = digests("1"), digests("2")
-    assert first[0] == second[0] and len({*first, *second}) == 3
 
 
 def test_a_message_on_several_settings_names_them_once() -> None:

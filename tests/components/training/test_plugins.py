@@ -5,19 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
-from core.plugins.config_files import RECIPES, _packages, config_file, is_shipped
-from core.plugins.user_code import UserFunctionError, check_function
+from core.plugins.user_code import check_function
 from pipelines.user_paths import locate
-from targets.config import PrepareConfig, build_config
-from targets.source_settings import ready_mappings
-from training.algorithms.correction import Mismatch, rollout_correction
-from training.algorithms.options import RolloutCorrectionOptions
-from training.algorithms.registry import CORRECTIONS, GATES, KEYS, LOSSES
-from training.config.run_checks import check_functions, check_run
+from training.algorithms.registry import GATES, KEYS, LOSSES
+from training.config.run_checks import check_functions
 from training.job.configuration import compose_run, mixed_options
 from training.job.request import TrainingRequest, has_first_stage
 
@@ -152,64 +146,6 @@ def test_two_files_of_one_name_run_and_two_helpers_of_one_name_are_refused(plugi
         check_function(f"{tmp_path}/other/helped.py:mine", LOSSES.arguments)
 
 
-def declare(folder: Path, package: str, *entries: str) -> None:
-    """Install a package that declares entry points: ``GROUP NAME = VALUE`` each."""
-    info = folder / f"{package}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    lines = (entry.split(" ", 1) for entry in entries)
-    (info / "entry_points.txt").write_text("".join(f"[{group}]\n{point}\n" for group, point in lines))
-
-
-@pytest.mark.parametrize(
-    ("group", "name", "override"),
-    [
-        ("luffy.losses", "mixed_policy", "mixed.loss=mixed_policy"),
-        ("luffy.gates", "none", "mixed.gate.type=none"),
-        ("luffy.corrections", "tis", "mixed.rollout_correction.type=tis"),
-        ("luffy.trackers", "tensorboard", "run.trackers=[tensorboard]"),
-    ],
-)
-def test_a_package_cannot_take_a_name_of_the_project(
-    group: str, name: str, override: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    declare(tmp_path, "taker", f"{group} {name} = taker:f")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(InputError, match=f"{group}: taker:f is declared as {name}, which is a name of the project"):
-        config = compose_run("luffy", "cpu", [override], run=tmp_path)
-        check_functions(config)
-        check_run(config)
-
-
-def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("one", "two"):
-        declare(tmp_path, package, f"luffy.losses same = {package}:f")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(InputError, match=r"luffy\.losses: two packages declare same: .*:f and .*:f; rename one"):
-        compose_run("luffy", "cpu", ["mixed.loss=same"], run=tmp_path)
-    check_functions(compose_run("luffy", "cpu", ["mixed.loss=mixed_policy"], run=tmp_path))  # no other name is
-
-
-def test_a_recipe_of_two_packages_and_one_with_the_name_of_a_shipped_one_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for package in ("here", "there"):
-        declare(tmp_path, package, f"luffy.recipes mine = {package}_recipes")
-        (tmp_path / f"{package}_recipes").mkdir()
-        for file, text in (("__init__.py", ""), ("twin.yaml", RECIPE), ("hpt.yaml", RECIPE)):
-            (tmp_path / f"{package}_recipes" / file).write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    _packages.cache_clear()
-    try:
-        with pytest.raises(InputError, match=r"recipe twin: two packages have it: .*twin\.yaml and .*; give one of"):
-            config_file(RECIPES, "twin")
-        with pytest.raises(InputError, match=r"recipe .*/here_recipes/hpt\.yaml: hpt is the name of a shipped one"):
-            config_file(RECIPES, "hpt")
-        assert is_shipped(config_file(RECIPES, "luffy"))
-    finally:
-        _packages.cache_clear()
-
-
 def test_a_file_of_a_recipe_that_an_override_replaces_may_be_gone(plugin: Path, tmp_path: Path) -> None:
     (plugin / "loss.py").unlink()
     recipe = str(plugin / "mine.yaml")
@@ -217,30 +153,6 @@ def test_a_file_of_a_recipe_that_an_override_replaces_may_be_gone(plugin: Path, 
         compose_run(recipe, "cpu", [], run=tmp_path)
     assert compose_run(recipe, "cpu", ["mixed.loss=mixed_policy"], run=tmp_path).mixed.loss == "mixed_policy"
     assert identity(recipe, "mixed.loss=mixed_policy")
-
-
-def test_a_broken_entry_point_fails_only_what_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = {"recipes": "nowhere", "losses": "nowhere.losses:mine", "mappings": "x:y", "filters": "nowhere"}
-    for group, value in groups.items():
-        declare(tmp_path, f"its_{group}", f"luffy.{group} broken = {value}")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    _packages.cache_clear()
-    ready_mappings.cache_clear()
-    try:
-        assert is_shipped(config_file(RECIPES, "luffy"))
-        assert PrepareConfig().mapping == "auto"
-        for call, group in (
-            (lambda: config_file(RECIPES, "broken"), "recipes"),
-            (lambda: compose_run("luffy", "cpu", ["mixed.loss=broken"], run=tmp_path), "losses"),
-            (lambda: build_config({"mapping": "broken"}), "mappings"),
-            (lambda: build_config({"filters": ["broken"]}), "filters"),
-        ):
-            said = rf"its_{group} declares broken = {groups[group]} in luffy\.{group}, which is not there: expected"
-            with pytest.raises(InputError, match=said):
-                call()
-    finally:
-        _packages.cache_clear()
-        ready_mappings.cache_clear()
 
 
 def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> None:
@@ -284,81 +196,6 @@ def test_a_recipe_with_a_wrong_parent_or_key_is_one_message(plugin: Path, text: 
 def test_options_that_nothing_reads_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"kwargs=.* contradicts .*only a function of yours reads them"):
         mixed_options(compose_run("luffy", "cpu", ["mixed.kwargs.power=1"], run=tmp_path))
-
-
-def test_an_error_of_a_function_names_it(tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text("def f(mismatch, options):\n    raise KeyError('x')\n")
-    with pytest.raises(UserFunctionError, match=r"bad\.py:f raised KeyError: 'x'"):
-        CORRECTIONS.function(f"{tmp_path}/bad.py:f")(None, None)
-    with pytest.raises(ValueError, match=r"expected file\.py:function"):
-        LOSSES.find(":f")
-
-
-WRONG = {
-    "mixed.gate.type": ["None", "0.5", "(1.0, 0.0, 1.0)", "(float('nan'), 1.0)", "(-1.0, 1.0)", "(1.0, 'x')"],
-    "mixed.prefix.strategy": ["None", "1.5", "float('nan')"],
-    "mixed.loss": [
-        "None",
-        "args[1]",
-        "(args[1], None)",
-        "(args[1], {'a': args[1].sum()})",
-        "(args[1], {'a': (args[1], args[3])})",
-        "(args[1].sum(), {})",
-    ],
-    "mixed.on_policy_loss": ["None", "args[0]", "(args[0], args[0].sum())"],
-    "mixed.loss_agg_mode": ["args[0].sum()", "(args[0], 1)", "(args[0].sum(), None)"],
-    "mixed.sft_multitask.weight": ["1.0", "args[0].sum()"],
-    "mixed.on_policy_reshape": ["args[0].sum()"],
-    "mixed.rollout_correction.type": [
-        "None",
-        "args[0].ratio",
-        "(args[0].ratio, args[0].ratio)",
-        "(-args[0].ratio, args[0].on_policy)",
-        "(args[0].ratio / 0, args[0].on_policy)",
-        "(args[0].ratio[:1], args[0].on_policy)",
-    ],
-}
-
-
-@pytest.mark.parametrize(("key", "result"), [(key, result) for key, results in WRONG.items() for result in results])
-def test_a_wrong_result_names_the_key_and_the_function(key: str, result: str, tmp_path: Path) -> None:
-    (tmp_path / "wrong.py").write_text(f"def f(*args):\n    return {result}\n")
-    tokens, mask = torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)
-    first = Mismatch(tokens, mask) if key == "mixed.rollout_correction.type" else tokens
-    given = [1, 2, None] if key == "mixed.gate.type" else [first, tokens, tokens, mask, mask, None]
-    with pytest.raises(UserFunctionError, match=rf"{key}.*: {tmp_path}/wrong\.py:f returned .*, expected "):
-        KEYS[key].function(f"{tmp_path}/wrong.py:f")(*given[: len(KEYS[key].arguments)])
-
-
-RUDE = """
-def rude(old, new, advantages, response_mask, off_policy_mask, options):
-    response_mask &= off_policy_mask
-    return -advantages * new, {}
-
-def polite(old, new, advantages, response_mask, off_policy_mask, options):
-    losses = -advantages * new
-    losses *= 2
-    return losses, {"mine": (losses.sum(), response_mask.sum())}
-"""
-
-
-def test_a_loss_cannot_change_what_is_read_after_it(tmp_path: Path) -> None:
-    (tmp_path / "losses.py").write_text(RUDE)
-    tokens, mask = torch.ones(2, 3), torch.ones(2, 3, dtype=torch.bool)
-    given = tokens, tokens, tokens, mask, ~mask, None
-    assert LOSSES.function(f"{tmp_path}/losses.py:polite")(*given)[1]["mine"][0] == -12
-    message = r"mixed\.loss: .*losses\.py:rude changed its argument response_mask in place: change a copy"
-    with pytest.raises(UserFunctionError, match=message):
-        LOSSES.function(f"{tmp_path}/losses.py:rude")(*given)
-
-
-def test_a_token_that_a_correction_drops_has_no_weight(tmp_path: Path) -> None:
-    (tmp_path / "drop.py").write_text("def f(mismatch, options):\n    return mismatch.ratio, mismatch.ratio > 9\n")
-    options = RolloutCorrectionOptions(type=f"{tmp_path}/drop.py:f")
-    old, rollout = torch.zeros(1, 2), torch.tensor([[-3.0, 0.0]])
-    weights, keep, _ = rollout_correction(old, rollout, torch.ones(1, 2), None, options)
-    assert keep.tolist() == [[True, False]]
-    assert weights.tolist() == [[pytest.approx(20.0855, rel=1e-4), 0.0]]
 
 
 def test_a_recipe_names_its_trackers_relative_to_itself(

@@ -1,0 +1,93 @@
+"""What has not changed is not prepared again, and what has is."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from preparing import run
+
+from core.schemas import BENCHMARK, ENTRIES_KEY
+from targets.config import build_config
+from targets.filter import cache
+
+
+def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    first_file = jsonl(*(good(k) for k in range(1, 30)), good(30, answer="1"), name="in/a.jsonl")
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    first = run(first_file.parent, out, tokenizer, cache=cache)
+    (a,) = cache.glob("??/*.parquet")
+    stamps = {path: path.stat().st_mtime_ns for path in (first.prepared, first.rejected, first.profile, a)}
+
+    again = run(first_file.parent, out, tokenizer, cache=cache)
+    assert again.reused and again == first
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+    jsonl(*(good(k) for k in range(20, 50)), name="in/b.jsonl")
+    more = run(first_file.parent, out, tokenizer, cache=cache)
+    assert not more.reused and more.counts["read"] == 60 and more.counts["kept"] == 49
+    assert a.stat().st_mtime_ns == stamps[a]
+    assert len(list(cache.glob("??/*.parquet"))) == 2  # the new file's rows, and nothing else, were filtered
+    fresh = run(first_file.parent, tmp_path / "fresh", tokenizer)
+    for name in ("prepared", "profile", "rejected"):
+        assert getattr(more, name).read_bytes() == getattr(fresh, name).read_bytes()
+
+    run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after filtering
+    assert len(list(cache.glob("??/*.parquet"))) == 2
+    shorter = run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=20)
+    assert shorter.counts["target_too_long"] and len(list(cache.glob("??/*.parquet"))) == 2
+    run(first_file.parent, out, tokenizer, cache=cache, max_repeats=19)
+    assert len(list(cache.glob("??/*.parquet"))) == 4
+    jsonl(*(good(k) for k in range(1, 10)), name="in/a.jsonl")
+    run(first_file.parent, out, tokenizer, cache=cache)
+    assert len(list(cache.glob("??/*.parquet"))) == 5
+    assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".parquet"}
+
+
+def test_other_settings_of_the_chat_template_count_the_tokens_again(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    folder = shutil.copytree(tokenizer, tmp_path / "tokenizer")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+
+    def tokens(**changes: Any) -> list[int]:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings | changes))
+        out = tmp_path / "out"
+        run(source, out, folder, cache=tmp_path / "cache", chat_template_kwargs=kwargs)
+        return pq.read_table(out / "profile.parquet")["prompt_tokens"].to_pylist()
+
+    source = jsonl(*(good(k) for k in range(1, 4)))
+    settings["chat_template"] = "{{ bos_token }}{{ greeting }}" + settings["chat_template"]
+    kwargs = {"greeting": "a"}
+    before = tokens(bos_token="<|im_start|>")
+    kwargs = {"greeting": "abc"}
+    assert tokens(bos_token="<|im_start|>") == [count + 2 for count in before]
+    assert tokens(bos_token="<|im_start|><|im_start|>") == [count + 3 for count in before]
+
+
+def test_generated_benchmarks_are_searched_for_again_and_moved_files_are_not(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    def prepared_again(**entry: Any) -> bool:
+        rows = [{"benchmark": "b", "id": "1", "problem": "What is 1 + 1?"}]
+        recorded = {ENTRIES_KEY: json.dumps([{"name": "b", **entry}])}
+        suite = pa.Table.from_pylist(rows, schema=BENCHMARK).replace_schema_metadata(recorded)
+        return not run(source, tmp_path / "out", tokenizer, benchmarks=suite).reused
+
+    source = jsonl(good(1), good(2))
+    assert prepared_again(sources=[{"file": "/here/b.jsonl"}])
+    assert not prepared_again(sources=[{"file": "/there/b.jsonl"}])
+    assert prepared_again(generator="arithmetic:easy")
+
+
+def test_another_version_of_the_languages_filters_again_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def digests(version: str) -> list[str]:
+        monkeypatch.setattr(cache.importlib.metadata, "version", lambda _: version)
+        cache.code_digest()  # of the packages that all preparations use; it is computed once
+        return [cache.preparation_digest(build_config({"languages": names})) for names in ([], ["en"])]
+
+    first, second = digests("1"), digests("2")
+    assert first[0] == second[0] and len({*first, *second}) == 3

@@ -1,0 +1,107 @@
+"""Mistakes and broken machines while targets are made: one message, and nothing half-written."""
+
+import json
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from core.errors import InputError
+from tests.defs.project import message
+from tests.defs.small_targets import INPUTS, SMALL, TARGETS, write_rows
+
+
+def bad_sources(folder: Path) -> dict[str, tuple[str, list[str]]]:
+    (folder / "not.parquet").write_text("hello")
+    wrong = write_rows(folder / "columns.parquet", [{"question": "1+1", "text": "2"}])
+    return {
+        "missing": (str(folder / "none.parquet"), ["none.parquet"]),
+        "not a parquet": (str(folder / "not.parquet"), ["not.parquet", "parquet"]),
+        "wrong columns": (wrong, ["columns.parquet", "question"]),
+    }
+
+
+@pytest.mark.parametrize("case", ["missing", "not a parquet", "wrong columns"])
+def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, case: str):
+    assert build(**SMALL).run(*INPUTS, *TARGETS).success
+    source, parts = bad_sources(tmp_path)[case]
+    project = build(**SMALL, targets__source=source)
+    before = project.files()
+    result = project.run("targets/prepared", "targets/rejected")
+    assert not result.success
+    for part in parts:
+        assert part in message(result)
+    # What was filtered before the error is kept for the next run.
+    outputs = {name: digest for name, digest in project.files().items() if not name.startswith("targets/decisions/")}
+    assert outputs.items() <= before.items()
+    assert before.items() <= project.files().items()
+
+
+@pytest.mark.parametrize("source", ["no/such/folder-of-mine", "/nowhere/model"])
+def test_a_model_that_is_not_there_is_one_message(build, source: str):
+    project = build(model__source=source)
+    result = project.run("models/base")
+    assert source.lstrip("/") in message(result)
+    assert project.files() == {}
+
+
+def test_a_wrong_value_in_the_launchpad_is_one_message(build):
+    project = build(**SMALL)
+
+    def launch(op: str, **config):
+        return project.run(*INPUTS, *TARGETS[:2], config={op: {"config": config}})
+
+    assert message(launch("benchmarks__suite", limit=0)).startswith("limit: Input should be greater than or equal to 1")
+    assert "mapping.problm is not a setting" in message(launch("targets__prepared", mapping={"problm": "q"}))
+    with pytest.raises(dg.DagsterInvalidConfigError, match=r"keep.*longest"):  # before the run starts
+        launch("targets__prepared", keep="longest")
+
+
+def test_an_asset_without_its_input_says_what_to_materialize(build):
+    project = build(**SMALL)
+    result = project.run("targets/train")
+    assert not result.success
+    failure = next(event for event in result.all_events if event.event_type_value == "STEP_FAILURE")
+    assert "targets/prepared: not materialized" in json.dumps(failure.step_failure_data.error.to_string())
+
+
+def test_a_storage_that_cannot_be_written_is_one_message(build, tmp_path: Path):
+    settings = {**SMALL, "storage__root": str(tmp_path / "file" / "storage")}
+    project = build(**settings)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match=r"storage\.root: .*/file is a file; expected a folder"):
+        build(**settings)
+    result = project.run("benchmarks/suite")
+    assert "cannot write" in message(result)
+    assert "LUFFY__STORAGE__ROOT" in message(result)
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file grows over 20 kB, and writing more is an error: what a disk does that becomes full meanwhile.
+
+    The limit holds for every file of this process, pytest's own output among them: keep it around the one call.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(build):
+    project = build(benchmarks__limit="20")
+    assert project.run(*INPUTS).success
+    before = project.files()
+    with full_disk():
+        result = project.run("targets/prepared", "targets/rejected")
+    assert "cannot write" in message(result)
+    assert "make room" in message(result)
+    assert project.files() == before
