@@ -48,8 +48,9 @@ def free_port() -> int:
 
 
 def clean_environment() -> dict[str, str]:
-    """The variables of this process without those of this project and of Dagster."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    """The variables of this process without those of this project, of Dagster, and of the terminal (by xdist)."""
+    others = ("LUFFY", "DAGSTER", "COLUMNS", "LINES")
+    return {name: value for name, value in os.environ.items() if not name.startswith(others)}
 
 
 def wait_gone(pids: Collection[int], seconds: float) -> None:

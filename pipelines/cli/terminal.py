@@ -21,6 +21,7 @@ from pipelines.definitions.sensors import reason
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0  # between status lines if the output is not a terminal
@@ -62,26 +63,21 @@ class RunView:
 
     def __rich__(self) -> "RenderableType":
         from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table.grid(padding=(0, 1))
-        for _ in range(3):
-            table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
+        table = _columns(4)
         now = time.time()
-        whole = _row(ProgressBar(len(self.steps), self.ended, width=BAR), self._count()) if self.steps else "starting"
-        table.add_row("", "", clock(now - self.began), whole)
+        bar = ProgressBar(len(self.steps), self.ended, width=BAR)
+        table.add_row("", "", clock(now - self.began), _row(bar, _cut(self._count())) if self.steps else "starting")
         for step, stage in self.stages.items():
             if stage.state == RUNNING:
                 shown = list(_under_way(stage, now))
                 table.add_row("●", name_of(step), clock(now - stage.began), _row(*shown), style="bold")
                 for line in self._curves() if step.endswith("__policy") else ():
-                    table.add_row("", "", "", line)
+                    table.add_row("", "", "", _cut(line))
         if waiting := [name_of(step) for step in self.steps if step not in self.stages]:
-            table.add_row("○", "next", "", Text(", ".join(waiting)), style="dim")
+            table.add_row("○", "next", "", _cut(", ".join(waiting)), style="dim")
         for text in self.warnings[-WARNINGS:]:
-            table.add_row("!", "", "", Text(text), style="yellow")
+            table.add_row("!", "", "", _cut(text), style="yellow")
         return table
 
     def _count(self) -> str:
@@ -98,7 +94,6 @@ class RunView:
 def _under_way(stage: Stage, now: float) -> "Iterator[RenderableType]":
     """Describe a running stage by its last message, and by its progress if it reports numbers."""
     from rich.progress_bar import ProgressBar
-    from rich.text import Text
 
     text = stage.message
     if at := position(text):
@@ -106,16 +101,30 @@ def _under_way(stage: Stage, now: float) -> "Iterator[RenderableType]":
         if at.left_s is not None:
             text = text.rpartition(", time left ")[0]
             yield f"time left {clock(max(0.0, at.left_s - (now - stage.said)))}"
-    yield Text(text, no_wrap=True, overflow="ellipsis")
+    yield _cut(text)
+
+
+def _cut(text: str) -> "Text":
+    """Return a text that ends in an ellipsis where there is no room for all of it."""
+    from rich.text import Text
+
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _row(*cells: "RenderableType") -> "Table":
+    table = _columns(len(cells))
+    table.add_row(*cells)
+    return table
+
+
+def _columns(number: int) -> "Table":
+    """Return a table without rows, of which a narrow terminal cuts the last column first."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 1))
-    for _ in cells:
+    for _ in range(number - 1):
         table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_row(*cells)
+    table.add_column()
     return table
 
 

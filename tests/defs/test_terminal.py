@@ -70,6 +70,16 @@ def test_the_view_has_the_last_warnings_and_fits_a_narrow_terminal(view: RunView
     assert max(map(len, drawn(view, width=50))) <= 50
 
 
+def test_a_narrow_terminal_cuts_what_stages_say_and_not_their_names(view: RunView):
+    view.steps += [f"experiments__recipe_{number}" for number in range(9)]
+    view.warnings = ["the reward of on-policy samples collapses, and the answers get longer at every step of it"]
+    for width in (80, 60):
+        _, base, training, *_, following, warning = drawn(view, width)
+        assert re.match(r"● evals/base +1:00 ━", base) and re.match(r"● training/policy +0:50 ━", training)
+        assert following.startswith("○ next  ") and warning.startswith("!  ")
+        assert following.endswith("…") and warning.endswith("…")
+
+
 class Recording:
     """A command of ours in a pseudo-terminal of 30 lines, and all that it writes there."""
 
