@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from core import PROJECT
 from core.errors import InputError, TaskFailed
-from core.machine.processes import die_with_parent, repeat_lost_interrupts
+from core.machine.interruptible import INTERRUPTED, raise_interrupts
+from core.machine.processes import die_with_parent
 from core.text.printable import printable
 
 if TYPE_CHECKING:
     import typer
 
-INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
 PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
 COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
 
@@ -40,7 +40,7 @@ def exit_status(work: Callable[[], int | None]) -> int:
     _forget_current_folder()
     if parent := os.environ.pop(PARENT, None):
         die_with_parent(int(parent))
-    repeat_lost_interrupts()
+    raise_interrupts()
     try:
         return work() or 0
     except InputError as error:

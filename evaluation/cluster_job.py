@@ -16,7 +16,7 @@ from core.backends.monitor import LOG_TAIL_LINES, Attempt, attempts, follow, hol
 from core.backends.task import Task, base_environment
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import TaskFailed
-from core.jsonl_tail import EVENTS_FILE
+from core.machine.jsonl_tail import EVENTS_FILE
 
 SLURM = {"time": 1440}  # minutes, as for a training
 # Variables of ours that decide which samples are drawn, or where models come from.

@@ -39,7 +39,7 @@ def suite(request: SuiteRequest) -> None:
 
 def generate(request: GenerateRequest) -> None:
     """Draw samples with vLLM (in the training interpreter)."""
-    from core.jsonl_tail import send_event
+    from core.machine.jsonl_tail import send_event
     from evaluation.generation.generate import generate as draw_samples
     from evaluation.generation.model_source import open_model
     from evaluation.sample_tables import read_suite_file
@@ -72,7 +72,7 @@ def traces(request: TracesRequest) -> None:
     from dataclasses import asdict, replace
 
     from core.errors import InputError
-    from core.jsonl_tail import send_event
+    from core.machine.jsonl_tail import send_event
     from evaluation.generation.endpoint import Endpoint
     from evaluation.generation.model_source import open_model
     from evaluation.generation.teacher_traces import TraceOptions, draw_traces, read_problems
@@ -209,7 +209,7 @@ def report(request: ReportRequest) -> None:
 
 def _submit(command: str, request: GenerateRequest | TracesRequest, out: Path) -> None:
     """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
-    from core.jsonl_tail import send_event
+    from core.machine.jsonl_tail import send_event
     from evaluation.cluster_job import run_elsewhere
 
     _leave_on_term()  # which ends the job

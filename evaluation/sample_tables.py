@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.code_digest import identity
-from core.endpoints import endpoint_of
 from core.errors import InputError
 from core.files import digest_table
+from core.model.endpoints import endpoint_of
 from core.model.prompts import METADATA_KEY
 from core.parquet import read_table
 from evaluation.benchmarks.suite import suite_entries

@@ -26,7 +26,7 @@ from core import PROJECT
 from core.cli import PARENT
 from core.errors import STOPPED, InputError, stopped
 from core.existing_python import examine, is_locked
-from core.jsonl_tail import EVENTS_FILE, RecordFile
+from core.machine.jsonl_tail import EVENTS_FILE, RecordFile
 from core.plugins.user_code import python_path
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from core.backends.task import Backend, Task
 from core.errors import InputError, TaskFailed, stopped, validated
 from core.files import read_object, write_json
-from core.jsonl_tail import RecordFile
+from core.machine.jsonl_tail import RecordFile
 from core.text.patterns import compile_quick_pattern
 
 POLL_SECONDS = 0.5

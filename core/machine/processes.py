@@ -8,7 +8,6 @@ import ctypes
 import os
 import signal
 import sys
-import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_SECONDS = 0.1
-REPEAT_SECONDS = 0.1  # until a lost interrupt comes again
 
 
 def die_with_parent(parent: int, signum: int = signal.SIGTERM) -> None:
@@ -30,25 +28,6 @@ def die_with_parent(parent: int, signum: int = signal.SIGTERM) -> None:
 def adopt_orphans() -> None:
     """Make orphans among our descendants our children, so that `descendants` still finds them."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def repeat_lost_interrupts() -> None:
-    """Make sure that Ctrl-C interrupts this process, and the processes that it forks, at any moment.
-
-    Python drops an exception that is raised where nothing can catch it: while it collects garbage or ends an import. If
-    that is the interrupt of a signal, the program gets SIGINT again.
-    """
-    report = sys.unraisablehook
-
-    def hook(lost: "sys.UnraisableHookArgs", /) -> None:
-        if issubclass(lost.exc_type, (Exception, GeneratorExit, SystemExit)):
-            report(lost)
-            return
-        again = threading.Timer(REPEAT_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
-        again.daemon = True
-        again.start()
-
-    sys.unraisablehook = hook
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What all packages share about a model: its files, prompts, tokens and manifest, and the hub it may come from."""
+"""What all packages share about a model: its files, prompts, tokens and manifest, and where it comes from."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
-from core.endpoints import API_KEY, endpoint_of, open_client
 from core.errors import InputError, first_line, validated
+from core.model.endpoints import API_KEY, endpoint_of, open_client
 from core.model.prompts import ENDPOINT, Messages, PromptRecord
 from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
 from evaluation.generation.requests import Completion, SampleRequest, Sampling

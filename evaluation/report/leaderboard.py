@@ -14,9 +14,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from core.code_digest import SHORT_DIGEST
-from core.endpoints import endpoint_of
 from core.errors import InputError
 from core.files import digest_bytes, read_parquet
+from core.model.endpoints import endpoint_of
 from core.model.prompts import PromptRecord
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent

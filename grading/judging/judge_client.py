@@ -5,8 +5,8 @@ import random
 import time
 from typing import Any
 
-from core.endpoints import API_KEY, open_client
 from core.errors import InputError, first_line
+from core.model.endpoints import API_KEY, open_client
 from grading.judging.paid_replies import PaidForNothing
 
 RETRIES = 5

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator
 
 from core.code_digest import identity
-from core.endpoints import address_problem
 from core.errors import first_line
+from core.model.endpoints import address_problem
 from grading.answers.extraction import answer_part, json_values
 from grading.judging.judge_client import JudgeClient, NoReply
 from grading.judging.paid_replies import Ledger, OverBudget, PaidForNothing

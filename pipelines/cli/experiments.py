@@ -24,9 +24,9 @@ from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core import PROJECT
-from core.cli import INTERRUPTED
 from core.errors import InputError, did_you_mean
 from core.files import atomic_write, write_json
+from core.machine.interruptible import INTERRUPTED
 from core.machine.request_paths import writable_folder
 from core.plugins.config_files import RECIPES, config_file, is_path, recipe_name
 from core.progress import Terminal

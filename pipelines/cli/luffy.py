@@ -49,7 +49,8 @@ class PackageCommand(TyperCommand):
         if self.name in TRAINING_PYTHON and not completing and not HELP & {*args}:
             python = _interpreter().executable()
             os.environ |= {COMMAND: f"luffy {self.name}", "PYTHONPATH": python_path()}
-            os.execv(python, [str(python), "-P", "-m", package, *args])  # -P: not what the current folder calls so
+            program = ["-P", "-m", "core.machine.interruptible", package]  # -P: not what the current folder calls so
+            os.execv(python, [str(python), *program, *args])
         application = typer.main.get_command(import_module(f"{package}.__main__").app)
         return application.make_context(info_name, args, parent, **extra)
 

@@ -20,8 +20,8 @@ from assets.generated import KEY as GENERATED
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core import PROJECT
-from core.cli import INTERRUPTED
 from core.errors import InputError
+from core.machine.interruptible import INTERRUPTED
 from core.plugins.config_files import PROFILES
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView

@@ -14,7 +14,8 @@ from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.multiprocess import MultiprocessExecutor
 
 from assets.shared.failures import CANCELLED, cancellation
-from core.machine.processes import die_with_parent, repeat_lost_interrupts
+from core.machine.interruptible import raise_interrupts
+from core.machine.processes import die_with_parent
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.instance import owner_tag
 
@@ -68,7 +69,7 @@ class ForkedSteps(MultiprocessExecutor):
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         """Yield the events of the steps; a cancelled run ends with one sentence, without Dagster's own stack."""
         plan_context.instance.add_run_tags(plan_context.run_id, owner_tag())
-        repeat_lost_interrupts()  # the steps inherit it
+        raise_interrupts()  # the steps inherit it
         end_steps_with_run()
         said: list[str] = []
         interrupted = False

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.endpoints import API_KEY, endpoint_key, open_client
 from core.errors import InputError, first_line
+from core.model.endpoints import API_KEY, endpoint_key, open_client
 from targets.embedding.embedding_settings import EmbeddingSettings
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from core.endpoints import address_problem
 from core.errors import InputError
+from core.model.endpoints import address_problem
 from core.model.model_folder import model_digest, model_files
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from core.backends.local import LocalBackend
 from core.backends.task import Task
 from core.cli import exit_status
-from core.jsonl_tail import EVENTS_FILE, send_event
+from core.machine.jsonl_tail import EVENTS_FILE, send_event
 
 
 def steps(total: str) -> None:

@@ -207,7 +207,8 @@ def test_the_folder_of_a_policy_stands_for_its_run(tmp_path: Path, capsys: pytes
 INTERRUPTED_IMPORT = """
 import os, signal, sys
 from importlib.abc import MetaPathFinder
-from pipelines.cli.start import run
+from core.machine.interruptible import run_package
+from pipelines.cli import run
 
 class CtrlC(MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -215,11 +216,18 @@ class CtrlC(MetaPathFinder):
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, CtrlC())
-run()
 """
 
 
-def test_ctrl_c_during_the_imports_is_one_line():
-    command = [sys.executable, "-c", INTERRUPTED_IMPORT]
+@pytest.mark.parametrize("program", ["run()", "run_package('training')", "run_package('evaluation')"])
+def test_ctrl_c_during_the_imports_is_one_line(program: str):
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT + program]
     done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_a_program_that_ctrl_c_may_end_has_its_arguments():
+    command = [sys.executable, "-m", "core.machine.interruptible", "evaluation", "suite", "--out", "s", "--seed", "x"]
+    done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --seed: got 'x', expected a whole number from 0")

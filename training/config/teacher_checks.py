@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.endpoints import open_client
 from core.errors import InputError, first_line
 from core.files import read_object
+from core.model.endpoints import open_client
 from core.model.model_folder import HUB_ID, check_model, download_model
 from training.config.teacher_settings import BASE, MODEL, SELF, endpoint_of, has_server, longest_scored
 

@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core import endpoints
 from core.errors import InputError
+from core.model import endpoints
 from core.model.prompts import Messages
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ SHARED = (
 
 
 def endpoint_of(model: str) -> tuple[str, str] | None:
-    """Return `core.endpoints.endpoint_of` the value of ``teacher.model``."""
+    """Return `core.model.endpoints.endpoint_of` the value of ``teacher.model``."""
     return endpoints.endpoint_of(model, f"{MODEL}: ")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from core.backends.monitor import Attempt, attempts
 from core.errors import InputError
-from core.jsonl_tail import RecordFile
+from core.machine.jsonl_tail import RecordFile
 from core.metric_table import STEP_SECONDS, STEP_TOKENS, VALIDATION_SECONDS
 
 SKIPPED = 1  # first steps of an attempt, in which kernels are compiled

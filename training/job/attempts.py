@@ -13,7 +13,7 @@ from typing import Any
 from core.backends import monitor
 from core.backends.monitor import Attempt
 from core.backends.task import Backend, Task
-from core.jsonl_tail import send_event
+from core.machine.jsonl_tail import send_event
 from core.metric_table import REWARD, SFT_LOSS, VALIDATION_SCORE, is_finite
 from core.plugins.user_code import UserFunctionError, named_in_errors
 from core.progress import after

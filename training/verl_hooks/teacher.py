@@ -8,7 +8,7 @@ import openai
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from core.endpoints import endpoint_key
+from core.model.endpoints import endpoint_key
 from core.model.prompts import encode_prompt
 from training.config.teacher_settings import SELF, endpoint_of, show_target
 from training.job.configuration import chat_template, mixed_options

@@ -17,7 +17,7 @@ WITHOUT_NUMBERS = {
     "core": "says where the project is",
     "core.code_digest": "computes the digests",
     "core.backends": "says where a process runs",
-    "core.endpoints": "reads the key and checks the addresses of endpoints",
+    "core.model.endpoints": "reads the key and checks the addresses of endpoints",
     "core.errors": "an exception class",
     "core.existing_python": "finds an interpreter and checks its packages",
     "core.parquet": "refuses files that are not what their schema says, or that do not fit into memory",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from core.endpoints import API_KEY, address_problem, endpoint_key, endpoint_of, open_client
 from core.errors import InputError
+from core.model.endpoints import API_KEY, address_problem, endpoint_key, endpoint_of, open_client
 from core.text.secrets import redact
 
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from core.jsonl_tail import RecordFile
+from core.machine.jsonl_tail import RecordFile
 
 
 def test_a_record_that_is_seen_half_written_arrives_and_so_does_the_next(tmp_path: Path) -> None:

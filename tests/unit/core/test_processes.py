@@ -89,7 +89,7 @@ def test_descendants_are_found_through_their_parents() -> None:
 # Python drops the exception of a signal that arrives while it runs the callback of a weak reference.
 LOST = """
 import os, signal, time, weakref
-from core.machine.processes import repeat_lost_interrupts
+from core.machine.interruptible import raise_interrupts
 
 class Garbage: pass
 
@@ -98,7 +98,7 @@ def collect(*_):
     time.sleep(0)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-repeat_lost_interrupts()
+raise_interrupts()
 garbage = Garbage()
 seen = weakref.ref(garbage, collect)
 try:
@@ -113,6 +113,6 @@ FAILING = "import weakref; garbage = {1}; seen = weakref.ref(garbage, lambda _: 
 def test_an_interrupt_that_python_drops_comes_again() -> None:
     done = subprocess.run([sys.executable, "-c", LOST], cwd=ROOT, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
-    program = f"from core.machine.processes import repeat_lost_interrupts\nrepeat_lost_interrupts()\n{FAILING}"
+    program = f"from core.machine.interruptible import raise_interrupts\nraise_interrupts()\n{FAILING}"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "ZeroDivisionError" in done.stderr  # what else is dropped is reported as before
