@@ -48,7 +48,7 @@ else:
 def pytest_terminal_summary(terminalreporter) -> None:
     """Add this run's counts to the file that `make test` sums up at its end."""
     file = os.environ.get("LUFFY_TEST_COUNTS")
-    if not file:
+    if not file or hasattr(terminalreporter.config, "workerinput"):  # a worker of xdist, whose tests its parent counts
         return
     reports = terminalreporter.stats
     reasons = [report.longrepr[2].removeprefix("Skipped: ") for report in reports.get("skipped", [])]

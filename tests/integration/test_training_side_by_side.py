@@ -14,7 +14,7 @@ PROGRAM = """
 import ray, verl
 ray.init(num_cpus=1, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
 print("job", ray.get_runtime_context().get_job_id(), flush=True)
-input()  # the other one has come as far
+input()  # until the other one has come as far
 """
 
 
@@ -23,8 +23,9 @@ def test_the_jobs_of_two_clusters_have_different_names(hardware: str) -> None:
     """verl calls the socket by which weights reach the rollout server after the job, in a folder that all share."""
     modules = compose_run("luffy", hardware, [], run=Path("run")).environment.VERL_USE_EXTERNAL_MODULES
     environment = {**own_environment(), "VERL_USE_EXTERNAL_MODULES": modules, "PYTHONPATH": str(ROOT)}
-    jobs = [
-        subprocess.Popen(
+    jobs, names = [], []
+    for _ in range(2):  # one after the other, since Ray gives a cluster 30 s to start
+        job = subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
             env=environment,
             text=True,
@@ -32,9 +33,8 @@ def test_the_jobs_of_two_clusters_have_different_names(hardware: str) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        for _ in range(2)
-    ]
-    names = [next(line for line in job.stdout or () if line.startswith("job ")) for job in jobs]
+        jobs.append(job)
+        names.append(next(line for line in job.stdout or () if line.startswith("job ")))
     for job in jobs:
         job.communicate("\n", timeout=60)
     assert len(set(names)) == 2, names
