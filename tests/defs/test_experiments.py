@@ -14,7 +14,7 @@ from assets.experiments.runs import SCORES, partition
 from core.errors import InputError
 from core.model.lineage_file import InputRecord, write_manifest
 from tests.defs.project import message, settings_of
-from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD, Written, graded
+from tests.defs.written_scores import BENCHMARKS, GOOD, Written, graded
 
 RECORDS = [{"reward/on_policy": step / 3, "batch/generated_tokens": 1000} for step in (1, 2, 3)]
 

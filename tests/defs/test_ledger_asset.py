@@ -17,7 +17,7 @@ from evaluation.report.scorecard.lineage_summary import Lineage
 from targets.config import build_config
 from targets.prepare import prepare
 from tests import manifests
-from tests.defs.test_scorecard_and_champion import Written
+from tests.defs.written_scores import Written
 from training.embedded_model.resolve_model import SHIPPED
 
 

@@ -19,7 +19,7 @@ from assets.shared.profile import Names
 from pipelines.definitions.factory import build_defs
 from tests.defs.project import Project, settings_of
 from tests.defs.test_promotion_year import BASE, POLICY, WEEKS, answer
-from tests.defs.test_scorecard_and_champion import OUTPUTS, Written
+from tests.defs.written_scores import OUTPUTS, Written
 
 WEEK = 7 * 86_400
 OBSERVATIONS = 2  # a week; hourly_observation makes 168, each as large as these

@@ -25,7 +25,7 @@ from evaluation.promotion import champions
 from evaluation.promotion.champions import Registry
 from evaluation.recorded_run import read_run
 from evaluation.sample_tables import read_suite_file
-from tests.defs.test_scorecard_and_champion import BENCHMARKS, OUTPUTS, Written
+from tests.defs.written_scores import BENCHMARKS, OUTPUTS, Written
 
 RECORDED = {"arithmetic": "arithmetic_hard"} | {name: name for name in BENCHMARKS if name != "arithmetic"}
 RUNS = sorted((Path(__file__).parents[2] / "results/runs/comparison").glob("mixed_policy-*.zip"))

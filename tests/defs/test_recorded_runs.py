@@ -26,7 +26,7 @@ from evaluation.sample_tables import problem_digests, read_scores
 from pipelines.cli.remake import request_settings
 from tests.defs.project import message, settings_of
 from tests.defs.test_experiments import Recipes, compare
-from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD
+from tests.defs.written_scores import BENCHMARKS, GOOD
 from training.config.keys import read_by
 
 PRESENT = Inputs("t" * 64, "b" * 64, {name: f"problems of {name}" for name in BENCHMARKS})

@@ -12,7 +12,7 @@ from processes import clean_environment
 
 from core.errors import InputError
 from evaluation.promotion.champions import Registry
-from tests.defs.test_scorecard_and_champion import GOOD, OUTPUTS, Written
+from tests.defs.written_scores import GOOD, OUTPUTS, Written
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAMPION = dg.AssetKey(["registry", "champion"])

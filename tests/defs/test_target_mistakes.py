@@ -5,6 +5,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 
 import dagster as dg
@@ -25,6 +26,11 @@ def bad_sources(folder: Path) -> dict[str, tuple[str, list[str]]]:
     }
 
 
+def outputs(project) -> dict[str, str]:
+    """The files without what was filtered before an error, which is kept for the next run."""
+    return {name: digest for name, digest in project.files().items() if not name.startswith("targets/decisions/")}
+
+
 @pytest.mark.parametrize("case", ["missing", "not a parquet", "wrong columns"])
 def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, case: str):
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
@@ -35,9 +41,7 @@ def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, 
     assert not result.success
     for part in parts:
         assert part in message(result)
-    # What was filtered before the error is kept for the next run.
-    outputs = {name: digest for name, digest in project.files().items() if not name.startswith("targets/decisions/")}
-    assert outputs.items() <= before.items()
+    assert outputs(project).items() <= before.items()
     assert before.items() <= project.files().items()
 
 
@@ -86,6 +90,7 @@ def full_disk() -> Iterator[None]:
 
     The limit holds for every file of this process, pytest's own output among them: keep it around the one call.
     """
+    forkserver.ensure_running()  # now, because it passes on the limit that it starts with
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
@@ -104,4 +109,4 @@ def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(bui
         result = project.run("targets/prepared", "targets/rejected")
     assert "cannot write" in message(result)
     assert "make room" in message(result)
-    assert project.files() == before
+    assert outputs(project) == before

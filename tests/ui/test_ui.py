@@ -48,7 +48,7 @@ def address(browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
     """A scorecard as a policy leaves it, from written scores."""
     from tests.defs.project import Project
-    from tests.defs.test_scorecard_and_champion import GOOD, Written
+    from tests.defs.written_scores import GOOD, Written
 
     (folder / "storage").mkdir()
     written = Written(Project(None, folder / "storage", None))
