@@ -216,15 +216,27 @@ def _submit(command: str, request: GenerateRequest | TracesRequest, out: Path) -
     run_elsewhere(command, request, out, send_event)
 
 
-def _leave_on_term() -> None:
-    """On SIGTERM, leave through every `finally`."""
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+def _leave_on_term() -> list[int]:
+    """On SIGTERM, leave through every `finally`; the result gets the number of the signal when it comes."""
+    received: list[int] = []
+
+    def leave(number: int, _frame: object) -> None:
+        received.append(number)
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    return received
 
 
 @contextmanager
 def _sampling_process() -> Iterator[None]:
     """Keep the samples on SIGTERM, and end quietly after a success."""
-    _leave_on_term()
-    yield
+    received = _leave_on_term()
+    try:
+        yield
+    except Exception:
+        if received:  # the clean-up of a library may replace the exit by an error of its own
+            sys.exit(128 + received[0])
+        raise
     # libtriton reports leaks at interpreter exit, which Triton hides in the same way in its own workers.
     atexit.register(lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))
