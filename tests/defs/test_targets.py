@@ -1,4 +1,4 @@
-"""The targets' part of the graph, run for real on the embedded source: outputs, reuse, gates, bad input."""
+"""The targets' part of the graph, run for real on the embedded source: outputs, reuse, reviews, versions."""
 
 import json
 import os
