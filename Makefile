@@ -43,7 +43,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo gym languages ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
-  unit-orchestration unit-training others-orchestration others-training
+  frozen frozen-trainings unit-orchestration unit-training others-orchestration others-training
 
 help:  ## list the targets (luffy --help lists the commands)
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -172,6 +172,12 @@ test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code,
 	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
 	  tests/integration/test_training_layouts.py -q
 	@.venv-gpu-lock/bin/python -m pytest tests/integration/test_training_zoo.py -q -m "not slow"
+
+frozen: setup  ## make results and compare them with the recorded ones (BASE=COMMIT: with those of a commit)
+	@$(ORCHESTRATION) -m tests.frozen $(if $(BASE),--base $(BASE))
+
+frozen-trainings: setup  ## the same for trainings of three steps
+	@$(ORCHESTRATION) -m tests.frozen --only trainings $(if $(BASE),--base $(BASE))
 
 lint: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## check style, types, the layers of the packages, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
