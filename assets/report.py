@@ -210,7 +210,7 @@ def _decision(
         opponent=sides.opponent,
         registry=registry,
         suite=profile.suite,
-        rule=profile.promotion,
+        limits=profile.promotion,
         search=lambda: contamination,
     )
     return decision_rows(decision)

@@ -2,7 +2,7 @@
 
 A year has a candidate in each of 52 weeks. How often a problem is solved comes from recorded verdicts: its share of
 right answers over the seeds of a recipe in ``results/runs/comparison``. The rule is that of `evaluation.promotion`,
-which decides all years at once; the rule per decision is its normal approximation.
+which decides all years at once; "per decision" is a 95% test for each decision alone, in its normal approximation.
 """
 
 import itertools

@@ -38,7 +38,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Contest:
-    """The answers of a policy, and those of its opponent to the same problems; None if the rule needs none."""
+    """The answers of a policy, and those of its opponent to the same problems; None if it needs none."""
 
     policy: Answers
     opponent: Reference | None = None
@@ -58,7 +58,7 @@ def hold_contest(
     storage: Storage,
     draw: Draw,
 ) -> Contest:
-    """Draw the answers of ``policy`` to ``benchmarks``, and those of its opponent if the rule needs them."""
+    """Draw the answers of ``policy`` to ``benchmarks``, and those of its opponent if its own are not enough."""
     registry = Registry(storage.path)
     champion = registry.champion()
     settled = champion is not None and reason_without_comparison(_checkpoint(policy), champion) is not None
@@ -72,8 +72,6 @@ def hold_contest(
         return rounds.play(context, policy, opponent, draw)
     answers = draw(policy, config.seed, None)
     if champion is None or settled:
-        return Contest(answers)
-    if promotion.rule == "per_decision" and not missing_scores(champion.scores, _to_answer(suite, benchmarks)):
         return Contest(answers)
     opponent = _as_reference(champion)
     return Contest(answers, opponent, draw(opponent, defence_seed(config.seed, opponent), None))

@@ -17,7 +17,7 @@ from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
 from core.model.lineage_file import read_manifest
 from evaluation.promotion.champions import Registry
-from evaluation.promotion.decision_text import decision_rows, outcome_text, rule_text
+from evaluation.promotion.decision_text import decision_rows, level_text, outcome_text
 from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.promotion_rules import compare_with_champion
 from evaluation.promotion.records import Decision, PolicyRecord
@@ -70,12 +70,12 @@ def champion(
                 opponent=scorecard.opponent,
                 registry=registry,
                 suite=profile.suite,
-                rule=config,
+                limits=config,
                 search=lambda: search_lineage(lineage.to_json(), Path(policy.path), suite_problems),
             ),
             base=base.digest,
             scorecard=scorecard.path,
-            limits=PromotionLimits(max_ood_drop=config.max_ood_drop, max_truncated=config.max_truncated),
+            limits=PromotionLimits(**config.model_dump()),
             dagster_run=context.run_id,
         )
     decision = record.decision
@@ -94,7 +94,7 @@ def _result(
         {
             "champion": digest[:SHORT_DIGEST],
             "promoted": decision.promoted,
-            "decision by": rule_text(decision),
+            "decision by": level_text(decision),
             **dict(decision_rows(decision)),
             "reasons": bullets(decision.reasons),
             "compared with": (decision.against or "")[:SHORT_DIGEST],
@@ -108,10 +108,11 @@ def _result(
 
 def _numbers(decision: Decision) -> dict[str, Any]:
     """Return every number of a decision that made a comparison, for the plots of the UI."""
-    main = {"in-domain difference": decision.difference, "low": decision.low, "high": decision.high}
-    numbers = {name: rounded(value) for name, value in main.items() if value is not None}
-    tables = (("p", decision.p_values), ("difference", decision.ood), ("truncated", decision.truncated))
+    numbers: dict[str, Any] = {}
+    if decision.difference is not None:
+        numbers["in-domain difference"] = rounded(decision.difference)
     if decision.left is not None and decision.log_evidence is not None:
         numbers |= {"error rate left": decision.left, "evidence (logarithm)": rounded(decision.log_evidence)}
+    tables = (("difference", decision.ood), ("truncated", decision.truncated))
     numbers |= {f"{title} {name}": rounded(value) for title, values in tables for name, value in values.items()}
     return numbers | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}

@@ -12,13 +12,13 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import check_keys
+from assets.registry.removal_plan import plan_removals, remove
 from assets.shared.metadata import rows_table
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.stage_options import RetentionOptions
 from assets.shared.storage import FILES, Storage
 from core.code_digest import code_version, identity
 from core.errors import InputError
-from evaluation.promotion.removal_plan import plan_removals, remove
 
 KEY = dg.AssetKey(["operations", "retention"])
 UNFINISHED = [
@@ -39,7 +39,7 @@ PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitio
     group_name="operations",
     kinds={"storage"},
     pool="gpu",  # never beside a training or an evaluation
-    code_version=code_version("evaluation/promotion/removal_plan.py"),
+    code_version=code_version("assets/registry/removal_plan.py"),
     description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
     "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
     "complete policy, the inputs of trainings, and every output that is referred to are kept. So is the record of the "

@@ -26,8 +26,7 @@ from core.errors import InputError, did_you_mean, explain_validation
 from core.model.context_extension import ContextExtension
 from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from evaluation.generation.templates import template_names
-from evaluation.promotion.promotion_limits import PromotionRule
-from evaluation.promotion.removal_plan import RetentionRules
+from evaluation.promotion.promotion_limits import PromotionLimits
 from targets.config import PrepareConfig, build_config
 from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.source_settings import Mapping
@@ -298,13 +297,21 @@ class ReportOptions(Options):
     )
 
 
-class PromotionOptions(PromotionRule, Options):
+class PromotionOptions(PromotionLimits, Options):
     """Options of registry/champion."""
 
 
-class RetentionOptions(RetentionRules, Options):
-    """Options of operations/retention."""
+class RetentionOptions(Options):
+    """Options of operations/retention: what stays besides everything that is referred to."""
 
+    keep_days: float = Field(default=30.0, ge=1, description="Outputs younger than this many days stay.")
+    keep_champions: int = Field(
+        default=3, ge=1, description="Number of champions that are kept completely, for rollbacks."
+    )
+    drop_checkpoints: bool = Field(
+        default=True,
+        description="Remove the trainer's own checkpoints and rollouts from complete old runs that stay.",
+    )
     keep_run_days: float = Field(
         default=90.0,
         ge=1,

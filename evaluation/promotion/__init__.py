@@ -1,1 +1,1 @@
-"""Which policy is in use: the rules of promotion, the records of decisions, and what may be removed."""
+"""Which policy is in use: the rule of promotion, and the records of decisions."""

@@ -8,7 +8,7 @@ LARGEST = 1e9  # an e-value above it is not told in full
 
 
 def decision_rows(decision: Decision) -> list[tuple[str, str]]:
-    """Return what a decision by the error rate came to, what it took, and what is left; nothing of other decisions."""
+    """Return what a comparison came to, what it took, and what is left; nothing where nothing was compared."""
     if decision.outcome is None or decision.level is None or decision.log_evidence is None:
         return []
     needed = f"promotes from {e_value(-log(decision.level))}"
@@ -26,10 +26,7 @@ def decision_rows(decision: Decision) -> list[tuple[str, str]]:
 
 
 def outcome_text(decision: Decision) -> str:
-    """Describe a decision in one or two words: a move by hand, or the outcome.
-
-    Decisions from before there were two rules were taken per decision.
-    """
+    """Describe a decision in one or two words: a move by hand, or the outcome."""
     if decision.by_hand:
         return decision.by_hand
     if decision.outcome == "not_decided":
@@ -37,11 +34,9 @@ def outcome_text(decision: Decision) -> str:
     return "promoted" if decision.promoted else "not promoted"
 
 
-def rule_text(decision: Decision) -> str:
-    """Describe the rule by which answers were compared; return nothing if none were."""
-    if decision.level is not None:
-        return f"error rate {decision.level:.2g}"
-    return "per decision" if decision.difference is not None else ""
+def level_text(decision: Decision) -> str:
+    """Describe the error rate that a comparison spends; return nothing if there was none."""
+    return "" if decision.level is None else f"error rate {decision.level:.2g}"
 
 
 def about(count: int) -> str:

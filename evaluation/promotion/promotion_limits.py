@@ -1,7 +1,6 @@
 """What a new champion may be worse in, and the chance of a false promotion that a line of champions may spend."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -9,23 +8,13 @@ PACE = 50  # the number of decisions without a promotion that spend half of the 
 
 
 class PromotionLimits(BaseModel):
-    """How much a new champion may be worse in."""
+    """When a new policy becomes the champion."""
 
     max_ood_drop: float = Field(
         default=0.05, ge=0, le=1, description="Maximum loss on an out-of-domain benchmark, as a share of the samples."
     )
     max_truncated: float = Field(
         default=0.25, ge=0, le=1, description="Maximum share of samples cut at the token limit."
-    )
-
-
-class PromotionRule(PromotionLimits):
-    """When a new policy becomes the champion."""
-
-    rule: Literal["error_rate", "per_decision"] = Field(
-        default="error_rate",
-        description="With error_rate, the chance of any false promotion over the life of the champions is bounded; "
-        "per_decision takes a 95% interval for each decision alone.",
     )
     error_rate: float = Field(
         default=0.05, gt=0, lt=1, description="The chance of any false promotion, over all decisions together."

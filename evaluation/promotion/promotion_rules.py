@@ -1,4 +1,4 @@
-"""The rules of promotion: whether a policy becomes the champion, and why not."""
+"""Whether a policy becomes the champion, and why not."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log
@@ -13,7 +13,7 @@ from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.decision_text import about, e_value
 from evaluation.promotion.opponent_comparison import Comparison, Evidence, compare_answers
-from evaluation.promotion.promotion_limits import PromotionLimits, PromotionRule
+from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord
 from evaluation.sample_tables import read_scores, recorded
 
@@ -33,10 +33,12 @@ def compare_with_champion(
     opponent: Checkpoint | None,
     registry: Registry,
     suite: Sequence[Benchmark],
-    rule: PromotionRule,
+    limits: PromotionLimits,
     search: "Callable[[], Contamination | None]",
 ) -> Decision:
     """Decide on ``policy`` by comparing it with the champion, or with ``base`` if there is no champion yet.
+
+    The chance of any false promotion, over all decisions of ``registry``, is at most ``limits.error_rate``.
 
     Args:
         opponent: the champion with the answers with which it defends its place against ``policy``; see `evals`.
@@ -45,14 +47,11 @@ def compare_with_champion(
     against = champion.checkpoint if champion else base.digest
     if champion and (reason := reason_without_comparison(policy, champion)):
         return Decision(promoted=False, against=against, reasons=[reason])
-    kept = champion.scores if champion else base.scores
-    drawn = opponent.scores if opponent and opponent.digest == against else {} if champion else base.scores
-    scores = kept if rule.rule == "per_decision" and not missing_scores(kept, policy.scores) else drawn
+    scores = opponent.scores if opponent and opponent.digest == against else {} if champion else base.scores
     if (champion or opponent) and (missing := missing_scores(scores, policy.scores)):
         reason = (
             f"the champion has not answered the problems of {', '.join(missing)} beside this policy, because it came "
-            "later, or the suite, promotion.rule or evaluation.samples was another; materialize evals/policy and what "
-            "follows it again"
+            "later, or the suite or evaluation.samples was another; materialize evals/policy and what follows it again"
         )
         return Decision(promoted=False, against=against, reasons=[reason])
     _require_scored(policy)
@@ -61,9 +60,7 @@ def compare_with_champion(
         contamination = {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}
     answers = read_scores({name: score.file for name, score in policy.scores.items()})
     opponents = read_scores({name: scores[name].file for name in policy.scores})
-    if rule.rule == "per_decision":
-        return compare(opponents, answers, suite=suite, limits=rule, contamination=contamination)
-    return compare_at_error_rate(
+    return _decide(
         opponents,
         answers,
         read_scores({b.name: base.scores[b.name].file for b in suite if b.group == "ood" and b.name in base.scores}),
@@ -72,7 +69,7 @@ def compare_with_champion(
         champion=champion,
         registry=registry,
         suite=suite,
-        rule=rule,
+        limits=limits,
         contamination=contamination,
     )
 
@@ -87,7 +84,7 @@ def _require_scored(policy: Checkpoint) -> None:
         )
 
 
-def compare_at_error_rate(
+def _decide(
     opponent: "Mapping[str, pa.Table]",
     policy_answers: "Mapping[str, pa.Table]",
     base_answers: "Mapping[str, pa.Table]",
@@ -97,40 +94,40 @@ def compare_at_error_rate(
     champion: PolicyRecord | None,
     registry: Registry,
     suite: Sequence[Benchmark],
-    rule: PromotionRule,
+    limits: PromotionLimits,
     contamination: dict[str, int] | None,
 ) -> Decision:
-    """Decide so that the chance of any false promotion, over all decisions of ``registry``, stays at the error rate.
+    """Decide from answers to the same problems.
 
     Args:
         opponent, policy_answers, base_answers: GRADED tables by benchmark.
         base: digest of the base.
-        contamination: as in `compare`.
+        contamination: problems found among the policy's targets, by benchmark; None where the targets are gone, which
+            is a reason against the promotion too.
     """
     from core.schemas import is_sequential
 
     against = champion.checkpoint if champion else base
     test = test_identity(policy, against, policy_answers)
-    budget, level = registry.error_budget(rule.error_rate), registry.level(test, rule.error_rate)
+    budget, level = registry.error_budget(limits.error_rate), registry.level(test, limits.error_rate)
     comparison = compare_answers(
         opponent,
         policy_answers,
         suite=suite,
         level=level,
-        limits=allowed_losses(registry, champion, base, suite, rule.max_ood_drop),
+        limits=allowed_losses(registry, champion, base, suite, limits.max_ood_drop),
         sequential=is_sequential(policy_answers.values()),
     )
     gains = {name: _gain_over(table, policy_answers[name]) for name, table in base_answers.items()}
     above = {name: gain for name, (gain, _) in gains.items()}
     refusals, open_points, more = _points(comparison, level)
-    refusals += _below_the_best(above, registry.best_above_base(base), rule.max_ood_drop)
+    refusals += _below_the_best(above, registry.best_above_base(base), limits.max_ood_drop)
     truncated = _truncated(policy_answers)
-    refusals += _other_reasons(truncated, contamination, rule)
+    refusals += _other_reasons(truncated, contamination, limits)
     promoted = not refusals and not open_points
     spent = level if registry.is_new(test) else 0.0
     return Decision(
         promoted=promoted,
-        rule="error_rate",
         outcome="promoted" if promoted else "refused" if refusals else "not_decided",
         reasons=refusals + open_points,
         against=against,
@@ -250,57 +247,3 @@ def reason_without_comparison(policy: Checkpoint, champion: PolicyRecord) -> str
     if policy.digest in champion.rejected:
         return "it was rolled back by hand, so only `luffy promote` can bring it back"
     return None
-
-
-def compare(
-    opponent: "Mapping[str, pa.Table]",
-    policy: "Mapping[str, pa.Table]",
-    *,
-    suite: Sequence[Benchmark],
-    limits: PromotionLimits,
-    contamination: dict[str, int] | None,
-) -> Decision:
-    """Compare GRADED tables of the policy with its opponent's on the same problems.
-
-    The policy is promoted when its average in-domain difference is above zero beyond chance (95%), no out-of-domain
-    benchmark lost more than ``limits.max_ood_drop``, no benchmark was cut at the token limit more often than
-    ``limits.max_truncated``, and none of the suite's problems is among the targets that it was trained on.
-
-    Args:
-        contamination: Problems found among those targets, by benchmark. None where the targets are gone, which is a
-            reason against the promotion too.
-    """
-    from evaluation.report.scorecard.scorecard import build_scorecard
-
-    card = build_scorecard(opponent, policy, suite=suite)
-    averages = {average.group: average for average in card.averages}
-    if "evals" not in averages:
-        raise InputError("the suite has no in-domain benchmark (group evals), on which a champion is chosen")
-    main = averages["evals"]
-    ood = {row.name: row.difference.mean for row in card.rows if row.group == "ood"}
-    truncated = {row.name: row.policy.truncated for row in card.rows}
-    reasons = []
-    if main.low <= 0:
-        reasons.append(
-            f"in-domain difference {100 * main.difference:+.1f} points, 95% interval [{100 * main.low:+.1f}, "
-            f"{100 * main.high:+.1f}], which is not above zero beyond chance"
-        )
-    reasons += [
-        f"{name}: {100 * drop:+.1f} points out of domain, but at most {100 * limits.max_ood_drop:.1f} may be lost"
-        for name, drop in ood.items()
-        if drop < -limits.max_ood_drop
-    ]
-    reasons += _other_reasons(truncated, contamination, limits)
-    return Decision(
-        promoted=not reasons,
-        rule="per_decision",
-        against=card.base,
-        reasons=reasons,
-        difference=main.difference,
-        low=main.low,
-        high=main.high,
-        p_values={row.name: row.difference.p_value for row in card.rows},
-        ood=ood,
-        truncated=truncated,
-        contamination=contamination,
-    )

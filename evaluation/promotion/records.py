@@ -32,8 +32,7 @@ class Decision(_Record):
     """An outcome with every number behind it, or a move by hand."""
 
     promoted: bool
-    rule: Literal["error_rate", "per_decision"] | None = None  # None: by hand, or decided when there was one rule
-    outcome: Literal["promoted", "refused", "not_decided"] | None = None  # the outcome by the error rate
+    outcome: Literal["promoted", "refused", "not_decided"] | None = None  # None: by hand, or nothing was compared
     test: str | None = None  # identity of what was compared: it spends its level once
     level: float | None = None  # the level of the test
     left: float | None = None  # the error rate that is left after this decision
@@ -45,9 +44,6 @@ class Decision(_Record):
     reasons: list[str]  # against a promotion, or given by who moved the champion by hand
     against: str | None = None  # digest of the checkpoint that the policy was compared with
     difference: float | None = None  # in-domain average, policy minus opponent; None where nothing was compared
-    low: float | None = None  # its 95% interval, by the rule per decision
-    high: float | None = None
-    p_values: dict[str, float] = {}  # the p-value of each benchmark's difference
     ood: dict[str, float] = {}  # differences out of domain
     truncated: dict[str, float] = {}  # the policy's share by benchmark
     contamination: dict[str, int] | None = None  # benchmark problems among the targets; None: not known

@@ -15,7 +15,7 @@ from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST
 from evaluation.promotion.champions import Registry
-from evaluation.promotion.decision_text import outcome_text, rule_text
+from evaluation.promotion.decision_text import level_text, outcome_text
 from evaluation.promotion.records import PolicyRecord
 from pipelines.cli.run import configure
 from pipelines.definitions.instance import prepare_home
@@ -89,5 +89,5 @@ def show(profile: str | None, last: int = 10) -> None:
     sys.stdout.write(f"error rate: {spent}, {budget.left:.3g} left\n")
     for record in reversed(registry.decisions()[-last:]):
         decision = record.decision
-        what, text = outcome_text(decision), "; ".join(filter(None, [rule_text(decision), *decision.reasons]))
+        what, text = outcome_text(decision), "; ".join(filter(None, [level_text(decision), *decision.reasons]))
         sys.stdout.write(f"{record.time[:19]}  {record.checkpoint[:SHORT_DIGEST]}  {what:12} {text}".rstrip() + "\n")

@@ -140,7 +140,7 @@ def read_settings(profile: str, changes: Mapping[str, Any]) -> Settings:
         settings = Settings(**_merged(read_profile(file), dict(changes)))
     except ValidationError as error:
         raise InputError(f"profile {file}: {explain_validation(error, Settings)}") from error
-    return _consistent(settings)
+    return settings
 
 
 def load_settings() -> Settings:
@@ -162,7 +162,7 @@ def load_settings() -> Settings:
     except ValidationError as error:
         where = setter(location(error), profile, variables) or f"profile {file}"
         raise InputError(explain(where, explain_validation(error, Settings))) from error
-    return _consistent(settings)
+    return settings
 
 
 def _keys() -> dict[str, list[str]]:
@@ -171,16 +171,6 @@ def _keys() -> dict[str, list[str]]:
     return {
         name: [key for kind in either for key in getattr(kind, "model_fields", ())] for name, either in kinds.items()
     }
-
-
-def _consistent(settings: Settings) -> Settings:
-    """Return ``settings``; InputError if two sections contradict each other."""
-    if settings.evaluation.until_decided and settings.promotion.rule != "error_rate":
-        raise InputError(
-            f"evaluation.samples: until_decided needs promotion.rule: error_rate, got {settings.promotion.rule}, whose "
-            "decisions are not valid at any time; give a number of samples, or the other rule"
-        )
-    return settings
 
 
 def profile_file() -> Path:

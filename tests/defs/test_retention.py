@@ -9,12 +9,13 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
+from assets.registry.removal_plan import Plan, plan_removals, remove
 from assets.registry.retention import forget, is_ours, old_runs
 from assets.shared.profile import Names
+from assets.shared.stage_options import RetentionOptions
 from assets.shared.storage import Storage
 from assets.training import run_folder
 from core.files import write_json
-from evaluation.promotion.removal_plan import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
 
 OLD = time.time() - 90 * 86_400
@@ -51,9 +52,9 @@ def champion(storage: Path, *runs: Path) -> None:
         write_json(record, storage / "registry" / "champion.json")
 
 
-def plan(storage: Path, rules: RetentionRules | None = None) -> Plan:
+def plan(storage: Path, rules: RetentionOptions | None = None) -> Plan:
     """What the asset would plan if no materialization named anything."""
-    return plan_removals(storage, rules or RetentionRules(), named=[], now=time.time())
+    return plan_removals(storage, rules or RetentionOptions(), named=[], now=time.time())
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_what_nobody_refers_to_goes_and_the_rest_stays(filled):
 
 def test_only_as_many_champions_stay_as_are_asked_for(filled):
     project, made = filled
-    found = plan(project.storage, RetentionRules(keep_champions=1))
+    found = plan(project.storage, RetentionOptions(keep_champions=1))
     paths = {removal.path for removal in found.removals}
     assert made["before"] in paths and made["champion"] not in paths
 
@@ -122,7 +123,7 @@ def test_what_was_rolled_back_takes_no_place_of_a_champion(filled):
     champion(project.storage, made["before"], made["kept"], made["old"], made["champion"])
     file = project.storage / "registry" / "champion.json"
     write_json({**json.loads(file.read_text()), "rejected": ["1" * 64, "2" * 64]}, file)
-    paths = {removal.path for removal in plan(project.storage, RetentionRules(keep_champions=2)).removals}
+    paths = {removal.path for removal in plan(project.storage, RetentionOptions(keep_champions=2)).removals}
     assert made["before"] not in paths and made["old"] in paths
 
 
@@ -270,7 +271,7 @@ def test_what_began_to_be_used_after_the_plan_stays(filled):
     removals = plan(storage).removals
     assert removals[0].path == made["unused"]
     refer(storage, "y", made["old"] / "data.bin")
-    gone = [removal.path for removal in remove(storage, removals, RetentionRules(), named=named)]
+    gone = [removal.path for removal in remove(storage, removals, RetentionOptions(), named=named)]
     assert made["unused"].exists() and made["old"].exists()
     assert made["temporary"] in gone and made["unused"] not in gone and made["old"] not in gone
 
@@ -279,7 +280,7 @@ def test_what_was_written_to_after_the_plan_stays(filled):
     project, made = filled
     removals = plan(project.storage).removals
     (made["unused"] / "data.bin").write_text("somebody uses it")
-    assert made["unused"] not in [r.path for r in remove(project.storage, removals, RetentionRules(), named=list)]
+    assert made["unused"] not in [r.path for r in remove(project.storage, removals, RetentionOptions(), named=list)]
     assert made["unused"].exists()
 
 
@@ -306,9 +307,9 @@ def test_what_a_champion_and_other_trainings_read_stays(filled):
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypatch):
     project, made = filled
     found = [removal for removal in plan(project.storage).removals if removal.path == made["unused"]]
-    monkeypatch.setattr("evaluation.promotion.removal_plan.shutil.rmtree", lambda folder: 1 / 0)
+    monkeypatch.setattr("assets.registry.removal_plan.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        list(remove(project.storage, found, RetentionRules(), named=list))
+        list(remove(project.storage, found, RetentionOptions(), named=list))
     monkeypatch.undo()
     assert not made["unused"].exists()
     (trash_path,) = made["unused"].parent.glob(".*.tmp")

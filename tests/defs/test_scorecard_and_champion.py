@@ -188,8 +188,8 @@ def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: 
     (file,) = (written.project.storage / "registry" / "decisions").iterdir()
     record, shown = json.loads(file.read_text()), written.project.metadata("registry/champion")
     decision = record["decision"]
-    assert record["checkpoint"] == digest and record["limits"] == {"max_ood_drop": 0.1, "max_truncated": 0.25}
-    assert decision["rule"] == "error_rate" and decision["outcome"] == "promoted"
+    assert record["checkpoint"] == digest and record["limits"]["max_ood_drop"] == 0.1
+    assert decision["outcome"] == "promoted"
     assert decision["log_evidence"] > -math.log(decision["level"])
     assert decision["left"] == 0.05 and shown["error rate left after it"] == "0.05"
     assert decision["above_base"] == decision["ood"]  # the base was the opponent
@@ -227,31 +227,6 @@ def test_a_policy_that_was_scored_beside_another_champion_is_not_promoted(writte
     assert written.project.run(*OUTPUTS).success
     assert written.champion["checkpoint"] == moved != first
     assert "materialize evals/policy" in written.project.metadata("registry/champion")["reasons"]
-
-
-@pytest.mark.parametrize("other", [{"problems": "others"}, {"sequential": True}], ids=str)
-def test_per_decision_a_champion_that_answered_otherwise_answers_beside_the_policy(written: Written, build, other):
-    written.project = build(promotion__rule="per_decision")
-    first = written.policy("first", **GOOD)
-    assert written.project.run(*OUTPUTS).success
-    file = written.project.storage / "registry" / "champion.json"
-    record = json.loads(file.read_text())
-    record["scores"]["arithmetic"] |= other
-    write_json(record, file)
-    written.policy("second", **{**GOOD, "arithmetic": 0.9})
-    beside = {
-        f"{group}/policy/{name}": written.reference(f"{group}/policy/{name}") for name, group in BENCHMARKS.items()
-    }
-    for key, reference in beside.items():
-        write_json(reference | {"opponent": None}, written.storage.reference_file(key))
-    assert written.project.run(*OUTPUTS).success
-    assert "not answered the problems of arithmetic" in written.project.metadata("registry/champion")["reasons"]
-    assert written.champion == record
-    for key, reference in beside.items():
-        write_json(reference, written.storage.reference_file(key))
-    assert written.project.run(*OUTPUTS).success
-    assert written.project.metadata("registry/champion")["compared with"] == first[:16]
-    assert written.champion["previous"] == first
 
 
 def test_scores_of_another_checkpoint_are_refused_by_name(written: Written):

@@ -82,9 +82,10 @@ def prepare_retention(folder: Path) -> None:
 
 
 def run_retention(folder: Path) -> None:
-    from evaluation.promotion.removal_plan import RetentionRules, plan_removals, remove
+    from assets.registry.removal_plan import plan_removals, remove
+    from assets.shared.stage_options import RetentionOptions
 
-    rules = RetentionRules()
+    rules = RetentionOptions()
     plan = plan_removals(folder, rules, named=[], now=time.time())
     for _ in remove(folder, plan.removals, rules, named=list):
         pass

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from manifests import manifest, targets
 
+from assets.registry.removal_plan import find_uses, plan_removals, remove
+from assets.shared.stage_options import RetentionOptions
 from core.errors import InputError
 from core.files import write_json
 from core.model.lineage_file import read_manifest, write_manifest
@@ -22,7 +24,6 @@ from evaluation.promotion.champions import Registry
 from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.promotion_rules import reason_without_comparison
 from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, ScoreFile
-from evaluation.promotion.removal_plan import RetentionRules, find_uses, plan_removals, remove
 
 OLD = time.time() - 90 * 86_400
 MEANWHILE_SECONDS = 0.02  # what another process gets done if nothing holds it back
@@ -167,7 +168,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(keep=st.integers(1, 3), number=st.integers(0, 9), look=st.integers(0, 4), by_hand=st.booleans())
     def retain(self, keep: int, number: int, look: int, by_hand: bool) -> None:
         """A retention; at one of its looks a run begins to use a policy, or somebody promotes it."""
-        policy, rules, looks = self.pick(number), RetentionRules(keep_champions=keep), []
+        policy, rules, looks = self.pick(number), RetentionOptions(keep_champions=keep), []
         with beside() as start:
 
             def named() -> list[str]:
@@ -273,7 +274,7 @@ def test_a_storage_that_was_moved_keeps_its_champions(
     assert champion is not None
     assert Path(champion.policy) == moved / "training/policy/run1/policy"
     assert Path(champion.scores["sums"].file) == moved / "graded/sums/g1/graded.parquet"
-    plan = plan_removals(moved, RetentionRules(keep_champions=2), named=[], now=time.time())
+    plan = plan_removals(moved, RetentionOptions(keep_champions=2), named=[], now=time.time())
     assert [removal.path.relative_to(moved).as_posix() for removal in plan.removals] == ["graded/sums/g2"]
     assert Registry(moved).rollback(reason="").policy == str(moved / "training/policy/run0/policy")
 

@@ -1,7 +1,6 @@
 """The rule of promotion: evidence at any stopping time, the error rate of a line, rounds, and what a loss may be."""
 
 import itertools
-import json
 import math
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from core.schemas import GRADED
 from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry
-from evaluation.promotion.decision_text import outcome_text, rule_text
 from evaluation.promotion.evidence import log_evidence, log_wealths
 from evaluation.promotion.opponent_comparison import answer_differences, compare_answers, weigh
 from evaluation.promotion.promotion_limits import ErrorBudget, PromotionLimits
@@ -182,7 +180,7 @@ def test_a_comparison_spends_its_level_once_and_a_promotion_gives_it_back(tmp_pa
     registry = Registry(tmp_path)
     level = registry.level("first", 0.05)
     assert level == pytest.approx(0.05 / 51)
-    lost = Decision(promoted=False, reasons=[], rule="error_rate", outcome="not_decided", test="first", level=level)
+    lost = Decision(promoted=False, reasons=[], outcome="not_decided", test="first", level=level)
     decide(registry, 1, lost)
     spent = registry.error_budget(0.05)
     assert spent == ErrorBudget(0.05 - level, 1)
@@ -195,19 +193,6 @@ def test_a_comparison_spends_its_level_once_and_a_promotion_gives_it_back(tmp_pa
     assert registry.error_budget(0.05).left == pytest.approx(0.05 - second)
     with pytest.raises(InputError, match=r"have spent more than 0\.0001"):
         registry.level("third", 0.0001)
-
-
-def test_a_decision_of_another_rule_spends_nothing_and_is_labelled(tmp_path: Path):
-    registry = Registry(tmp_path)
-    old = {"promoted": True, "reasons": [], "against": "b", "difference": 0.1, "low": 0.05, "high": 0.2, "p_values": {}}
-    decide(registry, 1, Decision(promoted=False, reasons=[]))
-    (file,) = (registry.folder / "decisions").iterdir()
-    record = json.loads(file.read_text())
-    record["decision"] = old  # as releases before the error rate wrote it
-    file.write_text(json.dumps(record))
-    (read,) = registry.decisions()
-    assert registry.error_budget(0.05) == ErrorBudget(0.05, 0)
-    assert (outcome_text(read.decision), rule_text(read.decision)) == ("promoted", "per decision")
 
 
 def test_losses_are_counted_from_the_best_champion_ever(tmp_path: Path):

@@ -13,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field
-
+from assets.shared.stage_options import RetentionOptions
 from core.errors import InputError
 from core.files import is_leftover, measure, read_json, read_yaml, temporary_name
 from core.model.lineage_file import MANIFEST
@@ -24,19 +23,6 @@ STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report"
 RUNS = "training/policy"
 TRAINER_FOLDERS = ("checkpoints", "rollouts", "tensorboard")  # in a run's folder; the policy needs none of them
 DAY_S = 86_400.0
-
-
-class RetentionRules(BaseModel):
-    """What stays besides everything that is referred to."""
-
-    keep_days: float = Field(default=30.0, ge=1, description="Outputs younger than this many days stay.")
-    keep_champions: int = Field(
-        default=3, ge=1, description="Number of champions that are kept completely, for rollbacks."
-    )
-    drop_checkpoints: bool = Field(
-        default=True,
-        description="Remove the trainer's own checkpoints and rollouts from complete old runs that stay.",
-    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,7 @@ def find_uses(storage: Path, keep_champions: int, named: Iterable[str]) -> Refer
     return References(frozenset(whole), frozenset(whole | others | _newest(storage)))
 
 
-def plan_removals(storage: Path, rules: RetentionRules, *, named: Iterable[str], now: float) -> Plan:
+def plan_removals(storage: Path, rules: RetentionOptions, *, named: Iterable[str], now: float) -> Plan:
     """What can be removed from ``storage``.
 
     Args:
@@ -114,7 +100,7 @@ def plan_removals(storage: Path, rules: RetentionRules, *, named: Iterable[str],
 
 
 def remove(
-    storage: Path, removals: Iterable[Removal], rules: RetentionRules, *, named: Callable[[], Iterable[str]]
+    storage: Path, removals: Iterable[Removal], rules: RetentionOptions, *, named: Callable[[], Iterable[str]]
 ) -> Iterator[Removal]:
     """Delete those of ``removals`` that are still not in use, yielding each when it is gone.
 
