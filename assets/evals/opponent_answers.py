@@ -23,7 +23,7 @@ from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry, missing_scores
-from evaluation.promotion.opponent_comparison import Comparison, compare_answers
+from evaluation.promotion.opponent_comparison import Comparison, compare_answers, smallest_gain
 from evaluation.promotion.promotion_rules import allowed_losses, reason_without_comparison, test_identity
 from evaluation.promotion.records import Checkpoint, PolicyRecord, ScoreFile
 
@@ -70,11 +70,26 @@ def hold_contest(
             _as_reference(champion) if champion else storage.read_reference(BASE.to_user_string(), ModelReference)
         )
         return rounds.play(context, policy, opponent, draw)
+    if not settled:
+        level = registry.error_budget(promotion.error_rate).level
+        context.log.info(_what_can_be_shown(_problems(suite), benchmarks, config, level))
     answers = draw(policy, config.seed, None)
     if champion is None or settled:
         return Contest(answers)
     opponent = _as_reference(champion)
     return Contest(answers, opponent, draw(opponent, defence_seed(config.seed, opponent), None))
+
+
+def _what_can_be_shown(
+    problems: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark], config: EvaluationOptions, level: float
+) -> str:
+    """Return which gain in domain a fixed number of answers can show; the answers are not drawn yet."""
+    counts = [len(problems[b.name]) * (config.samples or b.samples) for b in benchmarks if b.group == "evals"]
+    if not counts:
+        return "no benchmark in domain is selected, so these answers cannot promote a policy"
+    gain = smallest_gain(counts, level)
+    can = "no gain can be shown" if gain is None else f"no gain below {100 * gain:.1f} points can be shown"
+    return f"with {sum(counts):,} answers in domain {can}; evaluation.samples=until_decided draws as many as it takes"
 
 
 def defence_seed(seed: int, champion: Reference) -> int:

@@ -83,6 +83,23 @@ def weigh(differences: Sequence["NDArray"], level: float, *, bound: float = 0.0,
     )
 
 
+def smallest_gain(answers: Sequence[int], level: float) -> float | None:
+    """Return the smallest mean difference that can be shown with ``answers`` of each model to each benchmark.
+
+    It is shown by a policy that loses no answer of its opponent; one that also loses some needs a larger gain. None
+    if the answers cannot show any gain.
+
+    >>> smallest_gain([200], level=0.05 / 51), smallest_gain([2, 2, 2], level=0.05 / 51)
+    (0.065, None)
+    """
+    import numpy as np
+
+    shares = np.arange(1, 1001) / 1000  # of the answers that the policy wins
+    values = min(answers) / np.array(answers)  # each benchmark counts the same
+    shown = log_evidence(log_wealths(values, np.multiply.outer(shares, answers))) >= -log(level)
+    return float(shares[shown.argmax()]) if shown.any() else None
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A policy beside its opponent."""

@@ -16,7 +16,7 @@ from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.evidence import log_evidence, log_wealths
-from evaluation.promotion.opponent_comparison import answer_differences, compare_answers, weigh
+from evaluation.promotion.opponent_comparison import answer_differences, compare_answers, smallest_gain, weigh
 from evaluation.promotion.promotion_limits import ErrorBudget, PromotionLimits
 from evaluation.promotion.promotion_rules import allowed_losses
 from evaluation.promotion.records import Checkpoint, Decision
@@ -73,6 +73,21 @@ def test_no_stopping_time_makes_evidence_of_nothing(chances, sizes):
             going_on = sum(later * e_value([*seen, *more]) for later, more in second if later > 0)
             best += chance * max(e_value(seen), going_on)
     assert best <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("answers", [[200], [100, 700], [40, 40, 4000]])
+def test_the_smallest_gain_is_shown_and_a_smaller_one_is_not(answers):
+    level = ErrorBudget(0.05, 20).level
+    gain = smallest_gain(answers, level)
+    assert gain is not None
+
+    def shown(share: float) -> bool:
+        wins = [round(share * count) for count in answers]
+        parts = [np.repeat([1.0, 0.0], [n, count - n]) for n, count in zip(wins, answers, strict=True)]
+        return weigh(parts, level).shown
+
+    assert shown(gain + 1 / min(answers)) and not shown(gain - 1 / min(answers))
+    assert smallest_gain([4], level) is None
 
 
 @settings(max_examples=100, deadline=None)
