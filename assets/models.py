@@ -14,7 +14,7 @@ from assets.shared.stage_options import ModelOptions
 from assets.shared.storage import Storage
 from core import PROJECT
 from core.code_digest import code_version
-from core.model.model_folder import safetensors_header
+from core.model.weights import read_tensors
 
 KEY = dg.AssetKey(["models", "base"])
 
@@ -24,7 +24,11 @@ KEY = dg.AssetKey(["models", "base"])
     group_name="models",
     kinds={"huggingface"},
     code_version=code_version(
-        "training/embedded_model/resolve_model.py", "core/model/model_folder.py", "core/model/context_extension.py"
+        "training/embedded_model/resolve_model.py",
+        "core/model/architecture.py",
+        "core/model/context_extension.py",
+        "core/model/model_folder.py",
+        "core/model/weights.py",
     ),
     description="The model that training starts from: the tiny model that comes with the project, a model folder, a "
     "GGUF file or a hub id. Each of its files is checked, and its context can be extended.",
@@ -68,6 +72,5 @@ def describe(folder: Path) -> dict[str, Any]:
         "vocabulary": config.get("vocab_size"),
         "context_tokens": config.get("max_position_embeddings"),
     }
-    headers = [safetensors_header(file) or {} for file in folder.glob("*.safetensors")]
-    parameters = sum(prod(tensor["shape"]) for header in headers for tensor in header.values())
+    parameters = sum(prod(tensor.shape) for tensor in read_tensors(folder).values())
     return {"parameters": parameters, **{name: value for name, value in names.items() if value is not None}}

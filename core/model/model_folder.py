@@ -1,15 +1,16 @@
 """Hugging Face model folders: which files make the model, their digest, whether they are whole, and their download."""
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_file, read_json
-from core.model.special_tokens import check_end_token
-from core.text.parse import parse_object
+from core.model.architecture import check_weights
+from core.model.prompts import CLOSE_THOUGHTS, OPEN_THOUGHTS
+from core.model.special_tokens import check_end_token, check_token_ids, vocabulary
+from core.model.weights import read_tensors
 from core.text.patterns import compile_full_match
 
 # The files that make a model what it is; anything else in its folder (a README, a manifest) does not change it.
@@ -28,7 +29,7 @@ MODEL_FILES = (
     "chat_template*",
     "*.py",
 )
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+Use = Literal["train", "sample", "embed"]
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
 HUB_ID = compile_full_match(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
 
@@ -44,64 +45,42 @@ def model_digest(folder: Path) -> str:
     return digest_bytes("".join(lines).encode())
 
 
-def check_model(folder: Path, *, chat_template: bool = True, kwargs: Mapping[str, Any] | None = None) -> None:
-    """Check that ``folder`` holds a configuration, whole weights, a tokenizer and, unless told not to, a chat template.
+def check_model(folder: Path, use: Use = "train", *, kwargs: Mapping[str, Any] | None = None) -> None:
+    """Check that ``folder`` holds a model for ``use``: a configuration, its weights, and a tokenizer that fits them.
 
-    ``kwargs`` are the arguments of the chat template.
+    A model that is trained needs a chat template; ``kwargs`` are its arguments. One that embeds texts is no decoder,
+    so that only its files are checked.
 
     Raises:
-        InputError: something is missing or damaged; the message names the file and the remedy.
+        InputError: something is missing, damaged, or not of one model; the message names the file and the remedy.
     """
-    from core.model.chat_template import check_chat_template  # jinja2, which the code location does not need
+    from core.model.chat_template import ChatTemplate, check_chat_template  # jinja2, which Dagster does not need
 
-    if not isinstance(_read_json(folder, "config.json").get("model_type"), str):
+    config = _read_json(folder, "config.json")
+    if not isinstance(config.get("model_type"), str):
         raise InputError(
             f"{folder / 'config.json'}: no model_type in it, or one that is no name; expected the config.json of "
             "transformers"
         )
-    _check_weights(folder)
+    if use == "embed":
+        read_tensors(folder)
+    else:
+        check_weights(folder, config, trained=use == "train")
     if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):
         raise InputError(f"{folder}: no tokenizer; expected one of {', '.join(TOKENIZERS)}: save it with the model")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if (folder / name).is_file():
             _read_json(folder, name)
-    check_end_token(folder)
+    tokens = vocabulary(folder)
+    check_end_token(folder, tokens)
     check_chat_template(folder, kwargs)
-    if not chat_template or any(folder.glob("chat_template*")):
-        return
-    if "chat_template" not in _read_json(folder, "tokenizer_config.json"):
+    template = ChatTemplate(folder).chat_template
+    if use != "embed" and isinstance(rows := config.get("vocab_size"), int):
+        check_token_ids(folder, tokens, rows, f"{template} {OPEN_THOUGHTS} {CLOSE_THOUGHTS}")
+    if use == "train" and template is None and not any(folder.glob("chat_template*")):
         raise InputError(
             f"{folder}: its tokenizer has no chat template, which renders every prompt: add a chat_template.jinja"
         )
-
-
-def safetensors_header(file: Path) -> dict[str, Any] | None:
-    """Read dtype, shape and offsets by tensor name from the header of a safetensors file; None if it is unreadable."""
-    with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if not 0 < length < file.stat().st_size:
-            return None
-        try:
-            header = parse_object(stream.read(length), str(file))
-        except InputError:
-            return None
-    header.pop("__metadata__", None)
-    return header if all(map(_has_offsets, header.values())) else None
-
-
-def _has_offsets(tensor: Any) -> bool:
-    offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
-    return isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(offset, int) for offset in offsets)
-
-
-def bfloat16_bytes(folder: Path) -> int:
-    """Return the memory of the model's weights in bfloat16; for other files than safetensors, their size."""
-    shards = [*folder.glob("*.safetensors")]
-    if not shards:
-        return sum(file.stat().st_size for file in folder.glob("pytorch_model*.bin"))
-    return sum(
-        2 * math.prod(tensor["shape"]) for file in shards for tensor in (safetensors_header(file) or {}).values()
-    )
 
 
 def download_model(repository: str, revision: str | None) -> tuple[Path, str]:
@@ -133,29 +112,6 @@ def download_model(repository: str, revision: str | None) -> tuple[Path, str]:
             "connect, or download it elsewhere and give its folder"
         ) from error
     return Path(path), Path(path).name
-
-
-def _check_weights(folder: Path) -> None:
-    shards = {file.name for pattern in WEIGHTS for file in folder.glob(pattern)}
-    if not shards:
-        raise InputError(
-            f"{folder}: no weights; expected *.safetensors or pytorch_model*.bin: is the download complete?"
-        )
-    for index in [file for pattern in WEIGHTS for file in folder.glob(f"{pattern}.index.json")]:
-        weights = _read_json(folder, index.name).get("weight_map")
-        if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights.values()):
-            raise InputError(f"{index}: no weight_map of tensor names to files in it: save the model again")
-        if missing := set(weights.values()) - shards:
-            raise InputError(f"{index}: names {len(missing)} files that are not there ({min(missing)}): copy them too")
-    for file in folder.glob("*.safetensors"):
-        header = safetensors_header(file)
-        if header is None:
-            raise InputError(f"{file}: no readable safetensors header: copy or download it again")
-        ends = max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
-        with file.open("rb") as stream:
-            expected = 8 + int.from_bytes(stream.read(8), "little") + ends
-        if (size := file.stat().st_size) != expected:
-            raise InputError(f"{file}: {size} bytes where its header says {expected}: copy or download it again")
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:

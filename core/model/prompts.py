@@ -24,7 +24,7 @@ TEMPLATES = Path(__file__).resolve().with_name("prompts.yaml")
 PROBLEM = "{problem}"  # stands for the problem in a template's text and in a frame
 METADATA_KEY = b"template"  # key in the metadata of a parquet file of samples
 ENDPOINT = "endpoint"  # name of the template of an endpoint, which renders messages itself
-OPEN_THOUGHTS = "<think>"
+OPEN_THOUGHTS, CLOSE_THOUGHTS = "<think>", "</think>"
 # Arguments of every chat template. A template that prints today's date calls `strftime_now`; it gets this date instead,
 # so that a prompt is the same on every day: that which the templates of Llama 3 print where they are given none.
 TEMPLATE_KWARGS: Mapping[str, Any] = {"strftime_now": "2024-07-26"}

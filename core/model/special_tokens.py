@@ -1,12 +1,14 @@
 """The special tokens of a tokenizer's folder, read without transformers."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.errors import InputError
 from core.text.parse import parse_object
 
 SETTINGS, OLDER_SETTINGS, VOCABULARY = "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"
+ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 # Classes of tokenizers whose special tokens are those of the files; others bring their own.
 GENERIC = (None, "PreTrainedTokenizerFast", "PreTrainedTokenizer", "TokenizersBackend")
 
@@ -22,8 +24,24 @@ def special_tokens(folder: Path) -> dict[str, str]:
     return {key: text for key, value in named.items() if key.endswith("_token") and (text := _text(value))}
 
 
-def check_end_token(folder: Path) -> None:
-    """Check that the tokenizer in ``folder`` names the token with which a response ends.
+class Vocabulary(NamedTuple):
+    """The id of each token: of those of the tokenizer's model, and of those that were added to them."""
+
+    model: Mapping[str, int]
+    added: Mapping[str, int]
+
+
+def vocabulary(folder: Path) -> Vocabulary:
+    """Return the tokens in ``tokenizer.json``; none if there is no such file."""
+    content = _read_object(folder / VOCABULARY)
+    tokens = (content.get("model") or {}).get("vocab") or {}
+    if isinstance(tokens, list):  # of pieces and their scores
+        tokens = {piece[0]: number for number, piece in enumerate(tokens)}
+    return Vocabulary(tokens, {token["content"]: token["id"] for token in content.get("added_tokens") or ()})
+
+
+def check_end_token(folder: Path, tokens: Vocabulary | None = None) -> None:
+    """Check that the tokenizer in ``folder``, with ``tokens``, names the token with which a response ends.
 
     Raises:
         InputError: it names none, or one that its vocabulary does not have.
@@ -38,13 +56,34 @@ def check_end_token(folder: Path) -> None:
             f"{file}: no eos_token, the token with which a response ends: name one of the vocabulary (the token that "
             "the chat template writes after an answer)"
         )
-    vocabulary = _read_object(folder / VOCABULARY)
-    added = {token.get("content") for token in vocabulary.get("added_tokens") or [] if isinstance(token, dict)}
-    tokens = (vocabulary.get("model") or {}).get("vocab")
-    if isinstance(tokens, dict) and end not in tokens and end not in added:
+    tokens = tokens or vocabulary(folder)
+    if tokens.model and end not in tokens.model and end not in tokens.added:
         raise InputError(
             f"{file}: eos_token {end!r:.80} is not in the vocabulary of {VOCABULARY}: name one that is, or save the "
             "tokenizer again with it"
+        )
+
+
+def check_token_ids(folder: Path, tokens: Vocabulary, rows: int, written: str) -> None:
+    """Check that the embedding, of ``rows`` rows, has one for each of ``tokens`` that a prompt or an answer may have.
+
+    Tokens that were added to the vocabulary count if they have a role, or are part of the text ``written``: there are
+    models whose tokenizer adds one that only its relatives use.
+
+    Raises:
+        InputError: it has none for some.
+    """
+    ids = {**tokens.model, **tokens.added}
+    following = max(ids.values(), default=-1) + 1  # the id that a token gets which is only named
+    named = {text: ids.get(text, following) for key, text in special_tokens(folder).items() if key in ROLES}
+    used = {token: number for token, number in tokens.added.items() if token in written}
+    without = {token: n for token, n in tokens.model.items() if token not in tokens.added} | named | used
+    if beyond := sorted((number, token) for token, number in without.items() if number >= rows):
+        number, token = beyond[0]
+        raise InputError(
+            f"{folder}: its tokenizer has {len(beyond)} tokens beyond the {rows} rows of the embedding (vocab_size), "
+            f"such as {token!r:.80} with the id {number}: take the tokenizer of this model, or give the embedding a "
+            "trained row for each (model.resize_token_embeddings)"
         )
 
 

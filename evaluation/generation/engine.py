@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from core.machine.loopback import SINGLE_NODE
 from core.machine.processor import compute_dtype, computes_on_cpu, multiplies_bfloat16
-from core.model.model_folder import bfloat16_bytes
+from core.model.weights import bfloat16_bytes
 from evaluation.generation.requests import Completion
 
 CPU_SEQUENCES = 64  # most sequences at once on a CPU; more would only need more cache

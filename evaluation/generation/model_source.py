@@ -55,7 +55,7 @@ class LocalModel:
         Raises InputError for an incomplete folder, a template that does not exist, and arguments that it does not read.
         """
         self._template = choose_template(template, folder, chat_template_kwargs)
-        check_model(folder, chat_template=False, kwargs=self._template.kwargs)
+        check_model(folder, "sample", kwargs=self._template.kwargs)
         self.folder = folder
         self.checkpoint = checkpoint or checkpoint_digest(folder)
         self._replicas, self._tensor_parallel = replicas, tensor_parallel

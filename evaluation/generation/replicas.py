@@ -14,7 +14,7 @@ from core.errors import InputError
 from core.machine.loopback import single_node_environment
 from core.machine.processor import computes_on_cpu
 from core.machine.temporary_folder import shorten_temporary_folder
-from core.model.model_folder import bfloat16_bytes
+from core.model.weights import bfloat16_bytes
 from core.plugins.user_code import python_path
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads
 from evaluation.generation.requests import Completion

@@ -44,7 +44,7 @@ def serve(folder: Path) -> Iterator[tuple[str, str]]:
             f"embedding.model: {folder}: a folder is served on this machine only, and RAY_ADDRESS names a cluster; "
             "serve the model with `vllm serve`, and give its address as embedding.url"
         )
-    check_model(folder, chat_template=False)
+    check_model(folder, "embed")
     key, port, python = secrets.token_hex(16), _free_port(), _python()
     command = [sys.executable, "-P", "-m", "core.backends.supervisor", "--", str(python), "-P", "-m", MODULE]
     command += ["--model", str(folder), "--served-model-name", str(folder), "--runner", "pooling"]

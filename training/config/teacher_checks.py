@@ -59,7 +59,7 @@ def check_teacher(config: "DictConfig", model: Path) -> None:
         return check_endpoint(*endpoint, model)
     folder = served_folder(config, model)
     assert folder is not None
-    check_model(folder, chat_template=False)
+    check_model(folder, "sample")
     needed = longest_scored(config) + config.data.max_response_length + 1
     context = read_object(folder / "config.json").get("max_position_embeddings")
     if isinstance(context, int) and context < needed:

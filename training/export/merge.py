@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 from core.cli import exit_status
 from core.errors import InputError
 from core.files import read_json, write_json
-from core.model.model_folder import model_files
+from core.model.model_folder import check_model, model_files
 from training.export import DTYPES
 
 SHARD_SIZE = "5GB"
@@ -30,7 +30,7 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
     """Write the model of the checkpoint folder ``actor`` to the folder ``out``, which must exist.
 
     Raises:
-        InputError: a part of the checkpoint is missing.
+        InputError: a part of the checkpoint is missing, or its tensors are not those of the model.
     """
     source = actor / "huggingface"
     if not (source / "config.json").is_file():
@@ -44,6 +44,7 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
             (out / file.name).write_bytes(file.read_bytes())
     write_json({**config, "dtype": dtype}, out / "config.json")
     save_torch_state_dict(weights, out, max_shard_size=SHARD_SIZE, metadata={"format": "pt"})
+    check_model(out, "sample")
 
 
 def _whole(actor: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:

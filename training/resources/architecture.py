@@ -2,16 +2,15 @@
 
 Some of it would fail late, some would train something else without an error: verl's fused kernel multiplies the last
 states with the head and leaves out whatever a model does to its logits; torch's attention leaves out soft caps; layers
-that are no attention run across the sequences of a packed row; transformers draws weights that a file lacks.
+that are no attention run across the sequences of a packed row. `core.model.architecture` checks the weights.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import read_object
-from core.model.model_folder import safetensors_header
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -37,10 +36,6 @@ def check_architecture(model: Path, config: "DictConfig", say: Callable[[str], N
     fused = bool(config.actor_rollout_ref.model.use_fused_kernels)
     if fault := fault_of(settings, fused=fused, attention=config.attention):
         raise InputError(f"model {model}: {fault}")
-    headers = [safetensors_header(file) or {} for file in model.glob("*.safetensors")]
-    shapes = {name: tensor["shape"] for header in headers for name, tensor in header.items()}
-    if settings.get("model_type") in TRIED and (fault := weights_fault(shapes, settings)):
-        raise InputError(f"model {model}: {fault}: copy config.json and weights from one model")
     if settings.get("model_type") not in TRIED:
         say(
             f"model_type {settings.get('model_type')} has not been tried ({', '.join(TRIED)} have): "
@@ -85,39 +80,4 @@ def fault_of(settings: Mapping[str, Any], *, fused: bool, attention: str) -> str
             f"{kind} caps its attention (attn_logit_softcapping={cap}), which {ATTENTION}={attention} leaves out: set "
             f"{ATTENTION} to a flash attention"
         )
-    return ""
-
-
-def weights_fault(shapes: Mapping[str, Sequence[int]], settings: Mapping[str, Any]) -> str:
-    """Return why weights are not those of a model with the config.json ``settings``; "" if they are.
-
-    >>> shapes = {f"model.layers.{layer}.mlp.up_proj.weight": [8, 4] for layer in (0, 1)}
-    >>> weights_fault(shapes, {"num_hidden_layers": 3})
-    'its weights have 2 layers, and its config.json has num_hidden_layers=3'
-
-    Args:
-        shapes: of the tensors, by name; weights in which no tensor is of a layer are not looked at.
-    """
-    layers: dict[int, set[str]] = {}
-    for name in shapes:
-        before, _, after = name.partition("layers.")
-        number, _, part = after.partition(".")
-        if before in ("", "model.") and number.isdecimal():
-            layers.setdefault(int(number), set()).add(part)
-    if not layers:
-        return ""
-    if sorted(layers) != [*range(layers_expected := settings["num_hidden_layers"])]:
-        return f"its weights have {len(layers)} layers, and its config.json has num_hidden_layers={layers_expected}"
-    parts = set[str]().union(*layers.values())
-    lacking = [f"layers.{number}.{part}" for number, own in sorted(layers.items()) for part in sorted(parts - own)]
-    heads = [] if settings.get("tie_word_embeddings", True) else ["lm_head.weight"]
-    others = [name for name in ("embed_tokens.weight", "norm.weight") if not {name, f"model.{name}"} & shapes.keys()]
-    lacking += others + [name for name in heads if name not in shapes]
-    if lacking:
-        return f"its weights lack {lacking[0]}"
-    rows, width = shapes.get("model.embed_tokens.weight") or shapes["embed_tokens.weight"]
-    sizes = {"vocab_size": rows, "hidden_size": width}
-    if wrong := [name for name, size in sizes.items() if settings[name] != size]:
-        name = wrong[0]
-        return f"its embedding is {rows} x {width}, and its config.json has {name}={settings[name]}"
     return ""

@@ -6,13 +6,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
 from core.files import read_json
-from core.model.model_folder import safetensors_header
-
-HEAD = "lm_head.weight"
-NUMBERS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-OPTIONAL = ("num_key_value_heads", "head_dim")
+from core.model.architecture import LM_HEAD, decoder_sizes, is_tied
+from core.model.weights import read_tensors
 
 
 @dataclass(frozen=True)
@@ -42,35 +38,26 @@ class ModelShape:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ModelShape":
-        """Return the shape of the model in a Hugging Face folder; weights in safetensors are counted, others computed.
+        """Return the shape of the model in a Hugging Face folder; its weights are counted.
 
         Raises:
-            InputError: its config.json lacks a number.
+            InputError: its config.json lacks a number, or its weights cannot be read.
         """
-        headers = [safetensors_header(file) or {} for file in Path(folder).glob("*.safetensors")]
-        config = read_json(Path(folder) / "config.json")
-        if headers:  # a config.json may leave it to transformers whether embedding and head are one
-            config = {"tie_word_embeddings": not any(HEAD in header for header in headers), **config}
+        tensors = read_tensors(Path(folder))
+        # A config.json may leave it to transformers whether embedding and head are one.
+        config = {"tie_word_embeddings": LM_HEAD not in tensors, **read_json(Path(folder) / "config.json")}
         shape = cls.of_config(config, where=str(folder))
-        counted = sum(prod(tensor["shape"]) for header in headers for tensor in header.values())
+        counted = sum(prod(tensor.shape) for tensor in tensors.values())
         return cls(**{**vars(shape), "parameters": counted}) if counted > shape.root else shape
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], *, where: str = "model") -> "ModelShape":
         """Return the shape that a config.json describes, as those of Llama and Qwen2 do."""
         settings = {**config, **config.get("text_config", {})}
-        try:
-            hidden, layers, heads = (settings[name] for name in NUMBERS[:3])
-            intermediate, vocabulary = (settings[name] for name in NUMBERS[3:])
-        except KeyError as error:
-            raise InputError(f"{where}: no {error} in its config.json: expected a dense decoder") from error
-        for name in (*NUMBERS, *(name for name in OPTIONAL if settings.get(name) is not None)):
-            if not isinstance(settings[name], int) or settings[name] < 1:
-                raise InputError(f"{where}: config.json: {name} is {settings[name]!r:.80}; expected a number from 1")
-        head_dim = settings.get("head_dim") or hidden // heads
-        kv_width = (settings.get("num_key_value_heads") or heads) * head_dim
-        tied = bool(settings.get("tie_word_embeddings", str(settings.get("model_type")).startswith("gemma")))
-        layer = 2 * hidden * heads * head_dim + 2 * hidden * kv_width + 3 * hidden * intermediate + 2 * hidden
-        root = vocabulary * hidden * (1 if tied else 2)
-        total = root + layers * layer + hidden
-        return cls(total, root, layers, hidden, intermediate, vocabulary, head_dim, kv_width, tied, heads)
+        size, tied = decoder_sizes(settings, where), is_tied(settings)
+        query_width, kv_width = size.heads * size.head_dim, size.key_value_heads * size.head_dim
+        layer = 2 * size.hidden * (query_width + kv_width) + 3 * size.hidden * size.inner + 2 * size.hidden
+        root = size.vocabulary * size.hidden * (1 if tied else 2)
+        total = root + size.layers * layer + size.hidden
+        widths = size.hidden, size.inner, size.vocabulary, size.head_dim, kv_width
+        return cls(total, root, size.layers, *widths, tied, size.heads)

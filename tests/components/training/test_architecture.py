@@ -1,5 +1,6 @@
 """Which models a run takes, which it refuses by name, and what the plan says of published ones."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from model_zoo import DENSE, MODELS, write_config, write_model
-from safetensors.torch import load_file, save_file
+from damages import truncate
+from model_zoo import DENSE, MODELS, TINY, write_config, write_model
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.errors import InputError
 from core.files import read_object, write_json
+from core.model.architecture import FAMILIES, decoder_shapes
+from core.model.model_folder import check_model
+from core.model.weights import read_tensors
 from training.job.configuration import compose_run
 from training.resources.architecture import TRIED, check_architecture, fault_of
 from training.resources.auto_values import resolve_auto
@@ -24,7 +29,12 @@ EIGHT_H100 = Machine(1, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128
 
 def check(folder: Path, say: Callable[[str], None], *overrides: str) -> None:
     config = compose_run("luffy", "gpu", list(overrides), run=Path("run"))
-    resolve_auto(config, EIGHT_H100, ModelShape.of_folder(folder), {"flash_attention_4", "sdpa", "eager"})
+    resolve_auto(
+        config,
+        EIGHT_H100,
+        ModelShape.of_config(read_object(folder / "config.json")),
+        {"flash_attention_4", "sdpa", "eager"},
+    )
     check_architecture(folder, config, say)
 
 
@@ -68,30 +78,51 @@ def test_what_would_train_something_else_is_refused(settings: dict[str, Any], me
         assert not fault_of({"model_type": "x", **settings}, fused=False, attention="flash_attention_4")
 
 
-@pytest.mark.parametrize("name", DENSE)
-def test_weights_that_are_not_those_of_the_config_are_refused(name: str, tmp_path: Path) -> None:
-    """Why they are refused: transformers draws what they lack at random, and nothing fails."""
+# What changes the tensors of a decoder.
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"attention_bias": True},
+    {"mlp_bias": True},
+    {"head_dim": 32},
+    {"tie_word_embeddings": True},
+    {"tie_word_embeddings": False},
+)
+
+
+def shapes_of(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight  # pyright: ignore
+    return {
+        name: tuple(tensor.shape)
+        for name, tensor in model.state_dict().items()
+        if not (tied and name == "lm_head.weight")
+    }
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_table_of_families_is_that_of_transformers(kind: str) -> None:
+    sizes = {name: value for name, value in TINY.items() if name != "num_key_value_heads"}
+    for changes in (*VARIANTS, {"num_key_value_heads": 2}):
+        settings = {"model_type": kind, **sizes, **changes}
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings))
+        assert decoder_shapes(settings, "model") == shapes_of(model), changes
+        assert decoder_shapes(json.loads(model.config.to_json_string()), "model") == shapes_of(model), changes
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_transformers_saves_is_whole(name: str, tmp_path: Path) -> None:
+    """With PyTorch's own files, too, from which the same tensors are read."""
     folder = write_model(name, tmp_path / name)
-    file, config = folder / "model.safetensors", read_object(folder / "config.json")
-    tensors, layers = load_file(file), config["num_hidden_layers"]
-    check(folder, print)
-
-    def refused(message: str, left_out: str = "", **changes: Any) -> None:
-        write_json(config | changes, folder / "config.json")
-        save_file({key: value for key, value in tensors.items() if key != left_out}, file, metadata={"format": "pt"})
-        with pytest.raises(InputError, match=re.escape(message)):
-            check(folder, print)
-
-    refused(f"{layers} layers, and its config.json has num_hidden_layers={layers + 1}", num_hidden_layers=layers + 1)
-    refused(f"{layers} layers, and its config.json has num_hidden_layers={layers - 1}", num_hidden_layers=layers - 1)
-    part = "self_attn.o_proj.weight"
-    refused(f"its weights lack layers.{layers - 1}.{part}", f"model.layers.{layers - 1}.{part}")
-    refused("its weights lack embed_tokens.weight", "model.embed_tokens.weight")
-    refused("its weights lack norm.weight", "model.norm.weight")
-    if "lm_head.weight" in tensors:
-        refused("its weights lack lm_head.weight", "lm_head.weight", tie_word_embeddings=False)
-    size = config["vocab_size"]
-    refused(f"its embedding is {size} x {config['hidden_size']}, and its config.json has vocab_size=7", vocab_size=7)
+    check_model(folder)
+    tensors, file = load_file(folder / "model.safetensors"), folder / "pytorch_model.bin"
+    (folder / "model.safetensors").unlink()
+    torch.save({name: tensor.to(torch.bfloat16) for name, tensor in tensors.items()}, file)
+    check_model(folder)
+    data = {name: b"".join(tensor.pieces()) for name, tensor in read_tensors(folder).items()}
+    assert data == {name: tensor.bfloat16().view(torch.int16).numpy().tobytes() for name, tensor in tensors.items()}
+    truncate(file)
+    with pytest.raises(InputError, match=r"pytorch_model\.bin: not the tensors of a model"):
+        check_model(folder)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +135,10 @@ def test_weights_that_are_not_those_of_the_config_are_refused(name: str, tmp_pat
         ("head_dim", -1),
     ],
 )
-def test_a_size_that_is_none_is_named(name: str, value: object, tmp_path: Path) -> None:
+def test_a_size_that_is_none_is_named(name: str, value: object) -> None:
     message = f"config.json: {name} is {value!r}; expected a number from 1"
     with pytest.raises(InputError, match=re.escape(message)):
-        ModelShape.of_folder(write_config("Qwen3-4B", tmp_path / "model", **{name: value}))
+        ModelShape.of_config({**MODELS["Qwen3-4B"], name: value})
 
 
 def test_the_fused_kernel_leaves_out_a_soft_cap(tmp_path: Path) -> None:
@@ -130,7 +161,7 @@ def test_the_fused_kernel_leaves_out_a_soft_cap(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", DENSE)
 def test_the_plan_counts_the_parameters_that_transformers_makes(name: str, tmp_path: Path) -> None:
     write_json(MODELS[name], tmp_path / "config.json")
-    shape = ModelShape.of_folder(tmp_path)
+    shape = ModelShape.of_config(MODELS[name])
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp_path))
     assert shape.parameters == pytest.approx(model.num_parameters(), rel=1e-3)
