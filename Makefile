@@ -189,14 +189,8 @@ docs: setup $(DOCS_STAMP)  ## build the documentation as a site that opens witho
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 	@echo "docs: open var/docs/index.html"
 
-bench: setup  ## measure the figures that the documentation quotes (TRACES="FILE ..." DATA=FOLDER: on your own data, too)
-	@$(if $(TRACES),$(ORCHESTRATION) -m perf.targets --source $(TRACES),echo 'bench: perf.targets needs TRACES="FILE ..."')
-	@$(ORCHESTRATION) -m perf.browser
-	@$(ORCHESTRATION) -m perf.operations
-	@$(ORCHESTRATION) -m perf.load
-	@$(TRAINING) -m perf.trainings.steps
-	@OMP_NUM_THREADS=1 $(TRAINING) -m perf.trainings.ledger
-	@$(TRAINING) -m perf.evaluation $(if $(DATA),--data $(DATA),--only hostile generation)
+bench: setup  ## measure the speed that the documentation quotes (TRACES=FILE.parquet: your own traces, too)
+	@$(ORCHESTRATION) -m research bench $(if $(TRACES),--traces $(TRACES))
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
 	UV_FIND_LINKS=$$PIP_FIND_LINKS requirements/compile.sh

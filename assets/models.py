@@ -24,7 +24,7 @@ KEY = dg.AssetKey(["models", "base"])
     group_name="models",
     kinds={"huggingface"},
     code_version=code_version(
-        "training/embedded_model/resolve_model.py",
+        "core/model/base_model.py",
         "core/model/architecture.py",
         "core/model/context_extension.py",
         "core/model/model_folder.py",
@@ -36,7 +36,7 @@ KEY = dg.AssetKey(["models", "base"])
 def base(
     context: dg.AssetExecutionContext, config: ModelOptions, storage: Storage, interpreter: TrainingInterpreter
 ) -> dg.MaterializeResult[ModelReference]:
-    from training.embedded_model.resolve_model import resolve_base
+    from core.model.base_model import resolve_base
 
     source = str(PROJECT / config.source) if (PROJECT / config.source).exists() else config.source
     with storage.writable():

@@ -200,7 +200,7 @@ def leaderboard(
 
 @app.command(
     epilog=examples(
-        "luffy evaluate recheck results/runs/comparison/hpt-0.zip --suite suite.parquet",
+        "luffy evaluate recheck research/runs/comparison/hpt-0.zip --suite suite.parquet",
         "luffy evaluate recheck theirs/mine-0.zip --suite suite.parquet --remade var/runs/mine-0.zip",
     )
 )

@@ -61,7 +61,7 @@ def embedder() -> Iterator[tuple[Embedder, str]]:
         yield served
 
 
-if __name__ == "__main__":  # python tests/embedders.py, for `python -m perf.targets embedding`
+if __name__ == "__main__":  # python tests/embedders.py
     with serve_ngrams() as (_, address):
         print(address, flush=True)
         threading.Event().wait()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import write_json
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 
 
 def sizes(hidden: int, intermediate: int, layers: int, heads: int, groups: int, vocabulary: int) -> dict[str, int]:

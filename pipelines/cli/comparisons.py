@@ -109,7 +109,7 @@ COMMANDS: Mapping[Callable[..., Any], Sequence[str]] = {  # each with examples
     experiments: ["luffy experiments luffy on_policy --set experiments.seeds=3"],
     compare: ["luffy compare luffy hpt --seeds 8", "luffy compare mine.yaml luffy sft_rl --seeds 3"],
     remake: [
-        "luffy remake results/runs/comparison/sft-0.zip",
+        "luffy remake research/runs/comparison/sft-0.zip",
         "luffy remake theirs/mine-0.zip --recipe theirs/mine.yaml",
     ],
     drift: ["luffy drift", "luffy drift stale_4_none stale_4_tis --copy-to drift"],

@@ -219,7 +219,7 @@ def train() -> None:
     rich_help_panel=DATA,
     epilog=examples(
         "luffy explain var/storage/training/policy/3f2a9c81d0e4b765",
-        "luffy explain results/runs/drift/stale_8_none-2.zip --page explain.html",
+        "luffy explain research/runs/drift/stale_8_none-2.zip --page explain.html",
     ),
 )
 def explain(
@@ -235,6 +235,17 @@ def explain(
 @app.command(cls=PackageCommand, rich_help_panel=DATA)
 def evaluate() -> None:
     """Sample, grade and compare any models, without Dagster."""
+
+
+@app.command(
+    rich_help_panel=COMPARISON,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def research(context: typer.Context) -> None:
+    """Compare recipes, check recorded runs, measure speed: `luffy research --help` lists the commands."""
+    os.environ |= {COMMAND: "luffy research", "PYTHONPATH": python_path()}
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "research", *context.args])
 
 
 for compared, lines in COMMANDS.items():

@@ -55,10 +55,7 @@ class EmbeddingSettings(BaseModel):
     @model_validator(mode="after")
     def _compares_something(self) -> Self:
         if self.semantic_duplicate is None and self.paraphrased_benchmark is None:
-            raise ValueError(
-                "embedding: give semantic_duplicate or paraphrased_benchmark, or both; `python -m perf.targets "
-                "embedding` measures which similarities fit the model"
-            )
+            raise ValueError("embedding: give semantic_duplicate or paraphrased_benchmark, or both")
         return self
 
     @property

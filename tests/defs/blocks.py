@@ -133,7 +133,7 @@ class Sandbox:
             capture_output=True,
             text=True,
             check=False,
-            timeout=3000,  # of the longest: `perf.trainings.explain`, on a busy machine
+            timeout=3000,  # of the longest, on a busy machine
         )
 
     def forget(self) -> None:

@@ -11,6 +11,7 @@ from preparing import trace
 
 from assets.ledger import OTHER_TARGETS
 from core.ledger_verdicts import LEARNED_FILE, VERDICTS
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import write_manifest
 from core.schemas import LEARNED
 from evaluation.report.scorecard.lineage_summary import Lineage
@@ -18,7 +19,6 @@ from targets.config import build_config
 from targets.prepare import prepare
 from tests import manifests
 from tests.defs.written_scores import Written
-from training.embedded_model.resolve_model import SHIPPED
 
 
 def metadata(written: Written, **changes: object) -> dict[str, str]:

@@ -191,7 +191,7 @@ def test_the_shell_completes_commands_profiles_and_recipes(luffy):
 
 
 def test_the_folder_of_a_policy_stands_for_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with zipfile.ZipFile(ROOT / "results/runs/comparison/luffy-0.zip") as recorded:
+    with zipfile.ZipFile(ROOT / "research/runs/comparison/luffy-0.zip") as recorded:
         recorded.extractall(run := tmp_path / "run")
     config = json.loads((run / "lineage.json").read_text(encoding="utf-8"))["config"]
     (run / "config.yaml").write_text(json.dumps(config), encoding="utf-8")

@@ -28,7 +28,7 @@ from evaluation.sample_tables import read_suite_file
 from tests.defs.written_scores import BENCHMARKS, OUTPUTS, Written
 
 RECORDED = {"arithmetic": "arithmetic_hard"} | {name: name for name in BENCHMARKS if name != "arithmetic"}
-RUNS = sorted((Path(__file__).parents[2] / "results/runs/comparison").glob("mixed_policy-*.zip"))
+RUNS = sorted((Path(__file__).parents[2] / "research/runs/comparison").glob("mixed_policy-*.zip"))
 BASE = [f"{group}/base/{name}" for name, group in BENCHMARKS.items()]
 WEEKS = 52
 POLICY = [f"{group}/policy/{name}" for name, group in BENCHMARKS.items()]

@@ -117,10 +117,10 @@ def test_a_damaged_file_is_named(here: Recipes, tmp_path: Path):
 
 
 def test_the_index_lists_every_recorded_run_by_its_digest():
-    folder = PROJECT / "results" / "runs"
+    folder = PROJECT / "research" / "runs"
     with (folder / INDEX).open(newline="") as handle:
         listed = list(csv.DictReader(handle))
-    advice = "write it with: .venv/bin/python -m evaluation.recorded_run results/runs"
+    advice = "write it with: .venv/bin/python -m evaluation.recorded_run research/runs"
     assert {(row["digest"], f"{row['profile']}/{row['name']}-{row['seed']}.zip") for row in listed} == {
         (digest_file(file), file.relative_to(folder).as_posix()) for file in folder.glob("*/*.zip")
     }, advice
@@ -141,7 +141,7 @@ def test_every_recorded_run_has_the_settings_of_its_profile_and_metrics_of_the_t
                 assert isinstance(recorded, RecordedRun), f"{file}: {recorded}"
                 assert not [key for record in run.metrics for key in record["data"] if metric_of(key) is None]
                 found.add(file)
-    assert found == set((PROJECT / "results" / "runs" / profile).glob("*.zip"))
+    assert found == set((PROJECT / "research" / "runs" / profile).glob("*.zip"))
 
 
 def test_an_index_names_recipe_and_seed_and_needs_runs(here: Recipes, tmp_path: Path):
@@ -177,13 +177,13 @@ def test_recorded_runs_have_the_problems_of_the_suites(
 ) -> None:
     """A run that is recorded is compared with new ones only if the digests of their problems are equal."""
     problems = problem_digests(read_suite(select_benchmarks(suite, only), [], limit=limit))
-    for file in sorted((PROJECT / "results/runs" / name).glob("*.zip")):
+    for file in sorted((PROJECT / "research/runs" / name).glob("*.zip")):
         assert read_run(file).problems == problems, file.name
 
 
 @pytest.mark.parametrize("file", ["comparison/sft_rl-0.zip", "comparison/chord_mu-1.zip", "words/luffy-0.zip"])
 def test_a_run_is_made_again_from_what_it_records_alone(file: str, tmp_path: Path) -> None:
-    path = PROJECT / "results" / "runs" / file
+    path = PROJECT / "research" / "runs" / file
     run = read_run(path)
     request, manifest = run.manifest.request, run.manifest
     variables = {}
@@ -199,7 +199,7 @@ def test_a_run_is_made_again_from_what_it_records_alone(file: str, tmp_path: Pat
 
 
 def test_a_run_of_a_recipe_from_outside_needs_its_file(tmp_path: Path) -> None:
-    run = read_run(PROJECT / "results" / "runs" / "comparison" / "sft-0.zip")
+    run = read_run(PROJECT / "research" / "runs" / "comparison" / "sft-0.zip")
     request = run.manifest.request.model_copy(update={"recipe": "mine"})
     with pytest.raises(InputError, match=r"its recipe mine is not of this project: give its file, --recipe mine\.yaml"):
         request_settings(tmp_path / "mine-0.zip", request, None, tmp_path)
@@ -212,7 +212,7 @@ def test_a_run_of_a_recipe_from_outside_needs_its_file(tmp_path: Path) -> None:
 def test_a_recorded_run_is_made_again_and_a_forged_response_and_curve_are_found(
     training_interpreter: Path, tmp_path: Path
 ) -> None:
-    honest = read_run(PROJECT / "results" / "runs" / "comparison" / "sft-0.zip")
+    honest = read_run(PROJECT / "research" / "runs" / "comparison" / "sft-0.zip")
     name, table = next(iter(honest.tables.items()))
     rows = table.to_pylist()
     wrong = next(row for row in rows if row["verdict"] == "wrong")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 from training.preflight.machine_checks import APART, KERNEL
 from training.resources.attention import KERNELS, installed_kernels
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
-from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.trial_training import write_targets, write_untied_model
 from training.resources.attention import installed_kernels
 from training.resources.prediction_summary import figures, table

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hidden_cuda import ROOT, Interpreter
 
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 from training.resources.attention import installed_kernels
 
 SHAPES: dict[str, dict[str, Any]] = {  # of Qwen2.5

@@ -109,8 +109,8 @@ def save(folder: Path, step: int) -> None:
     import torch
     from safetensors.torch import load_file
 
+    from core.model.base_model import SHIPPED
     from core.model.model_folder import model_files
-    from training.embedded_model.resolve_model import SHIPPED
     from training.job.checkpoints import TrainerState, folder_of, mark_complete
 
     actor = folder_of(folder / "checkpoints", step) / "actor"
@@ -155,14 +155,14 @@ def run_export(folder: Path) -> None:
 
 
 def run_base(folder: Path) -> None:
-    from training.embedded_model.resolve_model import resolve_base
+    from core.model.base_model import resolve_base
 
     resolve_base("embedded", folder / "models")
 
 
 def run_preparation(folder: Path) -> None:
     import targets.__main__
-    from training.embedded_model.resolve_model import SHIPPED
+    from core.model.base_model import SHIPPED
 
     # One worker: the order of the calls is the same in each run.
     arguments = ["--source", "embedded", "--set", "embedded_rows=40", "--tokenizer", str(SHIPPED), "--workers", "1"]

@@ -32,8 +32,8 @@ from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelCo
 from verl.workers.engine import EngineRegistry
 
 import training.platforms.packed_attention  # noqa: F401  registers sdpa_packed
+from core.model.base_model import SHIPPED
 from training.algorithms.options import MixedPolicyOptions
-from training.embedded_model.resolve_model import SHIPPED
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import update_counts
 

@@ -21,9 +21,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # 
 
 from core.arithmetic import is_held_out, problems  # noqa: E402
 from core.files import digest_file  # noqa: E402
+from core.model.base_model import SHIPPED  # noqa: E402
 from core.model.model_folder import check_model, model_digest  # noqa: E402
 from core.model.prompts import encode_example  # noqa: E402
-from training.embedded_model.__main__ import (  # noqa: E402
+from research.shipped_weights.base_model import (  # noqa: E402
     RECIPE,
     Component,
     answer,
@@ -32,8 +33,7 @@ from training.embedded_model.__main__ import (  # noqa: E402
     measure,
     stream,
 )
-from training.embedded_model.pretrain import Schedule, batches, collate, fit, log_probs  # noqa: E402
-from training.embedded_model.resolve_model import SHIPPED  # noqa: E402
+from research.shipped_weights.pretrain import Schedule, batches, collate, fit, log_probs  # noqa: E402
 from training.export.convert import convert  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]

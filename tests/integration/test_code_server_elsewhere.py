@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("dagster_postgres", reason="no dagster-postgres in this interpreter")
 
-from perf.deployments.deployment import Deployment, no_postgres, postgres
+from tests.deployment import Deployment, no_postgres, postgres
 
 HOST, OURS, THEIRS = "luffy-code", "10.231.7.1", "10.231.7.2"
 PRIVATE = 'hostname "$0" && mount -t tmpfs tmpfs "$1" && mount -t tmpfs tmpfs "$2" && shift 2 && exec "$@"'

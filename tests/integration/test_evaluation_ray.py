@@ -18,9 +18,9 @@ from ray_nodes import Cluster, ray_cluster
 
 from core.files import write_table
 from core.machine.processes import die_with_parent
+from core.model.base_model import SHIPPED
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
-from training.embedded_model.resolve_model import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(600)

@@ -12,10 +12,10 @@ pytest.importorskip("vllm")
 from generation_runs import answered, served
 
 from core.errors import InputError
+from core.model.base_model import SHIPPED
 from grading.verdict import Grade
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item
-from training.embedded_model.resolve_model import SHIPPED
 
 BUDGET = 1600  # tokens
 ANSWERS = ("Lima", "It is Lima.", "Quito", "I do not know.")

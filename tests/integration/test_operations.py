@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -10,14 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
-import psutil
 import pytest
 
 pytest.importorskip("dagster_postgres", reason="no dagster-postgres in this interpreter")
 
-from perf.deployments.deployment import Deployment, Postgres, clean_environment, no_postgres
-from perf.deployments.deployment import postgres as started_postgres
-from perf.deployments.faults import marked
+from tests.deployment import Deployment, Postgres, clean_environment, marked, no_postgres
+from tests.deployment import postgres as started_postgres
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {
@@ -161,33 +158,6 @@ def test_two_runs_go_on_at_once(deployment: Deployment) -> None:
     deployment.wait(lambda runs: all(runs[run] == "SUCCESS" for run in going))
     folders = list((deployment.folder / "storage" / "targets" / "train").iterdir())
     assert len(folders) == 1 and not folders[0].name.startswith(".")  # the same content, made once or found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_an_interrupted_measurement_of_faults_leaves_no_process(tmp_path: Path, signum: int) -> None:
-    if missing := no_postgres():
-        pytest.skip(missing)
-
-    def started() -> list[psutil.Process]:
-        found = psutil.process_iter(["environ", "cmdline", "status"])
-        return [each for each in found if (each.info["environ"] or {}).get("MEASUREMENT") == str(tmp_path)]
-
-    with (tmp_path / "log").open("wb") as log:
-        faults = subprocess.Popen(
-            [sys.executable, "-m", "perf.deployments.faults"],
-            cwd=ROOT,
-            env=clean_environment(MEASUREMENT=str(tmp_path)),
-            stdout=log,
-            stderr=log,
-        )
-    deadline = time.monotonic() + 200
-    while not any("dagster-daemon" in " ".join(process.info["cmdline"] or []) for process in started()):
-        assert faults.poll() is None and time.monotonic() < deadline, (tmp_path / "log").read_text()
-        time.sleep(0.5)
-    faults.send_signal(signum)
-    assert faults.wait(200) != 0
-    assert [process for process in started() if process.info["status"] != psutil.STATUS_ZOMBIE] == []
 
 
 def compare_two(folder: Path, home: Path, storage: Path) -> subprocess.CompletedProcess[str]:

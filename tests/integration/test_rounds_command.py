@@ -15,7 +15,7 @@ from processes import clean_environment
 pytest.importorskip("dagster", reason="no Dagster in the training interpreter")
 
 from core.model.lineage_file import read_manifest
-from training.embedded_model import exact_teacher
+from research.shipped_weights import exact_teacher
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "pipelines.cli.luffy", "rounds", "--profile", "rounds"]

@@ -9,7 +9,7 @@ from engine_ranks import LAYOUTS, UNTIED
 from layout_runs import Results, log_probs_of, run_ranks
 from transformers import AutoConfig
 
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 from training.export.merge import merge
 from training.preflight.trial_training import write_untied_model
 

@@ -9,10 +9,10 @@ from omegaconf import open_dict
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from core.model.base_model import SHIPPED
 from core.plugins.config_files import HARDWARE, RECIPES, config_names
 from training.algorithms.registry import CORRECTIONS
 from training.config.teacher_settings import WORDING
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run, mixed_options
 from training.resources.auto_values import resolve_auto
 from training.resources.machine import Gpu, Machine

@@ -11,9 +11,9 @@ from loopback import OF_A_TRAINING, OF_RAY, check, watch
 from training_runs import Training, check_ages, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
 from core.plugins.config_files import RECIPES, config_names
-from training.embedded_model.resolve_model import SHIPPED
 
 # make test runs the published recipe and one without rollouts.
 QUICK = ("luffy", "sft")

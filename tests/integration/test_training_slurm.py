@@ -18,10 +18,10 @@ from core.backends.slurm import SlurmBackend
 from core.backends.task import Task
 from core.errors import InputError, TaskFailed
 from core.files import write_table
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.attempts import follow
 
 ROOT = Path(__file__).resolve().parents[2]

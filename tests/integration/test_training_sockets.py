@@ -14,9 +14,9 @@ from training_runs import ROOT, Training, own_environment, write_targets
 
 from core.files import write_table
 from core.machine.processes import die_with_parent
+from core.model.base_model import SHIPPED
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
-from training.embedded_model.resolve_model import SHIPPED
 
 
 def start(*command: object) -> subprocess.Popen[str]:

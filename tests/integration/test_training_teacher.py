@@ -9,8 +9,8 @@ pytest.importorskip("vllm")
 from generation_runs import answered, served
 from training_runs import Training, write_targets
 
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
-from training.embedded_model.resolve_model import SHIPPED
 
 
 @pytest.mark.slow

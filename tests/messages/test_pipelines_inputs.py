@@ -10,7 +10,7 @@ ANSWERS = {"r.jsonl": '{"response": "1", "gold": "1"}\n'}
 RUN = f"{LUFFY} run"
 TRAINING = f"LUFFY__INTERPRETER__PYTHON={PROJECT}/.venv-train/bin/python"
 MATRIX = '[{name: "a_{k}", recipe: luffy, axes: {k: [1, 2]}, %s}]'
-RECORDED = PROJECT / "results" / "runs" / "comparison" / "sft-0.zip"
+RECORDED = PROJECT / "research" / "runs" / "comparison" / "sft-0.zip"
 
 ROWS: list[Row] = [
     (f"{LUFFY} explain nothing", {}, "nothing: no config.yaml in it, so it is not a run: give the folder"),

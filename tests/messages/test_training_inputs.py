@@ -169,7 +169,7 @@ ROWS: list[Row] = [
         {"model/trackers.json": '{"config": "", "name": "", "runs": 1}'},
         "trackers.json: runs",
     ),
-    ("training.embedded_model --out model", {}, "model: exists already"),
+    ("research.shipped_weights.base_model --out model", {}, "model: exists already"),
     ("training.export.convert --gguf nothing.gguf --out out", {}, "nothing.gguf: no such file"),
     ("training.export.convert --gguf x.gguf --out out", {"x.gguf": b"GGUF\x00"}, "x.gguf: transformers cannot convert"),
 ]

@@ -225,7 +225,7 @@ def test_a_review_is_downloaded_continued_and_honoured(opened, targets: Path, tm
 
 
 def test_ten_thousand_rows_are_listed_filtered_and_searched(opened, tmp_path: Path) -> None:
-    """The limits are generous: how fast the page is, `python -m perf.browser` measures."""
+    """The limits are generous, for a busy machine."""
     rows = (
         Row(
             f"r:{k}",

@@ -11,8 +11,8 @@ from processes import clean_environment
 pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
 
+from research.shipped_weights import exact_teacher
 from tests.ui.dagster_ui import ROOT, open_page, served
-from training.embedded_model import exact_teacher
 
 ASSETS = ("traces", "train", "policy", "scores", "scorecard")
 

@@ -1,6 +1,6 @@
 """Turn a GGUF file into a Hugging Face folder that verl and vLLM load: ``python -m training.export.convert``.
 
-The weights are de-quantised to float32. `training.embedded_model.resolve_model` calls it in the training interpreter.
+The weights are de-quantised to float32. `core.model.base_model` calls it in the training interpreter.
 """
 
 import sys

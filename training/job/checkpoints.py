@@ -24,8 +24,8 @@ from core.files import (
     write_text,
 )
 from core.model.lineage_file import Manifest, write_manifest
+from core.program import run_module
 from core.text.patterns import compile_full_match
-from training.export import run_export
 from training.export.model_card import model_card
 
 LATEST = "latest_checkpointed_iteration.txt"
@@ -202,7 +202,8 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
             "checkpoint aside and resumes from the one before"
         )
     actor, out = folder_of(checkpoints.absolute(), step) / "actor", out.absolute()
-    run_export("merge", "--actor", str(actor), "--dtype", dtype, "--out", str(out), CUDA_VISIBLE_DEVICES="")
+    arguments = "--actor", str(actor), "--dtype", dtype, "--out", str(out)
+    run_module("training.export.merge", *arguments, CUDA_VISIBLE_DEVICES="")
 
 
 def _describe(folder: Path) -> dict[str, FileRecord]:

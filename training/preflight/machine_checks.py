@@ -144,7 +144,7 @@ def _driver(_: Examination) -> str:
 
 
 def _attention(_: Examination) -> str:
-    from training.embedded_model.resolve_model import SHIPPED
+    from core.model.base_model import SHIPPED
     from training.resources.attention import AUTO, choose_attention, installed_kernels
     from training.resources.machine import visible_gpus
     from training.resources.model_shape import ModelShape

@@ -21,10 +21,10 @@ from core import PROJECT
 from core.arithmetic import Problem, problems
 from core.errors import InputError
 from core.files import read_json, write_json
+from core.model.base_model import SHIPPED
 from core.plugins.user_code import python_path
 from core.schemas import TARGET
 from training.config.keys import read_by
-from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.check_runner import TRAINING, Check, Examination
 
 ROWS = 16

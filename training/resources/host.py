@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 # Memory of each process that verl and Ray start, with a model of no size: measured on a CPU by
-# perf.trainings.steps --memory.
+# perf/trainings/steps.py --memory at commit 33d82975.
 COMMAND, RUNNER, BALANCER, CONTROLLER, RAY = (mib * MIB for mib in (590, 600, 550, 285, 360))
 ACTOR, SERVER, ENGINE, AGENT, REWARD, STORAGE = (mib * MIB for mib in (650, 585, 580, 590, 360, 285))
 SHARED = 200 * MIB  # memory of NCCL and vLLM for each GPU

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
-from perf.labelled_problems import OTHER, SAME, THRESHOLDS, benchmark_shares, column, duplicate_share, labelled_problems
 from targets.config import build_config
 from targets.embedding import similarity
 from targets.embedding.embedding_client import Embedder as Client
@@ -20,7 +20,13 @@ from targets.prepared_files import Prepared
 from tests.embedders import Embedder
 from tests.preparing import rows, run
 
-PROBLEMS = labelled_problems()
+LABELLED = Path(__file__).parents[2] / "golden" / "labelled_problems.yaml"
+PROBLEMS = [{name: str(text) for name, text in row.items()} for row in yaml.safe_load(LABELLED.read_text("utf-8"))]
+
+
+def column(name: str) -> list[str]:
+    """One form of all problems."""
+    return [row[name] for row in PROBLEMS]
 
 
 def solved(problem: str, gold: str) -> dict[str, str]:
@@ -137,19 +143,6 @@ def test_blocks_of_a_large_group_lose_no_pair(embedder: tuple[Embedder, str], mo
         for pair in similar_before(texts, vectors, start, min(start + 11, len(texts)), 60)
     ]
     assert sorted(found) == sorted(expected)
-
-
-def test_measure_of_the_labelled_problems(embedder: tuple[Embedder, str]) -> None:
-    """What docs/targets.md says of runs of letters, which see no meaning: no other question is taken for the same."""
-    config = EmbeddingSettings(**settings(embedder[1]))
-    with Client(Endpoint.reach(config, embedder[1])) as client:
-        vectors = {name: client.vectors(column(name)) for name in ("problem", *SAME, *OTHER)}
-    shares = {form: [duplicate_share(form, vectors, threshold) for threshold in THRESHOLDS] for form in (*SAME, *OTHER)}
-    assert shares["light"][THRESHOLDS.index(75)] == 1 and shares["light"][0] < 0.25
-    assert shares["paraphrase"][THRESHOLDS.index(50)] == 7 / 16 and not any(shares["translation"])
-    assert not any(shares["other_numbers"])  # although their vectors are nearly equal
-    assert shares["other_question"][-1] == 1 / 16 and not any(shares["other_question"][:-1])
-    assert benchmark_shares("light", vectors, 75) == (1, 0)
 
 
 @pytest.mark.parametrize(

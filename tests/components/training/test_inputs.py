@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord, TargetsRecord
 from core.model.token_counts import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run
 from training.job.input_checks import check_context, check_targets
 

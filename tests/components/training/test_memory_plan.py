@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 from training.job.configuration import compose_run
 from training.resources.auto_values import resolve_auto
 from training.resources.host import host_memory

@@ -11,10 +11,10 @@ from manifests import manifest
 from safetensors.torch import load_file
 
 from core.errors import InputError
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
 from core.model.model_folder import model_files
 from training.__main__ import main
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.checkpoints import TrainerState, export_policy, folder_of, mark_complete
 from training.job.run_folder import RunFolder
 

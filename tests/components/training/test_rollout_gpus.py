@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
+from core.model.base_model import SHIPPED
 from training.config.run_checks import check_run
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run
 from training.resources.auto_values import resolve_auto
 from training.resources.host import logical_cpus

@@ -23,12 +23,12 @@ from verl.workers.config import DistillationConfig
 
 from core.errors import InputError
 from core.files import read_json, write_json
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord
 from core.model.model_folder import model_digest, model_files
 from core.model.prompts import CHAT
 from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
 from training.config.teacher_settings import BASE, SELF, WORDING, endpoint_of, lay_out_teacher, located, show_target
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run
 from training.job.request import TrainingRequest
 from training.resources.auto_values import resolve_auto

@@ -80,7 +80,7 @@ def change(project: Path, file: str) -> None:
         "training/export/upload.py",
         "training/job/launch.py",
         "core/backends/monitor.py",
-        "training/embedded_model/resolve_model.py",
+        "core/model/base_model.py",
         "training/config/recipe/sft.yaml",
         "training/config/recipe/luffy_reinforce_pro.yaml",
         "training/config/hardware/gpu.yaml",

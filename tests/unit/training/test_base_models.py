@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from core import PROJECT
 from core.errors import InputError
 from core.files import digest_file, read_yaml
+from core.model.base_model import SHIPPED, resolve_base
 from core.model.model_folder import check_model, model_digest
-from training.embedded_model.resolve_model import SHIPPED, resolve_base
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -26,7 +27,7 @@ def test_the_embedded_model_is_the_one_that_the_recipe_made(tmp_path: Path) -> N
     base = resolve_base("embedded", tmp_path)
     record = json.loads((SHIPPED.parent / "training_record.json").read_text())
     assert base.digest == record["model_digest"] == model_digest(base.path)
-    recipe = SHIPPED.parent / "recipe.yaml"
+    recipe = PROJECT / "research/shipped_weights/recipe.yaml"
     assert (record["recipe"], record["recipe_sha256"]) == (read_yaml(recipe, "recipe"), digest_file(recipe))
     assert (base.source, base.revision, base.path.parent) == ("embedded", None, tmp_path)
     assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 4e6
@@ -117,7 +118,7 @@ def test_a_gguf_file_needs_the_training_interpreter(tmp_path: Path) -> None:
 def test_a_hub_model_that_cannot_be_had_offline_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In a process of its own: huggingface_hub reads its environment once, on import.
     script = (
-        "import sys; from pathlib import Path; from training.embedded_model.resolve_model import resolve_base\n"
+        "import sys; from pathlib import Path; from core.model.base_model import resolve_base\n"
         "try: resolve_base('nobody/nothing', Path(sys.argv[1]), revision='main')\n"
         "except ValueError as error: print(error)"
     )
@@ -139,7 +140,7 @@ def test_a_hub_model_in_the_cache_is_found_offline_with_its_commit(
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(commit)
     script = (
-        "import sys; from pathlib import Path; from training.embedded_model.resolve_model import resolve_base\n"
+        "import sys; from pathlib import Path; from core.model.base_model import resolve_base\n"
         "base = resolve_base('someone/tiny', Path(sys.argv[1])); print(base.revision, base.digest)"
     )
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -152,7 +153,7 @@ def test_a_hub_model_in_the_cache_is_found_offline_with_its_commit(
 
 def test_resolving_a_model_imports_nothing_heavy() -> None:
     script = (
-        "import sys, training.embedded_model.resolve_model\n"
+        "import sys, core.model.base_model\n"
         "print({'torch', 'transformers', 'huggingface_hub', 'dagster'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -9,9 +9,9 @@ from model_zoo import write_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.errors import InputError
+from core.model.base_model import SHIPPED, resolve_base
 from core.model.context_extension import ContextExtension
 from core.model.model_folder import model_digest, model_files
-from training.embedded_model.resolve_model import SHIPPED, resolve_base
 
 PAPER = ContextExtension(rope_theta=40000, max_position_embeddings=16384)
 YARN = {"rope_type": "yarn", "factor": 4.0}

@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 
 from core.arithmetic import problems
 from core.files import read_json, write_json
+from core.model.base_model import SHIPPED
 from core.parquet import shard_path
 from core.schemas import TARGET
-from training.embedded_model.resolve_model import SHIPPED
 from training.explain import reward_calls
 from training.explain.before import examine, first_look, warn_before
 from training.explain.sampled_rows import PROMPTS, sample_rows

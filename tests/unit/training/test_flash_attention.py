@@ -9,7 +9,7 @@ from device_waits import Waits
 from transformers import AutoModelForCausalLM
 from transformers import modeling_flash_attention_utils as flash_attention
 
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 from training.platforms.flash_attention import is_packed, lengths_of_row
 
 LENGTHS = (17, 40, 1, 31)

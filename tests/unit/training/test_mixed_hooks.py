@@ -9,9 +9,9 @@ import torch
 from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
+from core.model.base_model import SHIPPED
 from core.model.prompts import CHAT
 from training.algorithms.options import MixedPolicyOptions
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.derived_seeds import HASHES, stable_hash
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id
 from training.verl_hooks.metrics import group_metrics

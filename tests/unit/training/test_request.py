@@ -8,9 +8,9 @@ import pytest
 
 from core.errors import InputError
 from core.files import digest_file
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord
 from core.model.model_folder import model_digest
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.request import TrainingRequest
 
 

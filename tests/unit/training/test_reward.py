@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 from training.job.configuration import compose_run
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop
 from training.verl_hooks.reward import TRUNCATED, compute_score, compute_score_whole_text

@@ -15,9 +15,9 @@ from core.backends.monitor import Attempt, attempts, hold, next_attempt
 from core.errors import InputError
 from core.files import write_json
 from core.ledger_verdicts import LEDGER
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import CodeRecord, InputRecord, read_manifest, write_manifest
 from training.commands import rollout_browser
-from training.embedded_model.resolve_model import SHIPPED
 from training.export.model_card import Score, model_card, write_scores
 from training.job.launch import TRACKERS, run_job
 from training.job.lineage import earlier_code, portable

@@ -9,11 +9,11 @@ import pytest
 from transformers import AutoTokenizer
 
 from core.errors import InputError
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord
 from core.parquet import count_rows, shard_path
 from core.schemas import TARGET
 from training.cost.usage import seconds_of
-from training.embedded_model.resolve_model import SHIPPED
 from training.job.checkpoints import (
     TrainerState,
     best_step,

@@ -17,11 +17,11 @@ from transformers import AutoTokenizer  # noqa: E402
 from verl.utils import tensordict_utils as tu  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
+from core.model.base_model import SHIPPED  # noqa: E402
 from core.model.prompts import CHAT  # noqa: E402
 from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
 from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio  # noqa: E402
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
-from training.embedded_model.resolve_model import SHIPPED  # noqa: E402
 from training.job.configuration import compose_run, mixed_options  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
 from training.verl_hooks.batch import Samples  # noqa: E402

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from training.embedded_model.resolve_model import SHIPPED
+from core.model.base_model import SHIPPED
 from training.platforms.packed_attention import attend_packed
 
 LENGTHS = (17, 40, 1, 31)

@@ -9,16 +9,17 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from core import PROJECT
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.existing_python import TRAIN_PYTHON
 from core.files import atomic_folder, digest_bytes, digest_file, read_object, set_aside, write_json
 from core.model.context_extension import ContextExtension
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest, model_files
-from training.export import run_export
+from core.program import run_module
 
 EMBEDDED = "embedded"
-SHIPPED = Path(__file__).parent / "model"
+SHIPPED = PROJECT / "training/embedded_model/model"
 
 ACCEPTED = (
     f"give {EMBEDDED!r}, a Hugging Face folder (config.json, weights, tokenizer), a .gguf file, or a hub id "
@@ -121,5 +122,5 @@ def _convert(file: Path, out_root: Path, train_python: Path) -> Path:
     if not target.exists():
         with atomic_folder(target) as temporary:
             arguments = "--gguf", str(file), "--out", str(temporary)
-            run_export("convert", *arguments, python=train_python, HF_HUB_OFFLINE="1")
+            run_module("training.export.convert", *arguments, python=train_python, HF_HUB_OFFLINE="1")
     return target

@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from assets.shared.interpreter_process import RUN_VARIABLE
 from core import PROJECT
 
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
@@ -264,3 +265,13 @@ class Deployment:
             assert not {runs[run] for run in runs.keys() - set(fails)} & {"FAILURE", "CANCELED"}, runs
             time.sleep(0.5)
         return runs
+
+
+def marked(run: str) -> list[psutil.Process]:
+    """Return the processes of the programs that the steps of ``run`` have started: they carry its id."""
+    alive = psutil.process_iter(["environ", "status"])
+    return [
+        process
+        for process in alive
+        if process.info["status"] != psutil.STATUS_ZOMBIE and (process.info["environ"] or {}).get(RUN_VARIABLE) == run
+    ]

@@ -1,6 +1,6 @@
 """A teacher of the embedded task that is a program, behind an OpenAI-compatible endpoint with a price per token.
 
-``python -m training.embedded_model.exact_teacher --port 8123 --problems 160 problems.jsonl`` writes a file of problems
+``python -m research.shipped_weights.exact_teacher --port 8123 --problems 160 problems.jsonl`` writes a file of problems
 with gold answers, and then answers each of them exactly as its trace does, until it is stopped. Tokens are those of the
 embedded model.
 """
@@ -20,9 +20,9 @@ import typer
 from core.arithmetic import as_problem, problems
 from core.cli import run_command
 from core.files import write_text
+from core.model.base_model import SHIPPED
 from core.model.token_counts import load_lengths
 from core.text.patterns import compile_quick_pattern
-from training.embedded_model.resolve_model import SHIPPED
 
 MODEL = "exact"
 TERM = compile_quick_pattern(r"\d+|[-+*]")
@@ -90,4 +90,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(main, None, "python -m training.embedded_model.exact_teacher"))
+    sys.exit(run_command(main, None, "python -m research.shipped_weights.exact_teacher"))

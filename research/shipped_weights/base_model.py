@@ -1,4 +1,6 @@
-"""Train the embedded base model: ``python -m training.embedded_model --out DIR`` (about half an hour on one core).
+"""Train the embedded base model: ``python -m research.shipped_weights.base_model --out DIR``.
+
+It takes about half an hour on one core.
 
 Writes ``DIR/model`` (a Hugging Face folder) and ``DIR/training_record.json``: recipe, digests, versions, time and
 scores.
@@ -26,7 +28,7 @@ from core.files import digest_file, read_yaml, write_json
 from core.model.model_folder import model_digest
 from core.model.prompts import encode_example, messages, render_prompt
 from grading.grader import Grader
-from training.embedded_model.pretrain import Schedule, batches, fit, progress_bar, save
+from research.shipped_weights.pretrain import Schedule, batches, fit, progress_bar, save
 
 RECIPE = Path(__file__).parent / "recipe.yaml"
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -173,7 +175,7 @@ def command(out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status is 2 for a mistake in the input."""
-    return run_command(command, arguments, "python -m training.embedded_model")
+    return run_command(command, arguments, "python -m research.shipped_weights.base_model")
 
 
 if __name__ == "__main__":

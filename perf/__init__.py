@@ -1,1 +1,0 @@
-"""Measurements behind the figures that the documentation quotes."""

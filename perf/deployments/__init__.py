@@ -1,1 +1,0 @@
-"""A deployment with a webserver, a daemon and Postgres, and the faults that it survives."""

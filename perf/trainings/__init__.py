@@ -1,1 +1,0 @@
-"""Measurements of trainings: their algorithms, steps, rollouts, ledgers and explanations."""
