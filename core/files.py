@@ -153,9 +153,10 @@ def _writing(path: Path) -> Iterator[Path]:
 
 def _is_about(error: OSError, temporary: Path, path: Path) -> bool:
     """Return whether an error is about writing a file at ``path``; an error without a file name counts."""
-    if error.filename is None:
+    written = error.filename2 or error.filename  # a copy names its source first
+    if written is None:
         return True
-    file = Path(os.fsdecode(error.filename))
+    file = Path(os.fsdecode(written))
     return file.is_relative_to(temporary) or (error.errno in FULL and path.is_relative_to(file))
 
 

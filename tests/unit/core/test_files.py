@@ -127,13 +127,15 @@ def test_a_folder_is_replaced_only_when_asked_and_comes_back_if_that_fails(
         assert (tmp_path / "policy" / "file").read_text() == "third" and names(tmp_path) == ["policy"]
 
 
-def test_a_full_disk_is_one_message_with_the_file_that_could_not_be_written(tmp_path: Path) -> None:
-    """A limit on file sizes fails the same write calls as a full disk does, and its error names no file either."""
+@pytest.mark.parametrize("write", ["temporary.write_text('x' * 1000)", "shutil.copyfile('/proc/self/exe', temporary)"])
+def test_a_full_disk_is_one_message_with_the_file_that_could_not_be_written(write: str, tmp_path: Path) -> None:
+    """A limit on file sizes fails the same calls as a full disk does; the error of a copy names its source first."""
     code = (
-        "import resource, signal\nfrom pathlib import Path\nfrom core.cli import exit_status\n"
-        "from core.files import write_text\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "import resource, shutil, signal\nfrom pathlib import Path\nfrom core.cli import exit_status\n"
+        "from core.files import atomic_write\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-        f"raise SystemExit(exit_status(lambda: write_text('x' * 1000, Path({str(tmp_path / 'file')!r}))))"
+        f"def work():\n    with atomic_write(Path({str(tmp_path / 'file')!r})) as temporary:\n        {write}\n"
+        "raise SystemExit(exit_status(work))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
