@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import read_object
+from core.model.architecture import FAMILIES
+from core.program import run_module
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -30,12 +32,15 @@ def check_architecture(model: Path, config: "DictConfig", say: Callable[[str], N
     """Refuse the model in folder ``model`` if the run of a resolved ``config`` cannot train it; ``say`` gets doubts.
 
     Raises:
-        InputError: the message names the setting of its config.json at fault, and what to do.
+        InputError: the message names the setting of its config.json or the tensors at fault, and what to do.
     """
     settings = read_object(model / "config.json")
     fused = bool(config.actor_rollout_ref.model.use_fused_kernels)
     if fault := fault_of(settings, fused=fused, attention=config.attention):
         raise InputError(f"model {model}: {fault}")
+    if settings["model_type"] not in FAMILIES:
+        arguments = ["--trust-remote-code"] * bool(config.actor_rollout_ref.model.trust_remote_code)
+        run_module("training.resources.load_check", str(model), *arguments, HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="")
     if settings.get("model_type") not in TRIED:
         say(
             f"model_type {settings.get('model_type')} has not been tried ({', '.join(TRIED)} have): "

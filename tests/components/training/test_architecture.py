@@ -10,7 +10,7 @@ import pytest
 import torch
 from damages import truncate
 from model_zoo import DENSE, MODELS, TINY, write_config, write_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.errors import InputError
@@ -21,6 +21,7 @@ from core.model.weights import read_tensors
 from training.job.configuration import compose_run
 from training.resources.architecture import TRIED, check_architecture, fault_of
 from training.resources.auto_values import resolve_auto
+from training.resources.load_check import check_loading
 from training.resources.machine import Gpu, Machine
 from training.resources.model_shape import ModelShape
 
@@ -44,6 +45,26 @@ def test_the_models_of_the_zoo_are_taken_without_a_word(tmp_path: Path) -> None:
         check(write_config(name, tmp_path / name), said.append)
     assert said == []
     assert {MODELS[name]["model_type"] for name in DENSE} == set(TRIED)
+
+
+def test_transformers_is_asked_about_other_families(tmp_path: Path) -> None:
+    folder = write_config("Qwen2.5-Math-7B", tmp_path / "model", model_type="olmo", bos_token_id=1)
+    settings, file = read_object(folder / "config.json"), folder / "model.safetensors"
+    tensors = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).state_dict()
+
+    def refused(message: str, **changes: Any) -> None:
+        write_json(settings | changes, folder / "config.json")
+        with pytest.raises(InputError, match=message):
+            check_loading(folder, trust_remote_code=False)
+
+    save_file(tensors, file)
+    check_loading(folder, trust_remote_code=False)
+    refused("transformers cannot load the model", hidden_size=32)
+    refused("trust_remote_code=true", model_type="own", auto_map={"AutoConfig": "own.Own"})
+    save_file({name: tensor for name, tensor in tensors.items() if "down_proj" not in name}, file)
+    refused(message := r"2 missing \(model\.layers\.0\.mlp\.down_proj\.weight, .*copy config\.json and weights")
+    with pytest.raises(InputError, match=message):
+        check(folder, print)
 
 
 def test_a_model_that_nobody_tried_is_said_so(tmp_path: Path) -> None:
