@@ -15,7 +15,7 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
-from assets.shared.training_metadata import against_champion, curves, explanation, prediction, samples
+from assets.shared.training_metadata import against_champion, curves, explanation, samples
 from assets.targets import TRAIN
 from core.code_digest import POLICY_CODE, code_version
 from core.files import read_json_lines
@@ -123,10 +123,8 @@ def _result(
             "lineage": dg.MetadataValue.json({k: v for k, v in manifest.to_json().items() if k != "config"}),
             "configuration": dg.MetadataValue.json(manifest.config),
             "device-hours": rounded(manifest.device_hours),
-            **({"cost": rounded(manifest.cost)} if manifest.cost else {}),
             **curves(records),
             **against_champion(registry, digest, records),
-            **prediction(out, records),
             **explanation(out),
             **samples(out / "rollouts"),
         },

@@ -27,7 +27,8 @@ THROUGHPUT, ACTOR_MFU = "perf/throughput", "perf/mfu/actor"
 GENERATED_TOKENS, STEP_TOKENS = "batch/generated_tokens", "perf/total_num_tokens"
 PHASE_SECONDS = "timing_s/"  # followed by the phase
 STEP_SECONDS, VALIDATION_SECONDS = f"{PHASE_SECONDS}step", f"{PHASE_SECONDS}testing"
-DEVICE_HOURS, COST = "run/device_hours", "run/cost"
+DEVICE_HOURS = "run/device_hours"
+MEMORY = "actor/perf/max_memory_allocated_gb"  # verl's GB are GiB
 
 
 class View(Flag):
@@ -173,7 +174,6 @@ METRICS = (
     Metric(VALIDATION_SECONDS, "Duration of a validation", "s", better="lower"),
     Metric(f"{PHASE_SECONDS}*", "Duration of {}", "s", better="lower"),
     Metric(DEVICE_HOURS, "Device-hours", "h", live=False, views=View.POLICY),
-    Metric(COST, "Cost", live=False, views=View.POLICY),
     # verl's own, which nothing here draws.
     Metric("critic/*", "Values over the samples: {}", live=False),
     Metric("response_length/*", "Response length: {}", "tokens", live=False),

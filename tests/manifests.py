@@ -44,7 +44,6 @@ def manifest(**changes: Any) -> Manifest:
         "last_step": {"reward/on_policy": 0.5},
         "attempts": 1,
         "device_hours": 0.05,
-        "cost": None,
         "started": "2026-01-01T00:00:00+00:00",
         "finished": "2026-01-01T00:03:00+00:00",
     }

@@ -64,8 +64,8 @@ def train(
     # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from training.job.attempts import tell
-    from training.job.launch import run_job
     from training.job.run_folder import RunFolder
+    from training.run import run_job
 
     try:
         run_job(request, tell)

@@ -24,6 +24,7 @@ from assets.targets import TRAIN
 from core import PROJECT
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
+from core.metric_table import MEMORY
 from core.model.lineage_file import Manifest, read_manifest
 from core.plugins.config_files import recipe_name
 from evaluation.benchmarks.suite import Benchmark
@@ -146,7 +147,6 @@ class Inputs:
 
     def _to_compare(self, run: RecordedRun) -> Any:
         from evaluation.report.recipe_comparison import PEAK, Run
-        from training.resources.prediction_summary import MEMORY
 
         manifest, request = run.manifest, run.manifest.request
         generated = sum(record["data"].get("batch/generated_tokens", 0) for record in run.metrics)

@@ -63,19 +63,6 @@ def _against_champion(registry: Registry, digest: str, records: list[dict[str, A
     return pictures(*svgs).value if svgs else f"Neither this run nor {name} recorded the metrics that are compared."
 
 
-def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the plan of the run predicted beside what was measured, and its cost as numbers that the UI plots."""
-    from training.cost.estimate import cost_figures
-    from training.resources.prediction_summary import figures, table
-
-    cost = cost_figures(out)
-    numbers = {row.name: row.measured for row in cost} | {f"estimated {row.name}": row.predicted for row in cost}
-    metadata: dict[str, Any] = {name: rounded(number) for name, number in numbers.items() if number is not None}
-    if rows := [*cost, *figures(out, records)]:
-        metadata["predicted and measured"] = dg.MetadataValue.md(table(rows))
-    return metadata
-
-
 def explanation(out: Path) -> dict[str, Any]:
     """Explain why the run in folder ``out`` does not learn: the first cause and its evidence, or that there is none."""
     from evaluation.report.figures import training_curves

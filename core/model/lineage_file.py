@@ -75,7 +75,6 @@ class StageRecord(Record):
     targets: TargetsRecord
     attempts: int
     device_hours: float
-    cost: float | None
     steps: int
     checkpoint_digest: str = ""  # filled in by `write_manifest`
 

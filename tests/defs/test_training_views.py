@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.shared.training_metadata import SAMPLES, against_champion, curves, prediction, samples
+from assets.shared.training_metadata import SAMPLES, against_champion, curves, samples
 from core.files import write_json
 from core.metric_table import View, title_of, titles
 from evaluation.promotion.champions import Registry
@@ -103,18 +103,3 @@ def test_without_the_champions_curves_a_sentence_says_why(registry: Registry, tm
     assert "champion.json: not a decision" in compared(registry, run)
     registry.pointer.unlink()
     assert compared(registry, run).startswith("There is no champion to compare with")
-
-
-def test_the_cost_is_shown_beside_its_estimate(tmp_path: Path) -> None:
-    attempt = {"started": "2026-01-01T00:00:00+00:00", "ended": "2026-01-01T01:30:00+00:00", "status": 0}
-    write_json(attempt, tmp_path / "attempts" / "0001.json")
-    step = {"timing_s/step": 5000.0, "perf/total_num_tokens": 7000}
-    (tmp_path / "attempts" / "0001.jsonl").write_text(json.dumps({"step": 1, "data": step}) + "\n")
-    estimate = {"hours": 2.0, "device_hours": 8.0, "tokens": 9000, "money": 24.0}
-    write_json({"rates": {"devices": 4, "price": 3.0}, "estimate": estimate}, tmp_path / "plan.json")
-    shown = prediction(tmp_path, [])
-    assert "| device-hours | 8 | 6 |" in shown.pop("predicted and measured").md_str
-    measured = {"hours": 1.5, "device-hours": 6.0, "tokens": 7000, "cost": 18.0}
-    assert shown == measured | {
-        f"estimated {name}": value for name, value in zip(measured, estimate.values(), strict=True)
-    }

@@ -15,11 +15,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from core.metric_table import MEMORY
 from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
 from training.preflight.trial_training import write_targets, write_untied_model
 from training.resources.attention import installed_kernels
-from training.resources.prediction_summary import figures, table
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 SEVERAL = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one CUDA device on this machine")
@@ -94,8 +94,7 @@ def test_a_model_of_a_usual_size(attention: str, large: Path, tmp_path: Path) ->
     if attention == "flash_attention_4" and torch.cuda.get_device_capability()[0] not in (9, 10, 11):
         pytest.skip(f"{attention} needs Hopper or Blackwell")
     records = train(tmp_path, "luffy", large, LONG | {"attention": attention})
-    rows = figures(tmp_path / "run", records)
-    sys.stdout.write(f"{attention}\n{table(rows)}\n")
+    told = ("timing_s/gen", "timing_s/update_actor", "perf/throughput", "perf/mfu/actor", MEMORY)
+    numbers = ", ".join(f"{name} {records[-1]['data'][name]:.3g}" for name in told)
+    sys.stdout.write(f"{attention}: {numbers}\n")
     assert all(record["data"]["rollout_correction/abs_log_ratio_mean"] < 0.05 for record in records)
-    memory = next(row for row in rows if "memory" in row.name)
-    assert memory.predicted is not None and memory.measured is not None and memory.measured < memory.predicted

@@ -93,7 +93,7 @@ def weights_moved(policy: Path, base: Path) -> float:
 )
 def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run = Training(out, targets, recipe, run__device_hour_price="3", **SETTINGS.get(recipe, {}))
+    run = Training(out, targets, recipe, **SETTINGS.get(recipe, {}))
     ports = watch(run.process)
     assert run.end() == 0, run.said + (out / "attempts" / "0001.log").read_text()[-3000:]
     records = [record["data"] for record in run.metrics()]
@@ -101,7 +101,7 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
     assert [record["step"] for record in run.metrics()] == list(range(1, steps + 1))
     for data in records:
         assert math.isfinite(data["actor/grad_norm"]) and data["actor/grad_norm"] > 0
-        assert data["perf/throughput"] > 0 and data["run/cost"] == pytest.approx(3 * data["run/device_hours"])
+        assert data["perf/throughput"] > 0 and data["run/device_hours"] > 0
     check(ports, *([*OF_RAY, "TrainingWorker"] if recipe in SUPERVISED else OF_A_TRAINING))
     if recipe in SUPERVISED:
         assert records[0]["actor/sft_loss"] > 0
@@ -112,7 +112,7 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
     policy = out / "policy"
     manifest = read_manifest(policy)
     assert (manifest.steps, manifest.attempts, manifest.request.recipe) == (steps, 1, recipe)
-    assert manifest.cost == pytest.approx(3 * manifest.device_hours, abs=0.01)
+    assert manifest.device_hours > records[-1]["run/device_hours"]
     assert f"| Recipe | {recipe}, {steps} steps on cpu |" in (policy / "README.md").read_text()
     assert json.loads((policy / "generation_config.json").read_text())["eos_token_id"] is not None
     assert len(AutoTokenizer.from_pretrained(policy)) == len(AutoTokenizer.from_pretrained(SHIPPED))
@@ -125,9 +125,9 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
         assert manifest.targets.digest != first.targets.digest
 
     if recipe == "luffy":
-        again = Training(out, targets, recipe, run__device_hour_price="4")
+        again = Training(out, targets, recipe, run__keep_checkpoints="3")
         assert again.end(60) == 0, again.said
-        assert f"reused {policy}" in again.said  # a price is no part of the identity
+        assert f"reused {policy}" in again.said  # how a run is carried out is no part of the identity
 
 
 def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) -> None:

@@ -17,9 +17,8 @@ from core.machine.jsonl_tail import send_event
 from core.metric_table import REWARD, SFT_LOSS, VALIDATION_SCORE, is_finite
 from core.plugins.user_code import UserFunctionError, named_in_errors
 from core.progress import after
-from training.cost.usage import records_of, seconds_of
 from training.job.alerts import AlertOptions, Alerts
-from training.job.records.metrics_log import merge_attempts
+from training.job.records.metrics_log import merge_attempts, records_in, seconds_of
 
 Report = Callable[[dict[str, Any]], None]
 # What the message of a step says.
@@ -38,7 +37,7 @@ def follow(
     report: Report,
     alerts: AlertOptions = DEFAULT_ALERTS,
     trackers: Sequence[str] = (),
-    after_step: Callable[[], None] = lambda: None,
+    after_step: Callable[[], None] | None = None,
     earlier: Sequence[Attempt] = (),
     code: Mapping[str, Any] | None = None,
 ) -> None:
@@ -47,8 +46,7 @@ def follow(
     Alerts compare with the steps of the ``earlier`` attempts, of which nobody is warned again.
 
     ``trackers`` are the `function_path` of functions of the user's. Each is called with a step and its metrics; one
-    that fails is reported, and called no more. ``after_step`` is called when a step was reported; what it raises stops
-    the task.
+    that fails is reported, and called no more. ``after_step`` is called when a step was reported.
 
     What else it does, and raises, is that of `core.backends.monitor.follow`.
     """
@@ -73,7 +71,8 @@ def follow(
             except UserFunctionError as error:
                 called.remove(path)
                 warn(report, record["step"], f"{error}; this tracker gets no more steps")
-        after_step()
+        if after_step:
+            after_step()
 
     monitor.follow(
         attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds, code=code
@@ -83,7 +82,7 @@ def follow(
 def _history(attempt: Attempt, earlier: Sequence[Attempt], done: int) -> list[dict[str, Any]]:
     """Return the steps before those of ``attempt``, which has made some if it still runs."""
     steps = merge_attempts(one.records for one in earlier if one.number < attempt.number)
-    first = next((record["step"] for record in records_of(attempt)), done + 1)
+    first = next((record["step"] for record in records_in(attempt.records)), done + 1)
     return [record for record in steps if record["step"] < first]
 
 

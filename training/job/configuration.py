@@ -52,7 +52,6 @@ from training.config.rollout_modes import lay_out_rollouts
 from training.config.teacher_settings import MODEL as TEACHER
 from training.config.teacher_settings import check_distillation, lengthen_context, located
 from training.config.value_checks import check_groups, check_kinds, check_needed, check_values
-from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
 
 CONFIG = PROJECT / "training" / "config"
@@ -68,7 +67,7 @@ OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum
 DEFAULTS = OmegaConf.create({"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
 ConfigStore.instance().store("mixed_options", DEFAULTS)
 ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
-RUN_OPTIONS = {"alerts": AlertOptions().model_dump(), "budget": BudgetOptions().model_dump()}
+RUN_OPTIONS = {"alerts": AlertOptions().model_dump()}
 ConfigStore.instance().store("run_options", {"run": RUN_OPTIONS})
 ConfigStore.instance().store("template_options", {"chat_template_kwargs": dict(TEMPLATE_KWARGS)})
 
@@ -125,7 +124,6 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     if options.replay.use:
         config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
     AlertOptions.of(config)
-    BudgetOptions.of(config)
     EntropyController(options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
     return config
 

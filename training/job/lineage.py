@@ -48,10 +48,9 @@ def build_manifest(
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     if not ended:
         raise InputError(f"{folder.attempts}: no attempt in it: bring the folder back, or give --force to train anew")
-    devices, price = Layout.of(config).reserved, config.run.device_hour_price
-    steps = merge_attempts([attempt.records for attempt in ended], devices=devices, price=price)
+    devices = Layout.of(config).reserved
+    steps = merge_attempts([attempt.records for attempt in ended], devices=devices)
     write_text("".join(f"{json.dumps(record)}\n" for record in steps), folder.metrics)
-    hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
     policy, code = folder.policy, code_record(request)
     if first is not None:  # the manifest of the first stage lies elsewhere
         located = first.targets.model_copy(update={"path": first.targets.locate(folder.first_stage.policy)})
@@ -69,8 +68,7 @@ def build_manifest(
         attempts=len(ended),
         started=ended[0].read_record().started,
         finished=ended[-1].read_record().ended,
-        device_hours=round(hours, 4),
-        cost=round(price * hours, 2) if price else None,
+        device_hours=round(devices * sum(attempt.seconds() for attempt in ended) / 3600, 4),
         steps=step,
         last_step=next((record["data"] for record in steps if record["step"] == step), {}),
         ledger=ledger,

@@ -2,7 +2,6 @@
 
 request.json         what the run was asked for, as `python -m training --request` takes it
 config.yaml          the resolved configuration
-plan.json            what the run needs and is predicted to take
 attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .json: how it ended
 attempts/earlier/    the attempts of the trainings before the last one that --force started
 metrics.jsonl        step metrics of the whole run, written when it ends

@@ -10,11 +10,11 @@ from core.machine.processor import LARGE, compute_dtype
 from training.config.rollout_modes import SEPARATE, set_precision
 from training.config.teacher_settings import has_server, teacher_gpus
 from training.resources.attention import AUTO, choose_attention, installed_kernels
-from training.resources.host import BUNDLE, object_store
 from training.resources.layout import GPUS, OFFLOADS, STORE, Layout
 from training.resources.machine import Machine
 from training.resources.memory import BFLOAT16, USABLE, WEIGHTS_SHARE, generation_memory, training_memory
 from training.resources.model_shape import ModelShape
+from training.resources.requirements import BUNDLE, object_store
 
 WORKERS = 8  # most workers of a kind
 CORES = {"agent": 8, "reward": 4, "storage": 8}  # cores for each worker of a kind

@@ -36,14 +36,11 @@ class Layout:
     attention: str
     utilization: float
     lora_rank: int
-    reference: bool
     full_precision: bool  # computes in float32
     prompts: int
     samples: int  # per prompt
     prompt_length: int
     response_length: int
-    updates: int  # per step
-    max_num_seqs: int
     rollout_gpus: int = 0  # per node, of rollouts that have GPUs of their own
     optimizers: int = 1  # supervised updates beside those of the policy have their own
     teacher_gpus: int = 0  # per node
@@ -69,11 +66,6 @@ class Layout:
     def reserved(self) -> int:
         """Devices that the run holds: those of the actor, and of rollouts and a teacher that have their own."""
         return self.nodes * (self.gpus + self.rollout_gpus + self.teacher_gpus)
-
-    @property
-    def engine_gpus(self) -> int:
-        """GPUs per node on which vLLM generates."""
-        return self.rollout_gpus or self.gpus
 
     @property
     def width(self) -> int:
@@ -102,14 +94,11 @@ class Layout:
             attention=config.attention,
             utilization=rollout.gpu_memory_utilization,
             lora_rank=model.lora_rank,
-            reference=bool(actor.use_kl_loss or config.algorithm.use_kl_in_reward) and rollouts,
             full_precision=bool(precision) and precision.param_dtype == "fp32",
             prompts=config.data.train_batch_size,
             samples=rollout.n if rollouts else 1,
             prompt_length=_prompt_length(config),
             response_length=config.data.max_response_length,
-            updates=max(1, config.data.train_batch_size // actor.ppo_mini_batch_size) if rollouts else 1,
-            max_num_seqs=rollout.max_num_seqs,
             rollout_gpus=config.rollout_gpus if config.rollouts == SEPARATE else 0,
             optimizers=2 if rollouts and config.mixed.relift.use else 1,
             teacher_gpus=teacher_gpus(config) if rollouts else 0,

@@ -1,12 +1,17 @@
-"""Bytes that a run takes: on each GPU while it trains and while it generates, on each node, and on disk.
+"""An estimate of the memory that a run takes: ``auto`` values follow from it, and what is too much is warned of.
 
 With P parameters a GPU holds 16 P bytes of state over the GPUs that share it (float32 parameters and gradients, and
 Adam's two moments), the bfloat16 copy of what is computed at the moment, activations, logits, and a sleeping vLLM.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from training.resources.layout import Layout
+from training.resources.machine import Machine
 from training.resources.model_shape import ModelShape
 
+GB = 1e9
 PARAMETER, STATE = 4, 16  # bytes of a float32 parameter, and with its gradient and Adam's moments
 OPTIMIZER, BFLOAT16 = 8, 2
 # Bytes per logit: bfloat16 and twice float32; flash-attn's cross-entropy saves one; a chunk of the fused kernel has
@@ -18,6 +23,26 @@ CONTEXT = 1.5e9  # a CUDA context and NCCL's buffers, where there is no vLLM
 GRAPHS = 2e9  # CUDA graphs and workspace of vLLM awake
 USABLE = 0.95  # share of a GPU; the allocator loses some to fragments
 WEIGHTS_SHARE = 0.6  # share of what vLLM has of a GPU; the rest is for keys and values, as in evaluation
+# A node's processes with a model of no size, measured on a CPU: of a run with rollouts, and of each rank.
+PROCESSES, RANK, SUPERVISED_RANK = 3.5e9, 2.5e9, 2.2e9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes that something takes, by purpose, and the bytes that it has. ``remedy`` names the keys to change."""
+
+    name: str
+    parts: Mapping[str, float]
+    available: float
+    remedy: str
+
+    @property
+    def fits(self) -> bool:
+        return sum(self.parts.values()) <= self.available
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {part / GB:,.1f} GB" for name, part in self.parts.items() if part >= 0.05 * GB)
+        return f"{self.name}: about {sum(self.parts.values()) / GB:,.1f} GB of {self.available / GB:,.1f} GB ({parts})"
 
 
 def trainable(shape: ModelShape, layout: Layout) -> float:
@@ -71,34 +96,57 @@ def generation_memory(shape: ModelShape, layout: Layout, card: float) -> dict[st
     return {"state": resident, "vLLM": layout.utilization * card, "contexts": CONTEXT}
 
 
-def cache_bytes(shape: ModelShape, layout: Layout, card: float) -> float:
-    """Return what vLLM's share of a card leaves for keys and values."""
-    return layout.utilization * card - layout.width * shape.parameters / layout.tensor_parallel - GRAPHS
+def server_memory(shape: ModelShape, layout: Layout, gpus: int, width: int) -> dict[str, float]:
+    """Return what vLLM's share of a GPU must hold if ``gpus`` share a model with ``width`` bytes per number."""
+    cache = 2 * shape.layers * shape.kv_width * width * (layout.prompt_length + layout.response_length)
+    return {"weights": width * shape.parameters / gpus, "one sample of full length": cache / gpus, "graphs": GRAPHS}
 
 
-def token_bytes(shape: ModelShape, layout: Layout) -> float:
-    """Return the bytes of keys and values of one token on one GPU."""
-    return 2 * shape.layers * shape.kv_width * layout.width / layout.tensor_parallel
-
-
-def teacher_memory(teacher: ModelShape, layout: Layout, card: float) -> dict[str, float]:
-    """Return the bytes on each GPU of a teacher: vLLM's share, and beside it the logits of the longest sample."""
-    tokens = layout.prompt_length + layout.response_length
+def node_memory(shape: ModelShape, layout: Layout, *, cuda: bool) -> dict[str, float]:
+    """Return the bytes of memory of each node, by purpose."""
+    ranks = layout.gpus + layout.rollout_gpus + layout.teacher_gpus
+    rollouts = layout.objective == "rl"
+    held = not cuda or layout.offload != "none"
     return {
-        "vLLM": layout.teacher_utilization * card,
-        "logits": tokens * teacher.vocabulary * LOGIT,
-        "contexts": CONTEXT,
+        "processes": PROCESSES + RANK * ranks if rollouts else SUPERVISED_RANK * ranks,
+        "state": held * state_bytes(shape, layout) * layout.gpus / layout.shards,
+        "vLLM": 2 * PARAMETER * shape.parameters * layout.gpus if rollouts and not cuda else 0.0,
     }
 
 
-def teacher_server(teacher: ModelShape, layout: Layout) -> dict[str, float]:
-    """Return the bytes that vLLM's share of a teacher's GPU must hold: weights, and the cache of the longest sample."""
-    tokens, gpus = layout.prompt_length + layout.response_length, layout.teacher_parallel
-    keys = 2 * teacher.layers * teacher.kv_width * BFLOAT16 * tokens
-    return {"weights": BFLOAT16 * teacher.parameters / gpus, "keys and values": keys / gpus, "graphs": GRAPHS}
+def estimates(
+    layout: Layout, machine: Machine, shape: ModelShape, *, cuda: bool, teacher: ModelShape | None = None
+) -> list[Estimate]:
+    """Return what a run takes of each GPU and node of ``machine``, as far as their sizes are known.
 
+    Args:
+        teacher: a model that verl serves beside the policy.
+    """
+    result, memory = [], machine.gpu_memory if cuda else None
 
-def checkpoint_bytes(shape: ModelShape, layout: Layout) -> float:
-    """Return the bytes of a checkpoint: float32 parameters and moments of trained ones, once per copy of the state."""
-    copies = layout.devices / layout.shards  # every rank writes its shard
-    return copies * (PARAMETER * shape.parameters + layout.optimizers * OPTIMIZER * trainable(shape, layout))
+    def add(name: str, parts: Mapping[str, float], available: float, remedy: str) -> None:
+        result.append(Estimate(name, parts, available, remedy))
+
+    if memory:
+        smaller = f"a smaller actor_rollout_ref.actor.ppo_max_token_len_per_gpu (from {layout.least_micro_batch})"
+        remedy = f"offload=always, actor_rollout_ref.model.lora_rank=64, {smaller} or more GPUs"
+        add("each GPU while it trains", training_memory(shape, layout), USABLE * memory, remedy)
+    if memory and layout.objective == "rl":
+        share = "actor_rollout_ref.rollout.gpu_memory_utilization"
+        generation = generation_memory(shape, layout, memory)
+        add("each GPU while vLLM generates", generation, USABLE * memory, f"a lower {share} or offload=rollout")
+        server = server_memory(shape, layout, layout.tensor_parallel, layout.width)
+        remedy = f"a higher {share} or tensor_model_parallel_size, or a lower data.max_response_length"
+        add("vLLM's share of each GPU", server, layout.utilization * memory, remedy)
+    if memory and teacher:
+        server = server_memory(teacher, layout, layout.teacher_parallel, BFLOAT16)
+        remedy = "a higher teacher.gpus or teacher.gpu_memory_utilization, or a teacher behind an endpoint"
+        add("vLLM's share of each GPU of the teacher", server, layout.teacher_utilization * memory, remedy)
+        logits = (layout.prompt_length + layout.response_length) * teacher.vocabulary * LOGIT
+        whole = {"vLLM": layout.teacher_utilization * memory, "logits": logits, "contexts": CONTEXT}
+        remedy = "a lower teacher.gpu_memory_utilization or data.max_response_length"
+        add("each GPU of the teacher", whole, USABLE * memory, remedy)
+    if machine.memory:
+        remedy = "a smaller model, fewer workers (actor_rollout_ref.rollout.agent.num_workers) or more nodes"
+        add("memory of each node", node_memory(shape, layout, cuda=cuda), machine.memory, remedy)
+    return result

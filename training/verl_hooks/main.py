@@ -1,4 +1,4 @@
-"""The training process, ``python -m training.verl_hooks.main config.yaml``, which ``training.job.launch`` starts."""
+"""The training process, ``python -m training.verl_hooks.main config.yaml``, which ``training.run`` starts."""
 
 import os
 import sys

@@ -35,7 +35,7 @@ from training.job.configuration import chat_template, mixed_options
 from training.job.derived_seeds import target_ids
 from training.job.records.metrics_log import require_finite
 from training.platforms.preloaded import recorded
-from training.resources.fit_check import require_disk
+from training.resources.requirements import require_disk
 from training.verl_hooks.loss import supervised_loss
 from training.verl_hooks.target_uses import Ledger, row_uses
 
@@ -186,7 +186,7 @@ class SupervisedTrainer:
         }
 
     def _save(self, step: int) -> None:
-        require_disk(Path(self.config.paths.run))
+        require_disk(self.config)
         folder = folder_of(self.checkpoints, step)
         self.workers.save_checkpoint(str(folder / "actor"), None, step)
         torch.save(self.loader.state_dict(), folder / DATA)

@@ -27,7 +27,7 @@ from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
-from training.resources.fit_check import require_disk
+from training.resources.requirements import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import LOGGED, Samples, compute_advantages, fields_of, order_of_updates, sample_of
 from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss
@@ -275,7 +275,7 @@ class MixedPolicy(PromptTrainer):
         return metrics
 
     def _save_checkpoint(self) -> None:
-        require_disk(Path(self.config.paths.run))
+        require_disk(self.config)
         super()._save_checkpoint()
         folder = Path(self.config.trainer.default_local_dir)
         state = TrainerState(self.entropy.state_dict(), self.dispatched)

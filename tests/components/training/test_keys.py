@@ -38,10 +38,10 @@ ALSO_READ = {
     "policy_dtype": "the command writes the policy with it (training.job.checkpoints)",
     "mixed": "test_every_option_of_the_algorithm_changes_what_is_computed",
     "data.order": "the command orders the file of targets by it (training.job.input_checks)",
-    "first_stage": "the command starts the first stage (training.job.launch)",
+    "first_stage": "the command starts the first stage (training.run)",
     "policy_from": "the command chooses the checkpoint (training.job.checkpoints)",
     "compute": "the command turns it into mixed_precision (training.resources.auto_values)",
-    "run": "the command carries the run out (training.job.launch)",
+    "run": "the command carries the run out (training.run)",
     "trainer.total_training_steps": "the command follows the steps",
     "trainer.total_epochs": "the command makes steps of it, where total_training_steps is null",
     "transfer_queue.backend": "handed to TransferQueue as it is",
@@ -273,7 +273,7 @@ def test_the_nearest_key_is_one_that_recipes_set(typed: str, meant: str | None, 
 def numbers(config: DictConfig) -> list[str]:
     """The keys of numbers that verl's and our files have, outside of the classes that check their own."""
     values = {key: OmegaConf.select(config, key) for key in settable(config)}
-    checked = ("mixed", "run.alerts", "run.budget", "run.slurm", "max_staleness", "environment", "ray_kwargs")
+    checked = ("mixed", "run.alerts", "run.slurm", "max_staleness", "environment", "ray_kwargs")
     free = (
         "global_profiler",
         "actor_rollout_ref.rollout.engine_kwargs",

@@ -8,11 +8,11 @@ import pytest
 from core.model.base_model import SHIPPED
 from training.job.configuration import compose_run
 from training.resources.auto_values import resolve_auto
-from training.resources.host import host_memory
 from training.resources.layout import Layout
 from training.resources.machine import Machine
-from training.resources.memory import checkpoint_bytes, training_memory
+from training.resources.memory import node_memory, training_memory
 from training.resources.model_shape import ModelShape
+from training.resources.requirements import checkpoint_bytes
 
 QWEN_7B = {
     "hidden_size": 3584,
@@ -114,5 +114,5 @@ def test_the_memory_of_a_node_is_what_was_measured_on_a_cpu(recipe: str, overrid
     shape = ModelShape.of_folder(SHIPPED)
     config = compose_run(recipe, "cpu", overrides, run=RUN)
     resolve_auto(config, Machine(1, (), 2, 24e9, None, 50e9), shape)
-    predicted = sum(host_memory(shape, Layout.of(config), config, cuda=False).values()) / 2**20
+    predicted = sum(node_memory(shape, Layout.of(config), cuda=False).values()) / 2**20
     assert predicted == pytest.approx(measured, rel=0.15)

@@ -32,10 +32,10 @@ from training.config.teacher_settings import BASE, SELF, WORDING, endpoint_of, l
 from training.job.configuration import compose_run
 from training.job.request import TrainingRequest
 from training.resources.auto_values import resolve_auto
-from training.resources.fit_check import check_fit
-from training.resources.host import logical_cpus
 from training.resources.layout import Layout
+from training.resources.memory import Estimate, estimates
 from training.resources.model_shape import ModelShape
+from training.resources.requirements import check_requirements, logical_cpus
 from training.verl_hooks.teacher import EndpointTeacher, _TeacherLoopWorker
 
 RUN = Path("run")
@@ -119,33 +119,32 @@ def test_a_policy_that_is_its_own_teacher_needs_no_server() -> None:
     assert config.actor_rollout_ref.rollout.max_model_len == 1024 + 2 * 8192 + WORDING + 1
 
 
-def planned(teacher: ModelShape, *overrides: str, gpus: int = 8) -> list[str]:
+def planned(teacher: ModelShape, *overrides: str, gpus: int = 8) -> dict[str, Estimate]:
     config = composed("teacher.model=teacher", *overrides, hardware="gpu")
-    there, said = machine("H100", gpus), list[str]()
+    there = machine("H100", gpus)
     resolve_auto(config, there, SHAPE_7B, {"sdpa"}, teacher=teacher)
-    check_fit(config, there, SHAPE_7B, said.append, teacher=teacher)
-    return said
+    check_requirements(config, there, SHAPE_7B)
+    return {one.name: one for one in estimates(Layout.of(config), there, SHAPE_7B, cuda=True, teacher=teacher)}
 
 
-def test_the_plan_has_the_memory_of_the_teacher() -> None:
-    (share,) = [line for line in planned(SHAPE_7B) if line.startswith("vLLM's share of each GPU of the teacher")]
-    assert "needs 17.8 GB of 51.3 GB (weights 15.2 GB, keys and values 0.5 GB, graphs 2.0 GB)" in share
-    (whole,) = [line for line in planned(SHAPE_7B) if line.startswith("each GPU of the teacher")]
-    assert "(vLLM 51.3 GB, logits 14.0 GB, contexts 1.5 GB)" in whole
-    assert any("weights 16." in line for line in planned(SHAPE_32B))  # over four GPUs
+SERVER, GPU = "vLLM's share of each GPU of the teacher", "each GPU of the teacher"
+
+
+def test_the_estimate_has_the_memory_of_the_teacher() -> None:
+    share = str(planned(SHAPE_7B)[SERVER])
+    assert "17.8 GB of 51.3 GB (weights 15.2 GB, one sample of full length 0.5 GB, graphs 2.0 GB)" in share
+    assert "(vLLM 51.3 GB, logits 14.0 GB, contexts 1.5 GB)" in str(planned(SHAPE_7B)[GPU])
+    assert "weights 16." in str(planned(SHAPE_32B)[SERVER])  # over four GPUs
+    assert all(estimate.fits for estimate in planned(SHAPE_7B).values())
+    assert not planned(SHAPE_7B, "teacher.gpus=1", "teacher.gpu_memory_utilization=0.2")[SERVER].fits
+    assert not planned(SHAPE_7B, "teacher.gpu_memory_utilization=0.9")[GPU].fits
 
 
 @pytest.mark.parametrize(
     ("overrides", "gpus", "message"),
     [
         (["teacher.gpus=8"], 8, "teacher.gpus=8 leaves none of the 8 GPUs"),
-        (["trainer.n_gpus_per_node=8"], 8, r"GPUs per node: needs 9 of 8.*teacher\.gpus, a teacher behind an endpoint"),
-        (
-            ["teacher.gpus=1", "teacher.gpu_memory_utilization=0.2"],
-            8,
-            r"vLLM's share of each GPU of the teacher.*teacher\.gpus",
-        ),
-        (["teacher.gpu_memory_utilization=0.9"], 8, r"each GPU of the teacher: needs.*a lower teacher\.gpu_memory"),
+        (["trainer.n_gpus_per_node=8"], 8, r"GPUs per node: needs 9 of 8.*teacher\.gpus, or CUDA_VISIBLE_DEVICES"),
     ],
 )
 def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int, message: str) -> None:

@@ -24,7 +24,7 @@ def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
     monkeypatch.setattr(PPOTrainer, "_load_checkpoint", lambda self: None)
     checkpoint = folder_of(run / "checkpoints", 2)
     monkeypatch.setattr(PPOTrainer, "_save_checkpoint", lambda self: checkpoint.mkdir(parents=True, exist_ok=True))
-    monkeypatch.setattr(module, "require_disk", lambda run: None)  # which reads the plan of a run that started
+    monkeypatch.setattr(module, "require_disk", lambda config: None)  # which reads the model
     overrides = ["mixed.relift.use=true", "mixed.replay.start=0.0"]
     return MixedPolicyTrainer(compose_run("exgrpo", "cpu", overrides, run=run))
 

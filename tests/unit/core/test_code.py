@@ -39,8 +39,7 @@ WITHOUT_NUMBERS = {
     "grading.verifiers.spec": "parses the specs of verifiers, whose digests are part of the identity",
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
     "training.job.checkpoints": "keeps and copies the files that verl writes",
-    "training.resources.fit_check": "compares what a run needs with what there is",
-    "training.cost.budget": "ends a run early",
+    "training.resources.requirements": "compares what a run needs with what there is",
     "training.config.ranges": "refuses numbers out of their range",
     "training.config.value_checks": "refuses values that contradict each other",
     "training.config.teacher_checks": "finds the teacher, whose digest is part of the identity, or refuses it",
@@ -78,7 +77,7 @@ def change(project: Path, file: str) -> None:
     [
         "training/export/model_card.py",
         "training/export/upload.py",
-        "training/job/launch.py",
+        "training/run.py",
         "core/backends/monitor.py",
         "core/model/base_model.py",
         "training/config/recipe/sft.yaml",

@@ -19,12 +19,12 @@ from core.model.base_model import SHIPPED
 from core.model.lineage_file import CodeRecord, InputRecord, read_manifest, write_manifest
 from training.commands import rollout_browser
 from training.export.model_card import Score, model_card, write_scores
-from training.job.launch import TRACKERS, run_job
 from training.job.lineage import earlier_code, portable
 from training.job.records import rollout_log
 from training.job.records.metrics_log import merge_attempts, require_finite, time_by_phase
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
+from training.run import TRACKERS, run_job
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGETS, MODEL = InputRecord(path=Path("t"), digest="a" * 64), InputRecord(path=Path("m"), digest="b" * 64)
@@ -43,10 +43,9 @@ def write_steps(file: Path, steps: range, **data: float) -> Path:
 
 def test_a_step_that_was_done_twice_counts_once_and_costs_twice(tmp_path: Path) -> None:
     files = [write_steps(tmp_path / "1", range(1, 6), a=1.0), write_steps(tmp_path / "2", range(3, 5), a=2.0)]
-    records = merge_attempts(files, devices=8, price=2.5)
+    records = merge_attempts(files, devices=8)
     assert [(record["step"], record["data"]["a"]) for record in records] == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
     assert records[-1]["data"]["run/device_hours"] == pytest.approx(7 * 36 * 8 / 3600)
-    assert records[-1]["data"]["run/cost"] == pytest.approx(2.5 * 7 * 36 * 8 / 3600)
 
 
 def test_the_lineage_names_the_code_of_every_attempt_once(tmp_path: Path) -> None:

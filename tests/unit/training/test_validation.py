@@ -13,7 +13,6 @@ from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord
 from core.parquet import count_rows, shard_path
 from core.schemas import TARGET
-from training.cost.usage import seconds_of
 from training.job.checkpoints import (
     TrainerState,
     best_step,
@@ -26,7 +25,7 @@ from training.job.checkpoints import (
 )
 from training.job.configuration import compose_run
 from training.job.input_checks import check_targets, run_files, verl_files
-from training.job.records.metrics_log import time_by_phase
+from training.job.records.metrics_log import seconds_of, time_by_phase
 from training.verl_hooks.metrics import validation_metrics
 from training.verl_hooks.supervised import TargetDataset
 

@@ -1,22 +1,45 @@
 """Read the step metrics of a run: JSON lines that verl's file logger writes in the meantime."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.metric_table import COST, DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
-from training.cost.usage import records_in, seconds_of
+from core.errors import InputError
+from core.machine.jsonl_tail import RecordFile
+from core.metric_table import DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
 
 # The parts of a step; verl also times what happens inside them.
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
 
 
-def merge_attempts(attempts: Iterable[Path], *, devices: int = 1, price: float = 0.0) -> list[dict[str, Any]]:
+def records_in(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the step metrics in a file of verl's logger.
+
+    Raises:
+        InputError: a line has something else.
+    """
+    try:
+        for number, record in enumerate(RecordFile(file).new_records(), start=1):
+            step, data = record.get("step"), record.get("data")
+            seconds = data.get(STEP_SECONDS) if isinstance(data, dict) else None
+            if not isinstance(step, int) or not isinstance(seconds, int | float):
+                raise InputError(f"{file}, line {number}: not the metrics of a step")
+            yield record
+    except InputError as error:
+        raise InputError(f"{error}; remove the line") from error
+
+
+def seconds_of(record: Mapping[str, Any]) -> float:
+    """Return the duration of a step, with the validation after it."""
+    return record["data"][STEP_SECONDS] + record["data"].get(VALIDATION_SECONDS, 0.0)
+
+
+def merge_attempts(attempts: Iterable[Path], *, devices: int = 1) -> list[dict[str, Any]]:
     """Join the metrics of a run's attempts; if two attempts did a step, the later one counts.
 
-    Each record gains what the run had cost when the step ended: ``run/device_hours`` of ``devices``, including steps
-    that were done twice, and ``run/cost`` at ``price`` per device-hour, unless the price is 0.
+    Each record gains ``run/device_hours``: what the run had taken of its ``devices`` when the step ended, including
+    steps that were done twice.
     """
     steps: dict[int, dict[str, Any]] = {}
     hours = 0.0
@@ -24,8 +47,6 @@ def merge_attempts(attempts: Iterable[Path], *, devices: int = 1, price: float =
         for record in records_in(attempt):
             hours += devices * seconds_of(record) / 3600
             record["data"][DEVICE_HOURS] = hours
-            if price:
-                record["data"][COST] = price * hours
             steps = {step: kept for step, kept in steps.items() if step < record["step"]}
             steps[record["step"]] = record
     return list(steps.values())

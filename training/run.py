@@ -18,7 +18,7 @@ from core.backends.monitor import Attempt, attempts, hold, next_attempt
 from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, first_line
-from core.files import digest_bytes, read_json_lines, read_yaml, write_json, write_text
+from core.files import digest_bytes, read_json_lines, read_yaml, write_text
 from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from training.algorithms.registry import TRACKERS
@@ -26,9 +26,8 @@ from training.algorithms.schedules.prompt_order import SHUFFLE
 from training.config.run_checks import check_functions, check_run, own_trackers
 from training.config.teacher_checks import check_teacher, served_folder
 from training.config.teacher_settings import lay_out_teacher
-from training.cost.budget import Budget, BudgetOptions
-from training.cost.usage import Rates, measured_pace
-from training.extensions import extension
+from training.explain.before import first_look, warn_before
+from training.export.upload import push_to_hub
 from training.job.alerts import AlertOptions, uncorrected_staleness
 from training.job.attempts import Report, done, follow, progress, warn
 from training.job.checkpoints import (
@@ -53,13 +52,15 @@ from training.job.lineage import build_manifest, code_record
 from training.job.records.ledger_table import write_ledger
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
+from training.job.trackers import open_runs, publish
 from training.job.user_reward import SHIPPED, VERIFIERS, check_reward_function, wrapped
 from training.resources.architecture import check_architecture
 from training.resources.auto_values import resolve_auto
-from training.resources.fit_check import PLAN, check_fit
 from training.resources.layout import Layout
 from training.resources.machine import machine_of
+from training.resources.memory import estimates
 from training.resources.model_shape import ModelShape
+from training.resources.requirements import check_requirements
 
 
 def run_job(request: TrainingRequest, report: Report) -> bool:
@@ -84,18 +85,17 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             _refuse_running(request, folder, backend)
             folder.claim(request)
             model, first = _first_stage(request, config, folder, report)
-            plan = _plan(config, folder, model, report)
+            _lay_out(config, folder, model, report)
             if not latest_step(folder.checkpoints):
-                extension("warn_before")(config, data.path, model, partial(warn, report))
+                warn_before(config, data.path, model, partial(warn, report))
             training, problems = run_files(data.path, config, folder.path)
             rows = count_rows(training)
             environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
-            budget = _estimate(config, folder, plan, report)
             write_text(OmegaConf.to_yaml(config, resolve=True), folder.config)
             environment |= _open_trackers(request, config, folder)
             if text := uncorrected_staleness(config):
                 warn(report, latest_step(folder.checkpoints), text)
-            _train(request, folder, config, environment, backend, budget, report)
+            _train(request, folder, config, environment, backend, report)
             progress(report, "writing the policy")
             ledger = write_ledger(folder.path, data.path, exported_step(folder.checkpoints, config.policy_from))
             manifest = build_manifest(request, folder, config, data, request.upstream, first, ledger)
@@ -104,11 +104,10 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             logged = {record["step"] for record in read_json_lines(folder.metrics)}
             if gaps := sorted({*range(1, manifest.steps + 1)} - logged):
                 warn(report, manifest.steps, f"{folder.attempts}: no metrics of the steps {', '.join(map(str, gaps))}")
-            _report_costs(folder, report)
             _publish(folder, report)
         if config.run.push_to_hub:
             progress(report, f"uploading to {config.run.push_to_hub}")
-            extension("push_to_hub")(folder.policy, config.run.push_to_hub)
+            push_to_hub(folder.policy, config.run.push_to_hub)
     done(report, folder.policy, reused=reused)
     return reused
 
@@ -161,7 +160,7 @@ def _first_stage(
 
 def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFolder) -> dict[str, str]:
     """Open the run in each tracker; the variables with which verl finds it."""
-    return extension("open_runs")(
+    return open_runs(
         folder.path,
         config.run.trackers,
         project=config.trainer.project_name,
@@ -170,18 +169,12 @@ def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFold
     )
 
 
-def _report_costs(folder: RunFolder, report: Report) -> None:
-    predicted = extension("figures")(folder.path, read_json_lines(folder.metrics))
-    if rows := [*predicted, *extension("cost_figures")(folder.path)]:
-        progress(report, f"predicted and measured\n{extension('figures_table')(rows)}")
-
-
-def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> dict[str, Any]:
-    """Give the ``auto`` keys their values, and say whether the run fits; the plan of the run.
+def _lay_out(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> None:
+    """Give the ``auto`` keys their values, report the memory that the run takes, and warn if that is too much.
 
     Raises:
-        InputError: it does not, the model is not one that can be trained, or the checkpoints in the folder are parts
-            for another number of GPUs.
+        InputError: the machine lacks something else, the model is not one that can be trained, or the checkpoints in
+            the folder are parts for another number of GPUs.
     """
     machine = machine_of(OmegaConf.to_container(config.run), folder.path)
     shape, saved = ModelShape.of_folder(model), complete_steps(folder.checkpoints)
@@ -198,7 +191,13 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
                 f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
                 f"resume it with {before}, or give --out another folder"
             )
-    return check_fit(config, machine, shape, partial(progress, report), saved=len(saved), teacher=teacher_shape)
+    check_requirements(config, machine, shape, saved=len(saved))
+    cuda = config.trainer.device == "cuda"
+    for estimate in estimates(Layout.of(config), machine, shape, cuda=cuda, teacher=teacher_shape):
+        progress(report, str(estimate))
+        if not estimate.fits:
+            text = f"{estimate.name} may run out of memory: try {estimate.remedy}"
+            warn(report, latest_step(folder.checkpoints), text)
 
 
 def _devices_of(file: Path) -> int:
@@ -207,30 +206,6 @@ def _devices_of(file: Path) -> int:
         return Layout.of(OmegaConf.create(read_yaml(file, "configuration"))).devices
     except (OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{file}: not the configuration of a run ({first_line(error)}): remove the file") from error
-
-
-def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], report: Report) -> Budget:
-    """Report the estimated cost of the run and write its plan; return the budget that watches it.
-
-    Raises:
-        InputError: the budget does not reach the next checkpoint.
-    """
-    rates = Rates(Layout.of(config).reserved, config.run.device_hour_price)
-    total, done = config.trainer.total_training_steps, latest_step(folder.checkpoints)
-    spent = partial(rates.spent, [folder.first_stage.attempts, folder.attempts])
-    budget = Budget(BudgetOptions.of(config), rates, spent, total, config.trainer.save_freq)
-    pace = extension("pace")(folder.path, plan)
-    estimate = None
-    if pace and done < total:
-        estimate = spent() + pace.of_steps(total - done, rates, start=True)
-        progress(report, f"estimate: {estimate} by the end of step {total}, from {pace.basis}")
-    elif done < total:
-        progress(report, "no estimate of the cost: no run beside this one has its layout, and its device is not known")
-    budget.check_start(done, pace)
-    if estimate and (over := budget.options.exceeded(estimate)):
-        progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
-    write_json({**plan, **extension("cost_plan")(folder.path, rates, estimate)}, folder.path / PLAN)
-    return budget
 
 
 def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model: Path) -> dict[str, str]:
@@ -260,7 +235,6 @@ def _train(
     config: DictConfig,
     environment: Mapping[str, str],
     backend: Backend,
-    budget: Budget,
     report: Report,
 ) -> None:
     """Run the next attempt, or the last one if it still runs, to its end; do nothing if all steps are done."""
@@ -268,7 +242,7 @@ def _train(
     total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
     task = partial(_task, request, folder, environment)
     resumed = latest_step(folder.checkpoints)
-    look = None if resumed else extension("first_look")(config, folder.rollouts, partial(warn, report))
+    look = None if resumed else first_look(config, folder.rollouts, partial(warn, report))
     if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
@@ -277,11 +251,6 @@ def _train(
         remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
         if done >= total:
             return
-
-    def after_step() -> None:
-        if look:
-            look()
-        budget.check(latest_step(folder.checkpoints), partial(measured_pace, folder.attempts, ""))
 
     follow(
         attempt,
@@ -292,7 +261,7 @@ def _train(
         stall_seconds=config.run.stall_seconds,
         alerts=AlertOptions.of(config),
         trackers=own_trackers(config),
-        after_step=after_step,
+        after_step=look,
         earlier=earlier,
         code=code_record(request).model_dump(),
         report=report,
@@ -319,7 +288,7 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
 def _publish(folder: RunFolder, report: Report) -> None:
     """Publish the lineage in the runs of the trackers; the policy does not depend on them."""
     try:
-        for line in extension("publish")(folder.path):
+        for line in publish(folder.path):
             progress(report, line)
     except InputError as error:
         progress(report, f"warning: {error}. Later: luffy train track --run {folder.path}")
