@@ -12,10 +12,8 @@ from typing import Any
 
 from core.errors import InputError
 from core.plugins.config_files import entries, entry
-from core.plugins.user_code import UserFunctionError, function_path, load_function, named_in_errors
+from core.plugins.user_code import function_path, load_function, named_in_errors
 from core.text.patterns import compile_full_match
-from training.algorithms import returned
-from training.algorithms.returned import Returned
 
 
 class Registry(dict[str, str]):
@@ -24,47 +22,26 @@ class Registry(dict[str, str]):
     Args:
         group: The group of entry points by which packages add functions.
         arguments: the names of what a function is called with, in order.
-        returns: what a function returns.
     """
 
     def __init__(
         self,
         group: str,
         arguments: str,
-        returns: Returned = returned.ANYTHING,
         names: Mapping[str, str] | None = None,
         **more: str,
     ) -> None:
         super().__init__(names or {}, **more)
-        self.group, self.arguments, self.returns = group, arguments.split(", "), returns
+        self.group, self.arguments = group, arguments.split(", ")
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return the function that `find` gives for ``name``; the errors of one outside the project name it.
 
         A path is not looked up again: composing the configuration has found it, and a loss is asked for at each step.
-        Such a function raises `UserFunctionError` if it returns something else than `returns`, or changes a tensor that
-        it is given: the terms and counts that are computed after it read the same tensors.
         """
         if name in self:
             return load_function(self[name])
-        path = name if ":" in name else self.find(name)
-        function = named_in_errors(path)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            before = returned.versions(self.arguments, args)
-            result = function(*args, **kwargs)
-            after = returned.versions(self.arguments, args)
-            problem = None
-            if changed := [name for name in before if before[name] != after[name]]:
-                problem = f"changed its argument {changed[0]} in place: change a copy, {changed[0]}.clone()"
-            elif not self.returns.accepts(result, args):
-                problem = f"returned {returned.described(result)}, expected {self.returns.text}"
-            if problem:
-                keys = " or ".join(key for key, registry in KEYS.items() if registry is self)
-                raise UserFunctionError(f"{keys}: {path} {problem}")
-            return result
-
-        return call
+        return named_in_errors(name if ":" in name else self.find(name))
 
     def find(self, name: str, folder: Path | None = None) -> str:
         """Return ``module:function`` of a registered name, of an entry point or of a path.
@@ -97,13 +74,11 @@ class Registry(dict[str, str]):
 LOSSES = Registry(
     "luffy.losses",
     "old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options",
-    returned.LOSSES_AND_STATS,
     mixed_policy="training.algorithms.mixed_loss:mixed_policy_token_loss",
 )
 ON_POLICY_LOSSES = Registry(
     "luffy.on_policy_losses",
     "log_prob, old_log_prob, loss_per_ratio, on_policy, options",
-    returned.LOSSES_AND_CLIPPED,
     ppo="training.algorithms.methods.on_policy:ppo",
     cispo="training.algorithms.methods.on_policy:cispo",
     gspo="training.algorithms.methods.on_policy:gspo",
@@ -116,7 +91,6 @@ ON_POLICY_LOSSES = Registry(
 SFT_WEIGHTS = Registry(
     "luffy.sft_weights",
     "log_prob",
-    returned.LIKE_FIRST,
     {
         "one": "training.algorithms.methods.sft:one",
         "p": "training.algorithms.methods.sft:probability",
@@ -127,7 +101,6 @@ SFT_WEIGHTS = Registry(
 GATES = Registry(
     "luffy.gates",
     "successes, n, options",
-    returned.TWO_WEIGHTS,
     none="training.algorithms.methods.gate:none",
     hard="training.algorithms.methods.gate:hard",
     soft="training.algorithms.methods.gate:soft",
@@ -135,7 +108,6 @@ GATES = Registry(
 LOSS_AGG_MODES = Registry(
     "luffy.loss_agg_modes",
     "losses, response_mask, size",
-    returned.SUM_AND_DIVISOR,
     {
         "token-mean": "training.algorithms.aggregate:token_mean",
         "seq-mean-token-mean": "training.algorithms.aggregate:seq_mean_token_mean",
@@ -150,7 +122,6 @@ LOSS_AGG_MODES = Registry(
 MEAN_AGG_MODES = Registry(
     "luffy.mean_agg_modes",
     "values, mask, size",
-    returned.SUM_AND_DIVISOR,
     {
         "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_token_mean",
         "seq64-mean-token-sum-norm-occupied": "training.algorithms.aggregate:seq64_occupied_mean",
@@ -160,7 +131,6 @@ MEAN_AGG_MODES = Registry(
 CORRECTIONS = Registry(
     "luffy.corrections",
     "mismatch, options",
-    returned.WEIGHTS_AND_KEPT,
     {
         "none": "training.algorithms.correction:keep_all",
         "tis": "training.algorithms.correction:tis",
@@ -175,7 +145,6 @@ CORRECTIONS = Registry(
 PREFIX_STRATEGIES = Registry(
     "luffy.prefix_strategies",
     "options, sample",
-    returned.SHARE,
     random="training.algorithms.schedules.prefix:random",
     linear="training.algorithms.schedules.prefix:linear",
     linear_max="training.algorithms.schedules.prefix:linear_max",
@@ -187,7 +156,6 @@ PREFIX_STRATEGIES = Registry(
 RESHAPES = Registry(
     "luffy.reshapes",
     "log_ratio, shape",
-    returned.LIKE_FIRST,
     no_reshape="training.algorithms.reshape:no_reshape",
     logp="training.algorithms.reshape:logp",
     p_logp="training.algorithms.reshape:p_logp",
