@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
@@ -26,7 +27,7 @@ from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
 from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine
-from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_digest
+from targets.filter.cache import REMEDY, DecisionCache, Decisions, versions
 from targets.filter.context import FilterInputs, verdict_file
 from targets.filter.filter_stages import FAILED
 from targets.filter.filters import filters_with
@@ -71,6 +72,7 @@ def prepare(
     progress: Progress | None = None,
     cache: Path | None = None,
     generated: Path | None = None,
+    force: bool = False,
 ) -> Prepared:
     """Write prepared, profile and rejected into ``out_dir`` and say what happened to the rows.
 
@@ -84,6 +86,7 @@ def prepare(
         progress: called with a stage, the rows done, and the rows in all where known.
         cache: folder that keeps the decisions on each part of the source. None: nothing is kept.
         generated: file of the source ``generated``, as ``luffy evaluate traces`` writes it.
+        force: whether everything is made again, whatever ``out_dir`` and ``cache`` have.
 
     Raises:
         InputError: a source, tokenizer or setting does not work, or the sources hold no row.
@@ -103,14 +106,14 @@ def prepare(
     parts = find_parts(config, generated)
     exclusions = Exclusions.read(config)
     inputs = _inputs(parts, exclusions, lengths.digest, benchmarks_digest)
-    if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons:
+    if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons and not force:
         clear_staging(out_dir)
         return earlier
 
     run = _Run(parts, exclusions, inputs, progress or _silent)
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), SPLIT) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
-        decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None)
+        decisions = DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None, force)
         verdicts = verdict_file(stack) if config.engine == "local" and config.workers > 1 else None
         tools = FilterInputs(config, tokenizer_json, verdicts=verdicts)
 
@@ -141,7 +144,7 @@ def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
 def _inputs(
     parts: Sequence[Part], exclusions: Exclusions, tokenizer_digest: str, benchmarks_digest: str
 ) -> dict[str, str]:
-    """What decides what comes out, as the files record it."""
+    """What decides what comes out, as the files record it; the code, which they record too, is not part of it."""
     config = exclusions.config
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
     inputs = {
@@ -154,7 +157,7 @@ def _inputs(
         "tokenizer_digest": tokenizer_digest,
         "benchmarks_digest": benchmarks_digest,
         **exclusions.digests(),
-        "code_digest": preparation_digest(config),
+        "versions": versions(languages=bool(config.languages)),
         "mappings": json.dumps(mappings, sort_keys=True),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
     }
@@ -222,6 +225,11 @@ def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome],
         counts.read(decisions.tally)
     if not counts.all.ids.count:
         raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
+    inputs = {
+        **run.inputs,
+        "code_digest": kinds.PREPARED.code_digest(),
+        "decided_by": json.dumps(sorted({decisions.maker for decisions in decided})),
+    }
     log_probs = any(part.mapping.target_log_probs for part in run.parts)
     tasks, kept = [], 0
     groups = _grouped(run.config.rows_per_file, decided, outcomes)
@@ -229,7 +237,7 @@ def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome],
         names = (PREPARED, PROFILE_FILE, REJECTED_FILE)
         prepared, profile, rejected = (shard_path(folder / name, number, len(groups)) for name in names)
         pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
-        tasks.append(WriteFiles(pieces, kept, log_probs, run.exclusions, (prepared, profile, rejected), run.inputs))
+        tasks.append(WriteFiles(pieces, kept, log_probs, run.exclusions, (prepared, profile, rejected), inputs))
         kept += sum(outcome.kept for _, outcome in group)
     others = []
     for written in engine.run(tasks[1:], counts.all.ids.count):

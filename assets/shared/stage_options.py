@@ -205,7 +205,6 @@ class TrainingOptions(Options):
         "rollouts=separate_async or data.order=easy_first. If a key is set twice, the later one wins.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the training.")
-    force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
     ignore_checks: bool = Field(
         default=False,
         description="Train on targets even if a blocking check failed or was never evaluated on them. The lineage "

@@ -1,4 +1,4 @@
-"""Cache the decisions on each piece of a source: equal content, settings and code are filtered once.
+"""Cache the decisions on each piece of a source: equal content and settings are filtered once.
 
 ``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent. The key is a digest of all that decides what is
 in it, so that a new file costs its own rows. The process that filters a piece writes its file. A piece in which a
@@ -14,8 +14,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from core import code_digest as covered_code
 from core.files import atomic_write, digest_bytes
+from core.kinds import PREPARED
 from core.model.token_counts import Lengths
 from core.schemas import DECISION
 from targets.config import PrepareConfig
@@ -38,37 +38,28 @@ PACKAGES = (
 )
 LANGUAGES = "py3langid"
 REMEDY = "delete it, and its rows are filtered again"
-# What the results of `targets.filter.filter_memo` depend on beside the texts that they are of and the inputs.
-RESULT_CODE = {
-    BENCHMARK: ("grading/contamination.py", "core/text/patterns.py"),
-    VERDICT: ("targets/filter/filter_stages.py", "targets/filter/context.py", *covered_code.VERDICT_CODE),
-    TOKENS: ("core/model/token_counts.py", "core/model/chat_template.py", "core/model/special_tokens.py"),
-    VECTOR: ("targets/embedding/embedding_client.py",),
-}
 
 
 @cache
-def code_digest(*paths: str) -> str:
-    """Digest the code at ``paths`` (none: all that decides about a trace) and the versions of the packages it uses."""
-    parts = [covered_code.code_digest(*(paths or covered_code.PREPARATION_CODE))]
-    parts += [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
-    return digest_bytes("\n".join(parts).encode())
-
-
-def preparation_digest(config: PrepareConfig) -> str:
-    """`code_digest` of all that decides about a trace, with the package that identifies languages where one is set."""
-    version = importlib.metadata.version(LANGUAGES) if config.languages else ""
-    return digest_bytes(f"{code_digest()} {version}".encode()) if version else code_digest()
+def versions(*, languages: bool = False) -> str:
+    """The number of preparations, and the versions of the packages that decide about a trace."""
+    packages = (*PACKAGES, LANGUAGES) if languages else PACKAGES
+    named = (f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return ", ".join((f"{PREPARED.name} {PREPARED.number}", *named))
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified."""
+    """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified.
+
+    ``maker``: digest of the code that decided.
+    """
 
     path: Path
     piece: Piece
     tally: Tally
     failed: int
+    maker: str
 
     @property
     def traces(self) -> int:
@@ -79,7 +70,8 @@ class Decisions:
 class DecisionCache:
     """The cached decisions in ``folder``, and what they depend on beside the piece itself.
 
-    ``remembers``: whether the folder stays, so that results are kept in it, too.
+    ``remembers``: whether the folder stays, so that results are kept in it, too. ``force``: whether what it has from
+    earlier preparations is made again.
     """
 
     config: PrepareConfig
@@ -87,6 +79,7 @@ class DecisionCache:
     benchmarks_digest: str
     folder: Path
     remembers: bool
+    force: bool = False
     _of_part: dict[str, str] = field(default_factory=dict)
 
     def path(self, piece: Piece) -> Path:
@@ -96,7 +89,7 @@ class DecisionCache:
 
     def has(self, piece: Piece) -> bool:
         """Return whether the decisions on ``piece`` are recorded and none failed, as with a judge that is away."""
-        return self.path(piece).exists() and not self.read(piece).failed
+        return not self.force and self.path(piece).exists() and not self.read(piece).failed
 
     def task(self, piece: Piece) -> "FilterPiece":
         """The task that writes the file of ``piece``."""
@@ -106,7 +99,9 @@ class DecisionCache:
         """What is recorded about ``piece``; InputError if its file is damaged."""
         path = self.path(piece)
         metadata = read_metadata(path, REMEDY)
-        return Decisions(path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]))
+        return Decisions(
+            path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]), metadata["code_digest"]
+        )
 
     def benchmark_memory(self) -> Memory:
         """What is remembered of the problems of the benchmarks."""
@@ -120,7 +115,7 @@ class DecisionCache:
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
-            decides += [self.lengths.digest, self.benchmarks_digest, preparation_digest(self.config)]
+            decides += [self.lengths.digest, self.benchmarks_digest, versions(languages=bool(self.config.languages))]
             self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
         return self._of_part[part.name]
 
@@ -135,7 +130,8 @@ class DecisionCache:
         embedding = self.config.embedding
         vector = json.dumps(embedding.vector_identity()) if embedding else ""
         inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: tokens, VECTOR: vector}
-        return {kind: f"{inputs[kind]} {code_digest(*code)}" for kind, code in RESULT_CODE.items()}
+        made_by = f"{versions()} {PREPARED.code_digest()}"  # what is remembered is no result: other code computes it
+        return {kind: f"{given} {made_by}" for kind, given in inputs.items()}
 
     def _results(self, piece: Piece) -> Path:
         """The file of `Memory`."""
@@ -170,7 +166,7 @@ class FilterPiece:
                 tally.read(trace)
                 failed += FAILED in trace.reasons
                 writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
-            writer.close({"tally": tally.to_json(), "failed": str(failed)})
+            writer.close({"tally": tally.to_json(), "failed": str(failed), "code_digest": PREPARED.code_digest()})
         memory.save()
         return writer.rows
 
