@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.frozen import numbers
+
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 GOLDEN = PROJECT / "tests/golden/frozen"
@@ -91,8 +93,12 @@ def main() -> int:
             values = make(group, base if options.record else PROJECT)
             portable = {name: value for name, value in sorted(values.items()) if not name.startswith("local/")}
             if options.record:  # one name a line, so that a difference of two versions can be read
+                recorded = json.loads(file.read_text("utf-8")) if file.exists() else {}
+                changed = [line for line in differences(group, recorded, portable) if ": '(absent)' -> " not in line]
+                numbers.require_raised(group, changed)
                 lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in portable.items())
                 file.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+                numbers.write()
                 continue
             old, new = (make(group, base), values) if options.base else (json.loads(file.read_text("utf-8")), portable)
             for line in differences(group, old, new):

@@ -1,5 +1,6 @@
 """An identity covers settings, inputs and the number of the kind; the digest of the code says what made a result."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from core import PROJECT, code_digest, kinds
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
+from tests.frozen import numbers
 from training.job import request as requests
 from training.job.request import TrainingRequest
 
@@ -61,6 +63,15 @@ def test_another_number_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> 
     before = identity("luffy")
     monkeypatch.setitem(vars(kinds.POLICY), "number", kinds.POLICY.number + 1)
     assert identity("luffy") != before
+
+
+@pytest.mark.parametrize("kind", numbers.GROUPS, ids=lambda kind: kind.name)
+def test_the_frozen_values_of_a_kind_are_those_of_its_number(kind: kinds.Kind) -> None:
+    recorded = json.loads(numbers.NUMBERS.read_text())[kind.name]
+    assert kind.number == max(map(int, recorded)) and recorded[str(kind.number)] == numbers.digest(kind), (
+        f"the values of {numbers.GROUPS[kind]} in tests/golden/frozen are not those of {kind.name} {kind.number}: "
+        "raise the number in core/kinds.py, and write the values by `python -m tests.frozen --record GROUP`"
+    )
 
 
 def test_a_recipe_that_does_not_exist_is_refused_by_name() -> None:
