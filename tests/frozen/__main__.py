@@ -29,7 +29,10 @@ GROUPS |= dict.fromkeys(["steps", "configurations", "trainings"], TRAINING)
 APART = "trainings"  # not in `make frozen`, for its time
 # Relative, of fractional numbers; other values are equal. The logarithms of decisions differ between processors.
 TOLERANCES = {"decisions": 1e-12, "scores": 1e-9, "steps": 1e-5, "trainings": 1e-5}
-CHILD = "import json, runpy, sys; json.dump(runpy.run_path(sys.argv[1])['values'](), open(sys.argv[2], 'w'))"
+CHILD = """import json, runpy, sys
+from pathlib import Path
+sys.path.append(str(Path(sys.argv[1]).parent))  # last, so that no file there hides a module of Python
+json.dump(runpy.run_path(sys.argv[1])["values"](), open(sys.argv[2], "w"))"""
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -66,7 +69,7 @@ def make(group: str, root: Path) -> dict[str, Any]:
     with TemporaryDirectory(prefix="frozen-") as folder:
         out = Path(folder, "values.json")
         command = [PROJECT / GROUPS[group] / "bin/python", "-c", CHILD, program, out]
-        variables = {"PYTHONPATH": f"{root}{os.pathsep}{program.parent}", "OMP_NUM_THREADS": "1"}
+        variables = {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
         if status := subprocess.run(command, cwd=root, env=os.environ | variables).returncode:
             sys.exit(f"error: frozen: {program} ended with status {status}; its messages are above")
         values = json.loads(out.read_text(encoding="utf-8"))
