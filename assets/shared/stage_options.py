@@ -35,8 +35,6 @@ Chosen = TypeVar("Chosen", bound="Options")
 # Keys of the training configuration that name folders of a run.
 RUN_FOLDERS = (
     "paths.",
-    "hydra.",
-    "hydra/",
     "trainer.default_local_dir",
     "trainer.rollout_data_dir",
     "trainer.validation_data_dir",
@@ -93,7 +91,7 @@ def settable(overrides: list[str]) -> list[str]:
     from training.config.keys import check_key, key_of
 
     for override in overrides:
-        if override.lstrip("+~").startswith(RUN_FOLDERS):
+        if override.startswith(RUN_FOLDERS):
             raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
         check_key(key_of(override), override)
     return overrides

@@ -86,7 +86,7 @@ class StageRecord(Record):
 class Manifest(StageRecord):
     """The content of ``lineage.json``."""
 
-    config: dict[str, Any]  # the resolved Hydra configuration
+    config: dict[str, Any]  # the resolved configuration
     base_model: InputRecord
     upstream: dict[str, Any]  # what the caller says about where the inputs came from
     code: CodeRecord  # of the last attempt

@@ -105,7 +105,7 @@ class TrainingRequest(Placement):
         return recipe_name(self.recipe)
 
     def config_overrides(self) -> list[str]:
-        """Return the request in Hydra's notation, for the composition of its configuration.
+        """Return the overrides with those of the other settings, for the composition of the configuration.
 
         Raises:
             InputError: an override gives the seed, which the request has.
@@ -113,7 +113,7 @@ class TrainingRequest(Placement):
         if "seed" in values_of(self.overrides):
             raise InputError("--set: seed cannot be set: give it with --seed")
         address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
-        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
+        slurm = [f"run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
         where = [] if self.backend == "local" else [f"run.backend={self.backend}", *address, *slurm]
         return [f"seed={self.seed}", *where, *self.overrides]
 
@@ -169,7 +169,7 @@ class TrainingRequest(Placement):
 
     def computed(self) -> RequestRecord:
         """Return the record without ``run.*``: those keys say how a run is carried out, not what it computes."""
-        overrides = tuple(text for text in self.overrides if not text.lstrip("+").startswith("run."))
+        overrides = tuple(text for text in self.overrides if not text.startswith("run."))
         return self.record().model_copy(update={"overrides": overrides})
 
     def identity(self) -> str:
