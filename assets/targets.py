@@ -146,10 +146,7 @@ def prepare_traces(
     storage: Storage,
     teacher: Reference | None,
 ) -> None:
-    """Prepare ``config`` into ``folder``: in this process, or in the training interpreter.
-
-    That one has Ray for the engine "ray", and vLLM for an embedding model from a folder.
-    """
+    """Prepare ``config`` into ``folder``: in this process, or in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
     from targets.config import build_config
@@ -157,7 +154,7 @@ def prepare_traces(
     from targets.prepared_files import PREPARED as PREPARED_FILE
 
     decisions = storage.path / "targets" / "decisions"
-    if config.engine != "ray" and not (config.embedding and config.embedding.url is None):
+    if config.engine != "ray":
         prepare(
             build_config(config.model_dump()),  # Dagster's class of an op cannot be sent to other processes
             folder,

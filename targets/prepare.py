@@ -32,7 +32,6 @@ from targets.filter.context import FilterInputs, verdict_file
 from targets.filter.filter_stages import FAILED
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
-from targets.filter.meaning import open_meaning
 from targets.prepared_files import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.exclusions import Exclusions
@@ -121,11 +120,7 @@ def prepare(
         def open_benchmarks() -> None:  # takes time, which a preparation that filters nothing does not need
             nonlocal tools
             index = None if benchmarks is None else BenchmarkIndex(benchmarks)
-            meaning = None
-            if config.embedding:
-                memory = decisions.benchmark_memory()
-                meaning = stack.enter_context(open_meaning(config.embedding, benchmarks, memory))
-            tools = replace(tools, benchmarks=index, meaning=meaning)
+            tools = replace(tools, benchmarks=index)
 
         engine = stack.enter_context(build_engine(config.engine, lambda: tools, config.workers))
         decided = _filter(run, decisions, engine, open_benchmarks)
@@ -212,7 +207,7 @@ def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Pat
         run.report("deduplicate", read, None)
     run.exclusions.review.check_ids(read, unread)
     places = Places(run.config, [of.path for of in decided], selection.left(), engine)
-    return selection.decide(places.search, places.search_meaning)
+    return selection.decide(places.search)
 
 
 def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], engine: Engine, folder: Path) -> None:

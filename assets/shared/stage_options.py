@@ -28,7 +28,6 @@ from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_f
 from evaluation.generation.templates import template_names
 from evaluation.promotion.promotion_limits import PromotionLimits
 from targets.config import PrepareConfig, build_config
-from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.source_settings import Mapping
 
 Chosen = TypeVar("Chosen", bound="Options")
@@ -141,9 +140,6 @@ class TargetOptions(PrepareConfig, Options):
     )
     mapping: Annotated[Any, AfterValidator(TypeAdapter(Mapping).validate_python)] = Field(
         default="auto", description=PrepareConfig.model_fields["mapping"].description
-    )
-    embedding: Annotated[Any, AfterValidator(TypeAdapter(EmbeddingSettings | None).validate_python)] = Field(
-        default=None, description=PrepareConfig.model_fields["embedding"].description
     )
 
 

@@ -21,7 +21,7 @@ from core.schemas import DECISION
 from targets.config import PrepareConfig
 from targets.counts import Tally
 from targets.engines.tasks import Tools
-from targets.filter.filter_memo import BENCHMARK, TOKENS, VECTOR, VERDICT, Memory
+from targets.filter.filter_memo import BENCHMARK, TOKENS, VERDICT, Memory
 from targets.filter.filter_stages import FAILED, filter_traces
 from targets.read.sources import Part, Piece
 from targets.target_tables import TableWriter, read_metadata
@@ -103,11 +103,6 @@ class DecisionCache:
             path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]), metadata["code_digest"]
         )
 
-    def benchmark_memory(self) -> Memory:
-        """What is remembered of the problems of the benchmarks."""
-        results = _file(self.folder / "results", ["benchmarks", self.benchmarks_digest]) if self.remembers else None
-        return Memory(results, self.versions)
-
     def _part_digest(self, part: Part) -> str:
         if part.name not in self._of_part:
             source = part.source
@@ -127,9 +122,7 @@ class DecisionCache:
     def versions(self) -> dict[str, str]:
         """What the results of `Memory` depend on, by their kind."""
         tokens = f"{self.lengths.digest} {json.dumps(self.config.chat_template_kwargs, sort_keys=True)}"
-        embedding = self.config.embedding
-        vector = json.dumps(embedding.vector_identity()) if embedding else ""
-        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: tokens, VECTOR: vector}
+        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: tokens}
         made_by = f"{versions()} {PREPARED.code_digest()}"  # what is remembered is no result: other code computes it
         return {kind: f"{given} {made_by}" for kind, given in inputs.items()}
 

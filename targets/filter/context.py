@@ -2,12 +2,11 @@
 
 import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.files import scratch_folder
 from core.model.token_counts import load_lengths
@@ -16,14 +15,9 @@ from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
-from targets.embedding.embedding_client import Embedder
 from targets.filter.filter_memo import BENCHMARK, Memory
-from targets.filter.meaning import Meaning, remembered_vectors
 from targets.source_settings import Source
 from targets.trace import Trace
-
-if TYPE_CHECKING:
-    import numpy as np
 
 BOXED_MATHEMATICS = VerifierSpec("math")
 ANSWER_TAG = "tag:answer"  # a place of answers
@@ -35,14 +29,13 @@ class FilterInputs:
     """The inputs from which a process makes its `FilterContext`; they can be sent to another process.
 
     ``benchmarks``: None where contamination is not looked for. ``verdicts``: a file through which the processes of one
-    machine share the verdicts on answers. ``meaning``: None where no embedding model compares problems.
+    machine share the verdicts on answers.
     """
 
     config: PrepareConfig
     tokenizer: Path
     benchmarks: BenchmarkIndex | None = None
     verdicts: Path | None = None
-    meaning: Meaning | None = None
 
     def open(self) -> "FilterContext":
         return FilterContext(self)
@@ -77,8 +70,6 @@ class FilterContext:
         self._verifiers: dict[VerifierSpec, Verifier] = {}
         self.looks_for_benchmarks = inputs.benchmarks is not None
         self._search: Callable[[str], Match | None] = inputs.benchmarks.match if inputs.benchmarks else _no_match
-        self.meaning = inputs.meaning
-        self._embedder = Embedder(inputs.meaning.endpoint) if inputs.meaning else None
         self.remember_in(Memory())
 
     def __enter__(self) -> "FilterContext":
@@ -90,8 +81,6 @@ class FilterContext:
     def close(self) -> None:
         for verifier in self._verifiers.values():
             verifier.close()
-        if self._embedder:
-            self._embedder.close()
 
     def remember_in(self, memory: Memory) -> None:
         """Recall results from ``memory``, that of the piece that is filtered next, and keep them there."""
@@ -101,11 +90,6 @@ class FilterContext:
     def _match(self, problem: str) -> Match | None:
         values = self.memory.result(BENCHMARK, lambda: _values(self._search(problem)), problem)
         return Match(*values) if values else None
-
-    def vectors(self, problems: Sequence[str]) -> "np.ndarray":
-        """The vectors of ``problems`` by the embedding model, each remembered; shape (problems, size), float16."""
-        assert self._embedder is not None
-        return remembered_vectors(problems, self._embedder, self.memory)
 
     def source(self, trace: Trace) -> Source:
         """The source of ``trace``."""

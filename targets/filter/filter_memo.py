@@ -1,4 +1,4 @@
-"""Remember what is slow to compute and depends on no threshold: benchmark matches, verdicts, token counts, vectors.
+"""Remember what is slow to compute and depends on no threshold: benchmark matches, verdicts, token counts.
 
 ``<cache>/results/<start of piece>/<piece>.parquet`` has the results for the texts of one piece of a source. A result is
 found by a digest of its texts, and of the code, packages and inputs that its kind depends on, so that it holds whatever
@@ -15,7 +15,7 @@ from typing import Any
 from core.errors import InputError
 from core.files import read_parquet, write_table
 
-BENCHMARK, VERDICT, TOKENS, VECTOR = ("benchmark", "verdict", "tokens", "vector")
+BENCHMARK, VERDICT, TOKENS = ("benchmark", "verdict", "tokens")
 REMEDY = "delete it"
 
 
