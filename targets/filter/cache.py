@@ -1,27 +1,25 @@
-"""Cache the decisions on each piece of a source: equal content and settings are filtered once.
+"""Cache the decisions on each piece of a source: equal content, settings and code are filtered once.
 
 ``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent. The key is a digest of all that decides what is
 in it, so that a new file costs its own rows. The process that filters a piece writes its file. A piece in which a
-verifier failed is filtered again. What does not depend on the thresholds of filters is in `targets.filter.filter_memo`.
-Deleting the folder costs time only.
+verifier failed is filtered again. Deleting the folder costs time only.
 """
 
 import importlib.metadata
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from core import code_digest as covered_code
 from core.files import atomic_write, digest_bytes
-from core.kinds import PREPARED
 from core.model.token_counts import Lengths
 from core.schemas import DECISION
 from targets.config import PrepareConfig
 from targets.counts import Tally
 from targets.engines.tasks import Tools
-from targets.filter.filter_memo import BENCHMARK, TOKENS, VERDICT, Memory
 from targets.filter.filter_stages import FAILED, filter_traces
 from targets.read.sources import Part, Piece
 from targets.target_tables import TableWriter, read_metadata
@@ -41,25 +39,27 @@ REMEDY = "delete it, and its rows are filtered again"
 
 
 @cache
-def versions(*, languages: bool = False) -> str:
-    """The number of preparations, and the versions of the packages that decide about a trace."""
-    packages = (*PACKAGES, LANGUAGES) if languages else PACKAGES
-    named = (f"{name} {importlib.metadata.version(name)}" for name in packages)
-    return ", ".join((f"{PREPARED.name} {PREPARED.number}", *named))
+def code_digest() -> str:
+    """Digest the code that decides about a trace, and the versions of the packages it uses."""
+    parts = [covered_code.code_digest(*covered_code.PREPARATION_CODE)]
+    parts += [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
+    return digest_bytes("\n".join(parts).encode())
+
+
+def preparation_digest(config: PrepareConfig) -> str:
+    """`code_digest` of all that decides about a trace, with the package that identifies languages where one is set."""
+    version = importlib.metadata.version(LANGUAGES) if config.languages else ""
+    return digest_bytes(f"{code_digest()} {version}".encode()) if version else code_digest()
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified.
-
-    ``maker``: digest of the code that decided.
-    """
+    """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified."""
 
     path: Path
     piece: Piece
     tally: Tally
     failed: int
-    maker: str
 
     @property
     def traces(self) -> int:
@@ -68,18 +68,12 @@ class Decisions:
 
 @dataclass(frozen=True)
 class DecisionCache:
-    """The cached decisions in ``folder``, and what they depend on beside the piece itself.
-
-    ``remembers``: whether the folder stays, so that results are kept in it, too. ``force``: whether what it has from
-    earlier preparations is made again.
-    """
+    """The cached decisions in ``folder``, and what they depend on besides the piece itself."""
 
     config: PrepareConfig
     lengths: Lengths
     benchmarks_digest: str
     folder: Path
-    remembers: bool
-    force: bool = False
     _of_part: dict[str, str] = field(default_factory=dict)
 
     def path(self, piece: Piece) -> Path:
@@ -89,19 +83,17 @@ class DecisionCache:
 
     def has(self, piece: Piece) -> bool:
         """Return whether the decisions on ``piece`` are recorded and none failed, as with a judge that is away."""
-        return not self.force and self.path(piece).exists() and not self.read(piece).failed
+        return self.path(piece).exists() and not self.read(piece).failed
 
     def task(self, piece: Piece) -> "FilterPiece":
         """The task that writes the file of ``piece``."""
-        return FilterPiece(piece, self.path(piece), self._results(piece) if self.remembers else None, self.versions)
+        return FilterPiece(piece, self.path(piece))
 
     def read(self, piece: Piece) -> Decisions:
         """What is recorded about ``piece``; InputError if its file is damaged."""
         path = self.path(piece)
         metadata = read_metadata(path, REMEDY)
-        return Decisions(
-            path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]), metadata["code_digest"]
-        )
+        return Decisions(path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]))
 
     def _part_digest(self, part: Part) -> str:
         if part.name not in self._of_part:
@@ -110,25 +102,13 @@ class DecisionCache:
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
-            decides += [self.lengths.digest, self.benchmarks_digest, versions(languages=bool(self.config.languages))]
+            decides += [self.lengths.digest, self.benchmarks_digest, preparation_digest(self.config)]
             self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
         return self._of_part[part.name]
 
     @cached_property
     def _filter_digest(self) -> str:
         return self.config.filter_digest()
-
-    @cached_property
-    def versions(self) -> dict[str, str]:
-        """What the results of `Memory` depend on, by their kind."""
-        tokens = f"{self.lengths.digest} {json.dumps(self.config.chat_template_kwargs, sort_keys=True)}"
-        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: tokens}
-        made_by = f"{versions()} {PREPARED.code_digest()}"  # what is remembered is no result: other code computes it
-        return {kind: f"{given} {made_by}" for kind, given in inputs.items()}
-
-    def _results(self, piece: Piece) -> Path:
-        """The file of `Memory`."""
-        return _file(self.folder / "results", [piece.part.fingerprint[0], piece.start, piece.stop, piece.most])
 
 
 def _file(folder: Path, decides: Sequence[Any]) -> Path:
@@ -139,17 +119,13 @@ def _file(folder: Path, decides: Sequence[Any]) -> Path:
 
 @dataclass(frozen=True)
 class FilterPiece:
-    """The task to filter ``piece`` and write its decisions to ``path``; ``results``, ``versions``: of its `Memory`."""
+    """The task to filter ``piece`` and write its decisions to ``path``."""
 
     piece: Piece
     path: Path
-    results: Path | None
-    versions: Mapping[str, str]
 
     def __call__(self, tools: Tools) -> int:
         context, tally, failed = tools.context, Tally(), 0
-        memory = Memory(self.results, self.versions)
-        context.remember_in(memory)
         with (
             atomic_write(self.path) as temporary,
             TableWriter(temporary, DECISION, {"part": self.piece.part.name}) as writer,
@@ -159,8 +135,7 @@ class FilterPiece:
                 tally.read(trace)
                 failed += FAILED in trace.reasons
                 writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
-            writer.close({"tally": tally.to_json(), "failed": str(failed), "code_digest": PREPARED.code_digest()})
-        memory.save()
+            writer.close({"tally": tally.to_json(), "failed": str(failed)})
         return writer.rows
 
     def __str__(self) -> str:

@@ -4,13 +4,11 @@ Nothing here depends on how traces are grouped into batches, so the same functio
 processes and on Ray Data.
 """
 
-import json
 from collections.abc import Sequence
 
 from core.model.prompts import messages
 from grading.verdict import Verdict
 from targets.filter.context import FilterContext
-from targets.filter.filter_memo import TOKENS, VERDICT
 from targets.filter.filters import Stage, rejections
 from targets.filter.text_properties import measure
 from targets.read.response_format import Parts, parse_response
@@ -28,7 +26,6 @@ VERDICTS = {
     Verdict.ERROR: "verify_error",
 }
 FAILED = VERDICTS[Verdict.ERROR]
-PASSING = frozenset({"verify_timeout", FAILED})  # verdicts that a second comparison may not give
 QUOTED = 120  # characters of an answer in a detail
 
 
@@ -38,6 +35,7 @@ def filter_traces(traces: Sequence[Trace], context: FilterContext) -> Sequence[T
         _filter_texts(trace, context)
     for trace in _accepted(traces):
         _verify(trace, context)
+    _filter_meanings(_accepted(traces), context)
     _filter_lengths(_accepted(traces), context)
     for trace in traces:
         if trace.reasons:
@@ -74,22 +72,12 @@ def _reject(stage: Stage, trace: Trace, context: FilterContext) -> None:
 
 def _verify(trace: Trace, context: FilterContext) -> None:
     """Compare the answer with the gold answer, using the verifier that also rewards the policy."""
-    texts = [*_gold_texts(trace, context), trace.target]
-    remembered = context.memory.recall(VERDICT, *texts)
-    verdict, text = remembered or _compare(trace, context)
+    verdict, text = _compare(trace, context)
     trace.verdict = verdict
     if verdict == "correct":
         trace.answer = text
     else:
         trace.reject(Rejection(verdict, text))
-    if remembered is None and verdict not in PASSING:
-        context.memory.keep(VERDICT, [verdict, text], *texts)
-
-
-def _gold_texts(trace: Trace, context: FilterContext) -> list[str]:
-    """What the gold answer is read by."""
-    more = "" if context.is_mathematics(trace) else json.dumps(trace.verifier_fields)
-    return [context.spec_digest(trace), trace.gold or "", more]
 
 
 def _compare(trace: Trace, context: FilterContext) -> tuple[str, str]:
@@ -114,19 +102,27 @@ def _quote(text: str | None) -> str:
     return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")
 
 
+def _filter_meanings(traces: Sequence[Trace], context: FilterContext) -> None:
+    """Compare the problems with those of benchmarks by an embedding model, if the settings have one."""
+    if context.meaning is None or not traces:
+        return
+    problems = [trace.problem or "" for trace in traces]
+    vectors = context.vectors(problems)
+    for trace, vector, match in zip(traces, vectors, context.meaning.matches(problems, vectors), strict=True):
+        trace.vector = vector.tobytes()
+        if match:
+            row, similarity = match
+            trace.duplicate_of, trace.duplicate_problem = f"{row['benchmark']}/{row['id']}", row["problem"]
+            detail = f"{trace.duplicate_of}: {similarity:.1f}% similar in meaning"
+            trace.reject(Rejection("paraphrased_benchmark", detail))
+
+
 def _filter_lengths(traces: Sequence[Trace], context: FilterContext) -> None:
     """Make the prompts and count tokens, all texts of the batch together."""
     for trace in traces:
         trace.prompt = prompt_of(trace, context.source(trace))
-    texts = [(json.dumps(trace.prompt), trace.target) for trace in traces]
-    counts = [context.memory.recall(TOKENS, *of) for of in texts]
-    missing = [number for number, count in enumerate(counts) if count is None]
-    counted = context.lengths.count_examples([(traces[number].prompt, traces[number].target) for number in missing])
-    for number, count in zip(missing, counted, strict=True):
-        counts[number] = count
-        context.memory.keep(TOKENS, count, *texts[number])
+    counts = context.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
     for trace, count in zip(traces, counts, strict=True):
-        assert count is not None
         trace.prompt_tokens, trace.target_tokens = count
         _align_log_probs(trace, context)
 
@@ -154,11 +150,7 @@ def _describe(trace: Trace, context: FilterContext) -> None:
     """Record the properties of an accepted trace that duplicates and checks need."""
     trace.response = trace.system = trace.target_token_ids = None  # the target holds what is needed of it
     describe(trace, likeness=context.config.keep == "diverse")
-    trace.gold_parses = context.memory.result(VERDICT, lambda: _parses(trace, context), *_gold_texts(trace, context))
+    trace.gold_parses = context.verifier(trace).gold_problem(trace.gold or "", trace.verifier_fields) is None
     if context.looks_for_benchmarks:
         trace.benchmark_overlap = context.benchmark_match(trace.problem or "") is not None
     measure(trace, boxed=context.is_boxed(trace))
-
-
-def _parses(trace: Trace, context: FilterContext) -> bool:
-    return context.verifier(trace).gold_problem(trace.gold or "", trace.verifier_fields) is None

@@ -82,20 +82,6 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, toke
     assert not out.exists()
 
 
-def test_what_a_killed_preparation_left_for_its_processes_is_removed(tmp_path: Path) -> None:
-    code = (
-        "import os, signal\nfrom contextlib import ExitStack\nfrom targets.filter.context import verdict_file\n"
-        "stack = ExitStack()\nverdict_file(stack)\nos.kill(os.getpid(), signal.SIGKILL)"
-    )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=False, timeout=60)
-    assert len(list(tmp_path.iterdir())) == 1
-    code = "from contextlib import ExitStack\nfrom targets.filter.context import verdict_file\n"
-    code += "with ExitStack() as stack:\n    verdict_file(stack)"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=60)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:

@@ -1,0 +1,1 @@
+"""Compare problems by the vectors of an embedding model, an optional stage of a preparation."""
