@@ -8,21 +8,19 @@ The rule of LUFFY's published reward can be chosen instead (`grading.whole_text`
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
 
 from core.errors import InputError
 from grading.answers.extraction import answer_part, extract_boxed, text_after_thoughts
-from grading.answers.pairs import compare_numbers
+from grading.answers.pairs import compare_numbers, is_number
 from grading.answers.spelling import normalize, same_string
 from grading.pool import PROGRAM, WHOLE_TEXT_PROGRAM, WorkerPool
 from grading.verdict import Grade, Verdict
-from grading.verdict_cache import VerdictStore
 
 RULES = ("boxed", "whole-text")
 TRUNCATED = ("zero", "by_text")  # what a response that was cut at the token limit scores
-MAX_CHARACTERS = 1_000  # the longest gold of the paper's nine benchmarks has under 300
+MAX_CHARACTERS = 1_100  # the longest gold of the paper's nine benchmarks has under 300
 MAX_NESTING = 40
-MAX_DIGITS = 300
+MAX_DIGITS = 1_000
 KEPT_COMPARISONS = 65_536
 
 
@@ -32,20 +30,16 @@ class Grader:
     Args:
         workers: processes that compare answers; they start when the first pair needs symbolic algebra.
         limit_s: seconds per comparison.
-        shared: a file through which graders on this machine share their verdicts.
         rule: where a mathematical answer is: "boxed", or "whole-text" as in LUFFY's published reward.
     """
 
-    def __init__(
-        self, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None, *, rule: str = "boxed"
-    ) -> None:
+    def __init__(self, workers: int = 2, limit_s: float = 5.0, *, rule: str = "boxed") -> None:
         if rule not in RULES:
             raise InputError(f"unknown rule {rule!r}: expected one of {', '.join(RULES)}")
         self._workers, self._rule = workers, rule
         self._pool = WorkerPool(workers, limit_s, PROGRAM if rule == "boxed" else WHOLE_TEXT_PROGRAM)
-        self._store = VerdictStore(shared) if shared and rule == "boxed" else None  # it holds verdicts on boxed answers
         # Cached, because samples of a problem repeat their answers.
-        self._equivalence = lru_cache(maxsize=KEPT_COMPARISONS)(self._ask)
+        self._ask = lru_cache(maxsize=KEPT_COMPARISONS)(self._pool.ask)
 
     def __enter__(self) -> "Grader":
         return self
@@ -56,9 +50,6 @@ class Grader:
     def close(self) -> None:
         """End the workers; a comparison that needs one is a RuntimeError afterwards."""
         self._pool.close()
-        if self._store:
-            self._store.close()
-            self._store = None
 
     def grade(self, text: str, gold: str, *, thinking: bool = True, truncated: bool = False) -> Grade:
         """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains."""
@@ -81,7 +72,7 @@ class Grader:
         part = text_after_thoughts(text, thinking=thinking)
         if part is None:
             return Grade(Verdict.NO_THINK_END, None, "no </think>")
-        verdict, reason = self._equivalence(part, gold)
+        verdict, reason = self._ask(part, gold)
         return Grade(Verdict(verdict), None, reason)
 
     def grade_many(
@@ -101,15 +92,15 @@ class Grader:
         """Return whether two bare answers (contents of boxes) are the same."""
         return self.compare(answer, gold)[0]
 
-    def parses(self, gold: str) -> bool:
-        """Return whether a gold answer can be read completely, so that answers can be compared with it."""
+    def gold_problem(self, gold: str) -> str | None:
+        """Return why answers cannot be compared with a gold answer, and what to do; None if it is read completely."""
         text = normalize(gold)
-        if compare_numbers(text, text):
-            return True
-        if not text or _too_large(text):
-            return False
-        # Compared with an answer that no gold has, so that equal text cannot hide a gold that is not read.
-        return self._equivalence("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
+        if is_number(text):
+            return None
+        if problem := "it is empty" if not text else _too_large(text):
+            return problem
+        verdict, reason = self._ask(text)
+        return None if verdict == "read" else reason
 
     def compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
         """Compare two bare answers as text, then as numbers, then by symbolic algebra."""
@@ -126,17 +117,8 @@ class Grader:
         for name, side in (("answer", answer), ("gold answer", gold)):
             if problem := _too_large(side):
                 return Verdict.ERROR, f"not compared: the {name} has {problem}"
-        verdict, reason = self._equivalence(answer, gold)
+        verdict, reason = self._ask(gold, answer)
         return Verdict(verdict), reason
-
-    def _ask(self, answer: str, gold: str) -> tuple[str, str]:
-        if self._store is None:
-            return self._pool.ask(answer, gold)
-        reply = self._store.find(answer, gold)
-        if reply is None:
-            reply = self._pool.ask(answer, gold)
-            self._store.keep(answer, gold, *reply)
-        return reply
 
 
 def _too_large(text: str) -> str | None:

@@ -20,16 +20,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Grade:
-    """A verdict, the answer that it is about, its reason, and a score in [0, 1] (None: 1 if correct, and else 0)."""
+    """A verdict, the answer that it is about, its reason, and the score in [0, 1] that a verifier may give."""
 
     verdict: Verdict
     extracted: str | None = None
     reason: str = ""
-    score: float = None  # pyright: ignore[reportAssignmentType]  # never None after the start
-
-    def __post_init__(self) -> None:
-        if self.score is None:
-            object.__setattr__(self, "score", 1.0 if self.verdict is Verdict.CORRECT else 0.0)
+    given_score: float | None = None
 
     @classmethod
     def of_score(cls, score: float, extracted: str | None, reason: str, *, threshold: float = 1.0) -> "Grade":
@@ -41,6 +37,11 @@ class Grade:
         assert 0 <= score <= 1, score
         partial = Verdict.PARTIAL if score > 0 else Verdict.WRONG
         return cls(Verdict.CORRECT if score >= threshold else partial, extracted, reason, score)
+
+    @property
+    def score(self) -> float:
+        """The score that was given, or else 1 for a correct answer and 0 for any other."""
+        return float(self.solved) if self.given_score is None else self.given_score
 
     @property
     def solved(self) -> bool:

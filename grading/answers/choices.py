@@ -1,5 +1,7 @@
 """Multiple-choice answers: find the option, or the options, that a response chose, and compare their labels."""
 
+import unicodedata
+
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize
@@ -57,7 +59,8 @@ _SUPPOSED = compile_quick_pattern(
 # What follows an "A" or "I" that is a label; before other words these are words themselves.
 _BEHIND_LABEL = compile_quick_pattern(
     r"\A (?:because|since|as|for|by|due|which|that|and|or|with|in|from|given|based|where|if|when|is|was|so|according"
-    r"|while|whereas|rather|under|but|after|before|through|using|here|only|then|thus|hence|not|instead|at|on|to|it|this|via)\b"
+    r"|while|whereas|rather|under|but|after|before|through|using|here|only|then|thus|hence|not|instead|at|on|to"
+    r"|it|this|via)\b"
 )
 _WORD_FOLLOWS = compile_quick_pattern(r"\A [a-z]")
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
@@ -65,13 +68,44 @@ _STATED = compile_quick_pattern(
     r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=|[–—-](?=\s)|(?:should|must|will|has to) be"
     r"|(?<!then the answer )would be)++"
     r"[*$`\s]*+(?:(?:option|choice)\s++)?|answer\s[*$\s]*+"
-    r"|(?<![a-z])I(?:'ll| will| would| therefore| thus)? (?:choose|chose|pick|picked|select|selected|go with)\s[*$\s]*+"
+    r"|(?<![a-z])(?:I|we)(?:'ll|'d|\u2019d|\u2019ll| will| would| therefore| thus)? (?:choose|chose|pick|picked"
+    r"|select|selected|go with)\s[*$\s]*+"
     r"(?:(?:option|choice|answer)\s++)?)[(\[]?\s*+(?:\\(?:text|math)(?:bf|rm|it)?\{\s*+\(?)?"
     r"(?P<label>[A-J]|[a-j](?=[])}*$`.]{0,4}\s*+\Z))(?![a-zA-Z'])"
 )
 _CONCLUDED = compile_quick_pattern(
-    r"(?:\A|[.!:\n]\s{1,2}|(?i:so|thus|hence|therefore),? )[*$]{0,3}(?i:option |choice )?\(?([A-J])\)?[*$]{0,3}"
-    r" is (?:the )?(?:correct|right|best)(?: (?:answer|option|choice|one))?[.!*$]{0,4}\s*+\Z"
+    r"(?:\A|[.!:\n]\s{1,2}|(?i:so|thus|hence|therefore),? )[*$]{0,3}(?i:option "
+    r"|choice )?\(?(?P<named>[A-J])\)?[*$]{0,3}"
+    r" is (?:the )?(?:correct|right|best|answer)(?: (?:answer|option|choice|one))?[.!*$]{0,4}\s*+\Z"
+    r"|(?i:\b(?:so|thus|hence|therefore)),? [*$]{0,3}(?i:(?:the )?(?:correct )?(?:option|choice"
+    r"|answer)s?:? )?"
+    r"(?:\((?P<bracketed>[A-J])\)|(?P<last>[A-J]))[.!*$]{0,4}\s*+\Z"
+)
+_QUOTED = compile_quick_pattern(
+    r"[\"\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb']\(?([A-J])\)?\.?[\"\u201c\u201d\u2018\u2019\u00ab\u00bb']"
+)
+_IN_ENGLISH = (
+    (
+        compile_quick_pattern(
+            r"(?:\u6b63\u786e)?\u7b54\u6848(?:\u662f|\u4e3a|\u9009)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
+            r"|(?:\u6545|\u6240\u4ee5|\u56e0\u6b64|\u5e94)?\u9009(?:\u62e9"
+            r"|\u9879)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
+        ),
+        "answer: ",
+    ),
+    (
+        compile_quick_pattern(
+            r"(?i)\b(?:(?:richtige )?antwort (?:ist|lautet)|respuesta (?:correcta )?es"
+            r"|r\u00e9ponse (?:correcte )?est)\b"
+        ),
+        "answer is",
+    ),
+    (
+        compile_quick_pattern(r"[\uff08\uff09\u3002\uff0c\uff1a]"),
+        lambda sign: unicodedata.normalize("NFKC", sign.group()).replace("\u3002", "."),
+    ),
+    (compile_quick_pattern(r"(?i)\b(?:antwort|l\u00f6sung|respuesta|r\u00e9ponse|risposta) ?:"), "answer:"),
+    (_QUOTED, r"\1"),
 )
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks
 _BOXED_SET = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
@@ -95,6 +129,7 @@ def extract_choice(text: str) -> str | None:
     ['D', None, 'E']
     """
     boxed = extract_boxed(text)
+    text = _in_english(text)
     stated = _stated(text)
     if boxed is not None:
         return choice_in(boxed, stated)
@@ -102,7 +137,18 @@ def extract_choice(text: str) -> str | None:
     if alone or stated:
         return alone.group(1) if alone else stated
     concluded = _CONCLUDED.search(text)
-    return concluded.group(1) if concluded else None
+    return next(filter(None, concluded.groups()), None) if concluded else None
+
+
+def _in_english(text: str) -> str:
+    """Return a text with the statements of other languages in English, and labels without quotation marks.
+
+    >>> _in_english("故选：B"), _in_english("Die Antwort ist B."), _in_english('The answer is "B".')
+    ('answer: B', 'Die answer is B.', 'The answer is B.')
+    """
+    for pattern, replacement in _IN_ENGLISH:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def choice_in(answer: str, stated: str | None = None) -> str:
@@ -188,8 +234,7 @@ def _is_statement(stated: Match) -> bool:
     has_sign = stated["verb"] in (":", "=")
     if stated["label"].islower() or (has_sign and _NOT.search(_ahead(stated))):
         return has_sign and not _NOT.search(_ahead(stated))
-    is_word = stated["label"] in "AI" and _WORD_FOLLOWS.match(behind) and not _BEHIND_LABEL.match(behind)
-    return not is_word or (stated["label"] == "A" and (has_sign or _noun(stated) != "answer"))
+    return not (stated["label"] in "AI" and _WORD_FOLLOWS.match(behind) and not _BEHIND_LABEL.match(behind))
 
 
 def _noun(stated: Match) -> str:

@@ -9,9 +9,11 @@ from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.spelling import TEXT
 from grading.vocabulary import PLAIN_DIGITS
 
-LONGEST_NUMBER = 1000
+LONGEST_NUMBER = 1_100
 _DECIMAL = compile_full_match(r"[+-]?(?:\d+(?:\.(\d*))?|\.(\d+))")
-_FRACTION = compile_full_match(r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d+) ?/ ?(\d+))")
+_FRACTION = compile_full_match(
+    r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d|[1-9]\d+) ?/ ?([1-9]\d*))"
+)
 _POWER_OF_TEN = compile_full_match(
     r"(?:([+-]?(?:\d+(?:\.\d*)?|\.\d+)) ?(?:\\times|\\cdot) ?)?10 ?\^ ?(?:\{ ?([+-]?\d{1,3}) ?\}|(\d))"
 )
@@ -39,6 +41,11 @@ def compare_numbers(answer: str, gold: str) -> bool | None:
     if (digits is None) == (gold_digits is None):
         return False
     return _rounds(value, digits, gold_value) if digits is not None else _rounds(gold_value, gold_digits or 0, value)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a normalised text is a number that `compare_numbers` compares."""
+    return _number(text) is not None
 
 
 def _rounds(decimal: Fraction, digits: int, value: Fraction) -> bool:

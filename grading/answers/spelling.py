@@ -4,56 +4,41 @@ from collections.abc import Mapping
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOX, extract_boxed
-from grading.expressions.signs import to_latex
-from grading.expressions.unit_names import is_spoken
+from grading.answers.signs import to_latex
 from grading.vocabulary import FUNCTIONS, SCHOOLS, WORD, is_word
 
 LONGEST_PERIOD = 50  # digits of a repeating decimal
 
-TEXT = compile_quick_pattern(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+TEXT = compile_quick_pattern(
+    r"\\(?:text(?:bf|rm|it|tt|sf|sc|sl|up|normal)?|math(?:rm|bf|it|sf|tt)|mbox|hbox|emph|operatorname)\s*\{([^{}]*)\}"
+)
 _BLANK = compile_quick_pattern(r"\s+")
-_COLOR = compile_quick_pattern(r"\\(?:text)?color ?\{[a-zA-Z]{1,20}\}")
+_COLOR = compile_quick_pattern(r"\\(?:text)?color ?\{[a-zA-Z]{1,20}\}|\\colorbox ?\{[a-zA-Z]{1,20}\}")
 _STACKED = compile_quick_pattern(r"\{([^{}\\]{1,50})\\(over|choose)(?![a-zA-Z])([^{}]{1,50})\}")
 _INNER_BLANK = compile_quick_pattern(r"(?<![\d.]) | (?![\d.])")
 _COMMAND = compile_quick_pattern(r"\\(?:(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?|[a-zA-Z]+|[^a-zA-Z])|~")
-_COMMANDS: Mapping[str, str] = {  # commands that mean no more than another one; all others stay
-    **dict.fromkeys(("\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad"), " "),
-    **dict.fromkeys(("\\displaystyle", "\\textstyle", "\\rm", "\\thinspace", "\\medspace", "\\thickspace"), " "),
-    **dict.fromkeys(("\\!", "\\limits"), ""),
-    **dict.fromkeys(("\\(", "\\)", "\\[", "\\]"), " "),
-    **dict.fromkeys(("\\dfrac", "\\tfrac", "\\cfrac"), "\\frac"),
-    **dict.fromkeys(("\\tbinom", "\\dbinom"), "\\binom"),
-    **dict.fromkeys(("\\lvert", "\\rvert", "\\vert"), "|"),
-    **dict.fromkeys(("\\dots", "\\cdots", "\\dotsc", "\\dotsb", "\\dotsm"), "\\ldots"),
-    **dict.fromkeys(("\\textdegree", "\\degree"), "\\circ"),
-    **dict.fromkeys(("\\bf", "\\it", "\\small", "\\large", "\\Large", "\\LARGE", "\\huge", "\\Huge"), " "),
-    **dict.fromkeys(("\\sfrac", "\\nicefrac"), "\\frac"),
-    "\\bm": "\\boldsymbol",
-    "\\lbrace": "\\{",
-    "\\rbrace": "\\}",
-    "\\lbrack": "[",
-    "\\rbrack": "]",
-    "\\varnothing": "\\emptyset",
-    "\\leqslant": "\\le",
-    "\\geqslant": "\\ge",
-    "\\leq": "\\le",
-    "\\geq": "\\ge",
-    "\\ne": "\\neq",
-    "\\lt": "<",
-    "\\gt": ">",
-    "\\ast": "*",
-    "\\bullet": "\\cdot",
-    "\\vee": "\\lor",
-    "\\wedge": "\\land",
-    "\\varphi": "\\phi",
-    "\\varepsilon": "\\epsilon",
-    "\\vartheta": "\\theta",
-    "\\varrho": "\\rho",
-    "\\varsigma": "\\sigma",
-    "\\mathop": "\\mathrm",
+_BLANKS = (
+    r"\, \; \: \> \  ~ \( \) \[ \] \quad \qquad \displaystyle \textstyle \scriptstyle \rm \bf \it \tt \sf \thinspace"
+    r" \medspace \thickspace \enspace \nobreakspace \tiny \small \normalsize \large \Large \LARGE \huge \Huge \strut"
+)
+_EQUAL = {  # spellings of a command
+    "\\frac": r"\dfrac \tfrac \cfrac \sfrac \nicefrac", "\\binom": r"\tbinom \dbinom", "|": r"\lvert \rvert \vert",
+    "\\ldots": r"\dots \cdots \dotsc \dotsb \dotsm", "\\circ": r"\textdegree \degree", "\\boldsymbol": r"\bm \pmb",
+    "\\{": r"\lbrace", "\\}": r"\rbrace", "[": r"\lbrack", "]": r"\rbrack", "\\emptyset": r"\varnothing",
+    "\\le": r"\leqslant \leq", "\\ge": r"\geqslant \geq", "\\neq": r"\ne", "<": r"\lt", ">": r"\gt", "*": r"\ast",
+    "\\cdot": r"\bullet", "\\lor": r"\vee", "\\land": r"\wedge", "\\phi": r"\varphi", "\\epsilon": r"\varepsilon",
+    "\\theta": r"\vartheta", "\\rho": r"\varrho", "\\sigma": r"\varsigma", "\\mathrm": r"\mathop",
+    "\\mathbb{R}": r"\R \reals", "\\mathbb{Z}": r"\Z", "\\mathbb{N}": r"\N", "\\mathbb{Q}": r"\Q",
+    "\\text{ pounds}": r"\pounds \textsterling", "\\$": r"\textdollar", "\\text{ euros}": r"\euro \texteuro",
+    "\\text{ yen}": r"\yen \textyen", "\\text{ cents}": r"\textcent",
+    "": r"\! \limits \displaylimits \null",
+}  # fmt: skip
+_COMMANDS: Mapping[str, str] = {
+    **dict.fromkeys((*_BLANKS.split(), "\\ "), " "),
+    **{other: command for command, others in _EQUAL.items() for other in others.split()},
 }
 _UPRIGHT = compile_quick_pattern(
-    r"\\(?:text|textnormal|textrm|textbf|textit|textsf|mathrm|mathsf|mathit|mathbf|boldsymbol|bm|underline|mbox|hbox"
+    r"\\(?:text(?:normal|rm|bf|it|tt|sf|sc|sl|up)?|math(?:rm|sf|it|bf|tt|normal)|boldsymbol|underline|mbox|hbox|emph"
     r"|operatorname\*?)\s*"
     r"\{((?:[^{}^]|\^(?:\s?\{\s?-?\d\s?\})?)*)\}(\s?[_^])?"
 )
@@ -64,9 +49,15 @@ _THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ROUND_THOUSANDS = compile_quick_pattern(
     r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"
 )
-_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)(?=\d{3}(?!\d))")
+_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|,?\\!|~|\{\\,\})(?=\d{3}(?!\d))")
+_DECIMAL_COMMA = compile_quick_pattern(r"(?<=\d)\{,\}(?=\d)")
+_BRACED_THOUSANDS = compile_full_match(r"[1-9]\d{0,2}(?:\{,\}\d{3})+(?:\.\d+)?")
+_BRACED_NUMBER = compile_quick_pattern(r"(?<![\d.{,}])\d{1,30}(?:\.\d{3}){0,9}(?:\{,\}\d{1,30})+(?:\.\d{1,30})?")
 _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
-_DOLLARS = compile_full_match(r"(-?)\\\$ ?(\d[\d.,]*)")
+_US_DOLLAR = compile_quick_pattern(
+    r"(?:US|U\.S\.|\\(?:text|mathrm) ?\{ ?US ?\}) ?(?=\\?\$)|(?<=\$) ?(?:US|U\.S\.)(?= ?\d)"
+)
+_DOLLARS = compile_full_match(r"(-?) ?\\\$ ?(-?) ?(\d[\d.,]*)")
 _BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")
 _FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?[.;]$|(?<=\d)\.(?=[/}]|\\(?!overline|bar|dot(?![a-z])))")
 _ONLY_ITEM = compile_full_match(r"""\[\s*(?:'([^'"]+)'|"([^'"]+)"|(-?\d+(?:\.\d+)?))\s*\]""")  # a list as a text
@@ -84,36 +75,59 @@ _COMBINATIONS = compile_quick_pattern(
     rf"(?<![a-zA-Z\\}}])(?:C_{_ARGUMENT} ?\^ ?{_ARGUMENT}|C ?\^ ?{_ARGUMENT}_{_ARGUMENT}"
     rf"|(?:\{{\}})?(?:_|\^) ?{_ARGUMENT} ?C_ ?{_ARGUMENT}|(?<!\w)(\d{{1,3}}) ?C ?(\d{{1,3}}))(?![\w}}])"
 )
-_WORD_UNIT = compile_full_match(r"([+-]?[\d.,]+) ([a-zA-Z]{3,}(?: [a-zA-Z]+)?)")
+_SI = compile_quick_pattern(r"\\(?:SI|qty) ?\{([^{}]{1,40})\} ?\{([^{}]{1,60})\}|\\(?:num|ang) ?\{([^{}]{1,40})\}")
+# What stands around an answer and states nothing.
+_BEFORE = compile_quick_pattern(
+    r"\A(?:\s|=>|->|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:therefore|implies|Rightarrow|Longrightarrow"
+    r"|Leftrightarrow|iff|rightarrow|longrightarrow|to"
+    r"|hence)(?![a-zA-Z])){1,20}"
+)
+_BEHIND = compile_quick_pattern(
+    r"(?<=\S)(?:\s|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:checkmark|blacksquare|square|Box|qed|qedsymbol|notag"
+    r"|nonumber|hfill)(?![a-zA-Z])"
+    r"|\\(?:tag\*?|label) ?\{[^{}]{0,40}\}|\\\\|\\\Z|\{\}){1,20}\Z"
+)
+_EMPTY_BRACES = compile_quick_pattern(
+    r"(?<![_^}])(?<!\\[a-zA-Z])(?<!\\[a-zA-Z]{2})(?<!\\[a-zA-Z]{3})(?<![a-zA-Z]{4})(?:\{\})+"
+)
+_ONE_CELL = compile_full_match(
+    r"\\begin ?\{array\} ?(?:\[[a-z]\])? ?\{[lcr|@{} ]{0,9}\}((?:[^&\\]|\\(?![\\a-z])|\\(?!begin|end)[a-z]+){1,400}?)"
+    r"(?:\\\\ ?)?\\end ?\{array\}"
+)
 
 
 def normalize(answer: str) -> str:
     r"""Return one spelling for answers that differ in typography alone; the value never changes.
 
-    Unified are spacing, sizing, commands and signs that mean the same, upright letters, a lone ``\text{…}``, ``$…$``,
-    thousands separators, a final full stop, ``3e8``, ``12^{\text{th}}``, repeating decimals, units written as words and
-    a list of one answer, as files have it (``["34"]``).
+    Unified are spacing, sizing, commands and signs that mean the same, upright letters, ``$…$``, thousands separators,
+    decimal commas in braces, a final full stop, ``3e8``, ``12^{\text{th}}``, repeating decimals, a list of one answer,
+    as files have it (``["34"]``), and what stands around an answer and states nothing, such as ``\therefore``.
 
     >>> [normalize(text) for text in (r"\dfrac12", "1{,}000.", r"\text{ Evelyn }", "3e8", r"12^{\text{th}}")]
     ['\\frac12', '1000', 'Evelyn', '3 \\times 10^{8}', '12']
-    >>> normalize(r"0.1\overline{6}"), normalize("5 dollars"), normalize(r"\mathrm{e}^2"), normalize("$5$.")
-    ('\\frac{15}{90}', '5\\text{ dollars}', 'e^2', '5')
+    >>> normalize(r"0.1\overline{6}"), normalize(r"\therefore 5\ "), normalize(r"\mathrm{e}^2"), normalize("3{,}5")
+    ('\\frac{15}{90}', '5', 'e^2', '3.5')
     """
-    text = _DOLLAR.sub("", answer).strip()
+    text = _DOLLAR.sub("", _US_DOLLAR.sub("", answer)).strip()
     boxed = extract_boxed(text)
     if boxed is not None and BOX.match(text):
-        text = boxed
+        return normalize(boxed) if boxed != answer else boxed
     if bold := _BOLD(text):
         text = bold.group(1) or bold.group(2)
     text = to_latex(text).replace("**", "^")
     if "\\" in text:
-        text = _STACKED.sub(_fraction, _COLOR.sub("", text))
-    text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{,}", ",").replace("{:}", ":")
-    text = _BARE_ORDINAL.sub(r"\1", text)
+        text = _SI.sub(_with_unit, _STACKED.sub(_fraction, _COLOR.sub("", text)))
+    text = _BEHIND.sub("", _BEFORE.sub("", text))
+    text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{:}", ":")
+    if "{,}" in text:
+        text = _BRACED_NUMBER.sub(_with_decimal_comma, text).replace("{,}", ",")
+    text = _BARE_ORDINAL.sub(r"\1", _EMPTY_BRACES.sub("", text) if "C" not in text else text)
     if "\\" in text:
         text = _UPRIGHT.sub(_upright, _ORDINAL.sub("", text))
+        if cell := _ONE_CELL(text.strip()):
+            text = cell.group(1)
     text = _BLANK.sub(" ", text).strip()
-    if whole := TEXT.fullmatch(text):
+    if (whole := TEXT.fullmatch(text)) and _is_plain(whole.group(1)):
         text = whole.group(1).strip()
     if "\\overline" in text or "\\bar" in text or "\\dot" in text:
         text = _REPEATING.sub(_as_fraction, text)
@@ -128,11 +142,33 @@ def normalize(answer: str) -> str:
     if number := _SCIENTIFIC(text):
         text = _power_of_ten(number)
     if money := _DOLLARS(text):
-        text = f"{money.group(1)}{money.group(2).replace(',', '')}\\text{{ dollars}}"
-    quantity = _WORD_UNIT(text)
-    if quantity and _NAMES.isdisjoint(quantity.group(2).split()) and is_spoken(quantity.group(2).split()[0]):
-        text = f"{quantity.group(1)}\\text{{ {quantity.group(2)}}}"
+        text = f"{money.group(1) or money.group(2)}{money.group(3).replace(',', '')}\\text{{ dollars}}"
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
+
+
+def _is_plain(content: str) -> bool:
+    r"""Return whether the content of ``\text`` may lose it, as a list or joined digits may not."""
+    return not any(sign in content for sign in ",;-/|") or content.strip().lstrip("-").replace(".", "").isdigit()
+
+
+def _with_unit(command: Match) -> str:
+    r"""Return ``\SI{5}{cm}`` as ``5\text{ cm}``, and ``\num{5}`` as 5."""
+    number, unit, alone = command.groups()
+    return alone or f"{number}\\text{{ {unit.replace('~', ' ').replace(chr(92), ' ').replace('.', ' ')}}}"
+
+
+def _with_decimal_comma(number: Match) -> str:
+    """Return a number with ``{,}``: between groups of three digits it is a separator, otherwise a decimal comma.
+
+    >>> [_BRACED_NUMBER.sub(_with_decimal_comma, text) for text in ("1{,}000", "3{,}5", "1.234{,}5", "0{,}125")]
+    ['1000', '3.5', '1234.5', '0.125']
+    """
+    text = number.group()
+    if _BRACED_THOUSANDS(text):
+        return text.replace("{,}", "")
+    if text.count("{,}") == 1 and "." not in text.partition("{,}")[2]:
+        return text.replace(".", "").replace("{,}", ".")
+    return text
 
 
 def _fraction(stacked: Match) -> str:
@@ -153,7 +189,7 @@ def _upright(text: Match) -> str:
     r"""Write upright letters and function names as such, and other words as ``\text{…}``."""
     content, script = _BRACED_POWER.sub(r"^\1", text.group(1)), text.group(2) or ""
     name = content.strip()
-    if text.group().startswith(("\\mathbf", "\\boldsymbol", "\\bm", "\\underline")):
+    if text.group().startswith(("\\mathbf", "\\boldsymbol", "\\underline")):
         return text.group() if name.isalpha() or (name.startswith("\\") and name[1:].isalpha()) else name + script
     if name in _NAMES and (name not in _NAMES_OF_UNITS or text.group().startswith("\\operatorname")):
         return f"\\{name} {script}"

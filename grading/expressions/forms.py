@@ -1,7 +1,8 @@
-r"""The forms that an answer can have: a value, words, a list, a set, a tuple or interval, a relation, …"""
+r"""What an answer is: its kind, which the gold answer decides, and its form."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 LARGEST_BASE = 36  # ten digits and 26 letters
@@ -16,13 +17,37 @@ FLIPPED = {
 }  # signs of a relation read backwards
 
 
+class Kind(StrEnum):
+    """How a gold answer is compared; an answer is read as the same kind or is wrong."""
+
+    NUMBER = "number"
+    QUANTITY = "quantity"
+    FORMULA = "formula"
+    RELATION = "relation"
+    SET = "set"
+    INTERVAL = "interval"
+    TUPLE = "tuple"
+    LIST = "list"
+    MATRIX = "matrix"
+    DATE = "date"
+    TIME = "time"
+    CHOICE = "choice"
+    TEXT = "text"
+
+
 @dataclass(frozen=True)
 class Value:
-    """An expression or a matrix, with its unit; ``digits``: of a plain decimal number, those after the point."""
+    """An expression or a matrix, with its unit.
+
+    Args:
+        digits: of a plain decimal number, those after the point.
+        code: capital letters side by side, such as ``XYZ``, which keep their order.
+    """
 
     expression: Any
     unit: str | None = None
     digits: int | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,22 +60,45 @@ class Based:
 
 @dataclass(frozen=True)
 class Words:
-    """Prose without a formula."""
+    """Text without a formula, folded by `grading.expressions.texts`."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Date:
+    """A day, whose year may be left out."""
+
+    year: int | None
+    month: int
+    day: int | None
+
+
+@dataclass(frozen=True)
+class Time:
+    """A time of day; ``half``: "am" or "pm" where it is stated, ``padded``: whether the hour starts with a zero."""
+
+    hour: int
+    minute: int
+    second: int = 0
+    half: str | None = None
+    padded: bool = False
 
 
 @dataclass(frozen=True)
 class Group:
     """Several forms.
 
-    ``kind``: list | sequence | set | product | ratio | to | piecewise | quantity, or the brackets of a tuple.
-    ``junction``: "lor", or "land" between symbols or values of several names, where it makes a difference.
+    Args:
+        kind: list | sequence | set | ratio | quantity | lor | land, or the brackets of a tuple.
+        junction: "lor", or "land" between symbols or values of several names, where it makes a difference.
+        time: what a ratio such as 4:10 is, where the other answer looks like a time of day too.
     """
 
     kind: str
     items: tuple["Form", ...]
     junction: str | None = None
+    time: Time | None = None
 
 
 @dataclass(frozen=True)
@@ -64,31 +112,14 @@ class Relation:
 
 @dataclass(frozen=True)
 class Region:
-    """A set of numbers that sympy knows, such as a union of intervals."""
+    """A set of numbers that sympy knows, such as a union of intervals; ``solved``: whether no condition is open."""
 
     numbers: Any
+    solved: bool = True
 
 
-@dataclass(frozen=True)
-class Builder:
-    """The set of ``element`` for all that meet the conditions."""
-
-    element: "Form"
-    conditions: "Form"
-
-
-@dataclass(frozen=True)
-class Congruence:
-    """``left`` = ``right`` modulo ``modulus``; without ``left`` the residue alone."""
-
-    left: Any
-    right: Any
-    modulus: Any
-
-
-Form = Value | Based | Words | Group | Relation | Region | Builder | Congruence
+Form = Value | Based | Words | Date | Time | Group | Relation | Region
 DOTS = Words("...")
-OTHERWISE = Words("otherwise")  # the condition of the last piece of a function
 
 
 def items_of(form: Form) -> tuple[Form, ...]:
@@ -96,12 +127,12 @@ def items_of(form: Form) -> tuple[Form, ...]:
     return form.items if isinstance(form, Group) else (form,)
 
 
-def renamed(form: Form, symbols: Mapping[Any, Any]) -> Form:
-    """Return a form with other symbols in its values and those of its parts."""
+def mapped(form: Form, change: Callable[[Any], Any]) -> Form:
+    """Return a form with ``change`` of the expressions of its values and those of its parts."""
     if isinstance(form, Value):
-        return replace(form, expression=form.expression.xreplace(symbols))
+        return replace(form, expression=change(form.expression))
     if isinstance(form, Group):
-        return replace(form, items=tuple(renamed(item, symbols) for item in form.items))
+        return replace(form, items=tuple(mapped(item, change) for item in form.items))
     if isinstance(form, Relation):
-        return replace(form, sides=tuple(renamed(side, symbols) for side in form.sides))
+        return replace(form, sides=tuple(mapped(side, change) for side in form.sides))
     return form

@@ -1,41 +1,62 @@
-"""Convert forms into sets of real numbers: intervals, finite sets, and the solutions of inequalities."""
+"""Convert forms into sets of real numbers: intervals, finite sets, and the solutions of inequalities.
+
+A relation is a set of numbers only if its variable is its one symbol. Where it is compared with an interval of symbols,
+such as (a,b), its variable is the one that stands alone between the others.
+"""
 
 from typing import Any
 
-from sympy import Complement, FiniteSet, Ge, Gt, Intersection, Interval, Le, Lt, Reals, S, Symbol, Union, oo, solveset
+from sympy import (
+    Abs,
+    Complement,
+    FiniteSet,
+    Ge,
+    Gt,
+    Intersection,
+    Interval,
+    Le,
+    Lt,
+    Reals,
+    S,
+    Symbol,
+    Union,
+    oo,
+    solveset,
+)
 
-from grading.expressions.forms import FLIPPED, Builder, Form, Group, Region, Relation, Value
+from grading.expressions.algebra import equal
+from grading.expressions.forms import FLIPPED, Form, Group, Region, Relation, Value, items_of
+from grading.expressions.matching import matched
+
+_OF_OTHERS = ("\\lim", "\\max", "\\min", "P(", "E(")  # names of values in which a variable is bound
+_USUAL = frozenset("txyz")  # names of variables, as against those of parameters
 
 
-def numbers_of(form: Form | None) -> Any:
+def numbers_of(form: Form | None, *, symbolic: bool = False) -> Any:
     """Return the set of real numbers that a form describes, as sympy's set; None if it describes none.
 
-    An inequality stands for the values of its one symbol.
+    Args:
+        symbolic: whether the bounds of a relation may have symbols.
     """
     if isinstance(form, Region):
         return form.numbers
     if isinstance(form, Group):
-        return _numbers_of_group(form)
-    if isinstance(form, Relation):
-        return _solutions(form)
-    if isinstance(form, Builder):
-        return _built(form)
-    return None
+        return _numbers_of_group(form, symbolic)
+    return _solutions(form, symbolic) if isinstance(form, Relation) else None
 
 
-def _numbers_of_group(form: Group) -> Any:
+def _numbers_of_group(form: Group, symbolic: bool) -> Any:
     values = [item.expression for item in form.items if isinstance(item, Value) and item.unit is None]
     if form.kind == "set" and len(values) == len(form.items):
         return FiniteSet(*values)
     if form.kind in ("()", "(]", "[)", "[]") and len(values) == len(form.items) == 2 and all(map(_is_bound, values)):
         low, high = values
         return Interval(low, high, form.kind[0] == "(", form.kind[1] == ")")
-    if form.kind == "lor":
-        parts = [_point(item) or numbers_of(item) for item in form.items]
-        return None if any(part is None for part in parts) else Union(*parts)
-    if form.kind == "land":
-        parts = [numbers_of(item) for item in form.items]
-        return None if any(part is None for part in parts) else Intersection(*parts)
+    if form.kind in ("lor", "land"):
+        parts = [_point(item) or numbers_of(item, symbolic=symbolic) for item in form.items]
+        if any(part is None for part in parts) or len({variable_of(item) for item in form.items} - {None}) > 1:
+            return None
+        return Union(*parts) if form.kind == "lor" else Intersection(*parts)
     return None
 
 
@@ -89,50 +110,69 @@ def _is_bound(value: Any) -> bool:
     return bool(value.is_Symbol or value.free_symbols or value.is_extended_real)
 
 
+def symbols_of(form: Form) -> set[Any]:
+    """Return the symbols in the sides of a relation."""
+    sides = form.sides if isinstance(form, Relation) else ()
+    return set[Any]().union(*(side.expression.free_symbols for side in sides if isinstance(side, Value)))
+
+
 def variable_of(form: Form) -> Any:
     """Return the one symbol of a relation; None if it has several or none."""
-    sides = form.sides if isinstance(form, Relation) else ()
-    symbols: set[Any] = set()
-    for side in sides:
-        if isinstance(side, Value):
-            symbols |= side.expression.free_symbols
+    symbols = symbols_of(form)
     return symbols.pop() if len(symbols) == 1 else None
 
 
-def _solutions(form: Relation) -> Any:
+def is_relation(form: Form) -> bool:
+    """Return whether a form states relations, of which the variable is a part."""
+    return isinstance(form, Relation) or (isinstance(form, Group) and any(map(is_relation, form.items)))
+
+
+def _solutions(form: Relation, symbolic: bool) -> Any:
     if form.signs in (("in",), ("notin",)) and form.name:
         region = numbers_of(form.sides[1])
         return region if region is None or form.signs == ("in",) else Complement(Reals, region)
     if not all(isinstance(side, Value) and side.unit is None for side in form.sides):
         return None
     sides = [side.expression for side in form.sides if isinstance(side, Value)]
-    if form.signs == ("!=",) and sides[0].is_Symbol and not sides[1].has(sides[0]):
-        return Complement(Reals, FiniteSet(sides[1]))
+    variable = variable_of(form) or (_lone(sides) if symbolic else None)
+    if variable is None:
+        return None
+    if form.signs == ("!=",) and variable in sides:
+        other = sides[1 - sides.index(variable)]
+        return None if other.has(variable) else Complement(Reals, FiniteSet(other))
     if not set(form.signs) <= {"<", "<=", ">", ">="}:
         return None
+    if len(sides) == 3 and sides[1] == variable and not {sign[0] for sign in form.signs} - {"<"}:
+        return Interval(sides[0], sides[2], form.signs[0] == "<", form.signs[1] == "<")
     region = Reals
     for sign, first, second in zip(form.signs, sides[:-1], sides[1:], strict=True):
-        part = _half_line(sign, first, second)
+        part = _half_line(sign, first, second, variable)
         if part is None:
             return None
         region = region.intersect(part)
     return region
 
 
-def _half_line(sign: str, first: Any, second: Any) -> Any:
-    if second.is_Symbol and not first.is_Symbol:
+def _lone(sides: list[Any]) -> Any:
+    """Return the symbol that stands alone between others, or is the one usual name of a variable."""
+    if len(sides) == 3:
+        return sides[1] if sides[1].is_Symbol and not sides[0].has(sides[1]) and not sides[2].has(sides[1]) else None
+    usual = [side for side in sides if side.is_Symbol and side.name in _USUAL]
+    return usual[0] if len(usual) == 1 and not any(side.has(usual[0]) for side in sides if side != usual[0]) else None
+
+
+def _half_line(sign: str, first: Any, second: Any, variable: Any) -> Any:
+    if second == variable:
         first, second, sign = second, first, FLIPPED[sign]
-    if first.is_Symbol and first not in second.free_symbols:
+    if first == variable and variable not in second.free_symbols:
         if sign in ("<", "<="):
             return Interval(-oo, second, True, sign == "<")
         return Interval(second, oo, sign == ">", True)
-    symbols = first.free_symbols | second.free_symbols
-    if len(symbols) != 1:
+    if first.free_symbols | second.free_symbols != {variable}:
         return None
-    (symbol,) = symbols
     real = Symbol("t", real=True)
     relation = {"<": Lt, "<=": Le, ">": Gt, ">=": Ge}[sign](
-        first.xreplace({symbol: real}), second.xreplace({symbol: real})
+        first.xreplace({variable: real}), second.xreplace({variable: real})
     )
     if relation in (True, False):
         return S.Reals if relation else S.EmptySet
@@ -142,27 +182,68 @@ def _half_line(sign: str, first: Any, second: Any) -> Any:
         return None
 
 
-def _built(form: Builder) -> Any:
-    r"""Return ``\{x \mid x > 2\}`` and ``\{x \in \mathbb{R} \mid x > 2\}``."""
-    element, conditions = form.element, form.conditions
+def is_solved(form: Form) -> bool:
+    """Return whether each relation for one variable has it, or its absolute value, alone on a side."""
+    if isinstance(form, Group):
+        return all(map(is_solved, form.items))
+    if isinstance(form, Region):
+        return form.solved
+    if not isinstance(form, Relation) or (variable := variable_of(form)) is None:
+        return True
+    if form.name and form.name.startswith(_OF_OTHERS):
+        return True
+    sides = [side.expression for side in form.sides if isinstance(side, Value)]
+    with_variable = [side for side in sides if side.has(variable)]
+    return len(with_variable) == 1 and with_variable[0] in (variable, Abs(variable))
+
+
+def built(element: Form, conditions: Form) -> Region | None:
+    r"""Return ``\{x \mid x > 2\}`` and ``\{x \in \mathbb{R} \mid x > 2\}`` as numbers; None for other sets."""
     domain = S.Reals
     if isinstance(element, Relation) and element.signs == ("in",):
         domain, element = numbers_of(element.sides[1]), element.sides[0]
     if not isinstance(element, Value) or not element.expression.is_Symbol or domain is None:
         return None
-    listed = (
-        conditions.items if isinstance(conditions, Group) and conditions.kind in ("list", "land") else (conditions,)
-    )
-    for condition in listed:
-        if not isinstance(condition, Relation | Group):
-            return None
+    is_list = isinstance(conditions, Group) and conditions.kind in ("list", "land")
+    for condition in conditions.items if isinstance(conditions, Group) and is_list else (conditions,):
         members = condition.items if isinstance(condition, Group) else (condition,)
-        if any(
-            isinstance(member, Relation) and variable_of(member) not in (None, element.expression) for member in members
-        ):
+        if any(isinstance(member, Relation) and symbols_of(member) > {element.expression} for member in members):
             return None
-        region = numbers_of(condition)
+        if any(variable_of(member) not in (None, element.expression) for member in members):
+            return None
+        region = numbers_of(condition) if isinstance(condition, Relation | Group) else None
         if region is None:
             return None
         domain = domain.intersect(region)
-    return domain
+    return Region(domain, solved=all(map(is_solved, items_of(conditions))))
+
+
+def same_region(one: Form, other: Form) -> bool:
+    """Compare two sets of numbers, one of which is a relation or a set operation."""
+    related = [is_relation(form) for form in (one, other)]
+    names = [
+        {variable_of(item) for item in (form.items if isinstance(form, Group) else (form,))} for form in (one, other)
+    ]
+    if all(related) and names[0] != names[1]:
+        return False
+    symbolic = not all(related)
+    first, second = numbers_of(one, symbolic=symbolic), numbers_of(other, symbolic=symbolic)
+    if first is None or second is None:
+        return False
+    return first == second or matched(_pieces(first), _pieces(second), _same_piece)
+
+
+def _pieces(region: Any) -> tuple[Any, ...]:
+    return region.args if isinstance(region, Union) else (region,)
+
+
+def _same_piece(one: Any, other: Any) -> bool:
+    if isinstance(one, Interval) and isinstance(other, Interval):
+        return (
+            (one.left_open, one.right_open) == (other.left_open, other.right_open)
+            and equal(one.start, other.start)
+            and equal(one.end, other.end)
+        )
+    if isinstance(one, FiniteSet) and isinstance(other, FiniteSet):
+        return matched(one.args, other.args, equal)
+    return one == other

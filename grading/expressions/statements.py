@@ -5,9 +5,10 @@ That holds for the answer only. A gold answer asks for all that it states: ``x+y
 
 from sympy import Pow, Rational
 
-from grading.expressions.comparison.algebra import clearly_different
-from grading.expressions.comparison.form_comparison import same
+from grading.expressions.algebra import clearly_different
+from grading.expressions.compare import same
 from grading.expressions.forms import Form, Group, Relation, Value
+from grading.expressions.regions import is_solved
 
 _TERM_OR_FUNCTION = frozenset("_(")  # in the name of the term of a sequence or of a function
 LEAST_ROUNDED = 1000  # a smaller whole number behind "approximately" may hide another one
@@ -109,3 +110,8 @@ def _without_conditions(stated: Group) -> Form:
         if not any(isinstance(side, Value) and side.expression in symbols for side in condition.sides):
             return stated
     return formula
+
+
+def leaves_open(answer: Form, gold: Form) -> bool:
+    """Return whether a relation that is the same as a solved gold answer is not solved for its variable itself."""
+    return is_solved(gold) and not is_solved(answer)

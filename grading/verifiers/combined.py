@@ -69,9 +69,7 @@ class CombinedVerifier(Verifier):
         self._stack = ExitStack()
         with ExitStack() as opened:
             self._verifiers = [
-                opened.enter_context(
-                    open_verifier(spec, workers=resources.workers, limit_s=resources.limit_s, shared=resources.shared)
-                )
+                opened.enter_context(open_verifier(spec, workers=resources.workers, limit_s=resources.limit_s))
                 for spec in _specs(options.model_dump(mode="json"))
             ]
             self._stack = opened.pop_all()

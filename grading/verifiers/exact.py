@@ -13,7 +13,8 @@ from grading.verifiers.verifier import Verifier, VerifierOptions
 
 _ARTICLE = compile_quick_pattern(r"(?i)(?<!\S)(?:an?|the)(?:\s|\Z)")
 _THOUSAND = compile_full_match(r"\d{3}\D?")
-_SIGNS = frozenset(string.punctuation)
+_WITH_MEANING = frozenset("+-<>=~^&|#*/%−")  # O- and O+, x<y and x>y, C and C++
+_SIGNS = frozenset(string.punctuation) - _WITH_MEANING
 Difference = Literal["case", "space", "punctuation", "articles"]
 DIFFERENCES: tuple[Difference, ...] = get_args(Difference)
 
@@ -63,8 +64,8 @@ def normalize_text(text: str, ignored: tuple[Difference, ...]) -> str:
 
 
 def _without_punctuation(text: str) -> str:
-    """Return ``text`` without its punctuation, except for signs of numbers: before a digit ``-`` and ``.``, between
-    digits all but the commas of thousands.
+    """Return ``text`` without its punctuation, except for signs with a meaning and those of numbers: before a digit
+    ``.``, between digits all but the commas of thousands.
     """
     kept: list[str] = []
     for index, sign in enumerate(text):
@@ -72,6 +73,10 @@ def _without_punctuation(text: str) -> str:
         in_number = following[:1].isdigit() and (
             not (sign == "," and _THOUSAND(following)) if before.isdigit() else sign in "-–." and not before.isalnum()
         )
-        if in_number or not (unicodedata.category(sign).startswith("P") or sign in _SIGNS):
+        joins_words = sign == "-" and before.isalnum() and following[:2].isalpha() and len(following) > 1
+        is_sign = (
+            joins_words or sign in _SIGNS or (unicodedata.category(sign).startswith("P") and sign not in _WITH_MEANING)
+        )
+        if in_number or not is_sign:
             kept.append(sign)
     return "".join(kept)

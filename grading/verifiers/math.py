@@ -1,6 +1,6 @@
 """Mathematics: ``math`` compares expressions exactly, ``math_whole_text`` applies the rule of LUFFY's published reward.
 
-Both are `grading.grader.Grader`, so that their verdicts, caches and worker processes are those of the grader.
+Both are `grading.grader.Grader`, so that their verdicts and worker processes are those of the grader.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ class MathVerifier(Verifier):
         super().__init__(options, resources)
         from grading.grader import Grader  # here, since the code location reads the options and grades nothing
 
-        self._grader = Grader(resources.workers, resources.limit_s, resources.shared, rule=self.rule)
+        self._grader = Grader(resources.workers, resources.limit_s, rule=self.rule)
 
     def verify(
         self,
@@ -49,7 +49,7 @@ class MathVerifier(Verifier):
         return Grade(verdict, answer, reason)
 
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        return None if self._grader.parses(gold) else "it is not read to its end as mathematics"
+        return self._grader.gold_problem(gold)
 
     def close(self) -> None:
         self._grader.close()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.expressions.unit_names import has_no_unit, split_scale, unit_name
+from grading.expressions.units import has_no_unit, split_scale, unit_name
 from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 

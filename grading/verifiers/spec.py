@@ -58,7 +58,7 @@ class VerifierSpec:
     def digest(self) -> str:
         """sha256 over what decides a verdict: type, options, and what they name outside this project (a user's code).
 
-        The verifiers of the project are covered by the number of the kind of result (`core.kinds`).
+        The code of the verifiers themselves is covered by `core.code_digest.VERDICT_CODE`.
         """
         return identity(self.type, verifier_class(self.type).identity(self.options))
 
@@ -105,15 +105,12 @@ def _options(name: str, options: Mapping[str, Any], where: str, folder: Path) ->
     return validated(model, options, f"{where}: verifier {name}: ", context={"folder": folder})
 
 
-def open_verifier(
-    spec: VerifierSpec, *, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None
-) -> "Verifier":
+def open_verifier(spec: VerifierSpec, *, workers: int = 2, limit_s: float = 5.0) -> "Verifier":
     """Return the verifier of ``spec``. Close it, or use it as a context manager.
 
     Args:
         workers: answers that are graded at once, each in a process of its own where the type needs one.
         limit_s: seconds per comparison of mathematics; types that run programs have a limit in their spec.
-        shared: file through which the verifiers of a machine share their verdicts on mathematical answers.
 
     Raises:
         InputError: what the spec names is missing: a function, a program, a package.
@@ -121,7 +118,7 @@ def open_verifier(
     from grading.verifiers.verifier import Resources
 
     options = _options(spec.type, spec.options, "verifier", Path.cwd())
-    return verifier_class(spec.type)(options, Resources(workers, limit_s, shared))
+    return verifier_class(spec.type)(options, Resources(workers, limit_s))
 
 
 @cache

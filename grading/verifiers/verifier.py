@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -24,13 +23,10 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Resources:
-    """What a verifier may use: ``workers`` answers at once, ``limit_s`` seconds for each, and a file of verdicts on
-    mathematical answers that the verifiers of one machine share.
-    """
+    """What a verifier may use: ``workers`` answers at once, and ``limit_s`` seconds for each."""
 
     workers: int = 2
     limit_s: float = 5.0
-    shared: Path | None = None
 
 
 class VerifierOptions(BaseModel):

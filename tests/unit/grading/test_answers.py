@@ -1,33 +1,117 @@
-"""The formulas of answers: their examples are true, and no number is too long for them."""
+"""Every listed pair of answers has the verdict of ``tests/golden/answers.tsv``, and every example is true."""
 
+import csv
 import doctest
+import importlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from grading.answers import choices, extraction, pairs, spelling
+from core import PROJECT
 from grading.answers.choices import same_choice
+from grading.expressions.forms import Kind
 from grading.grader import Grader
 from grading.verdict import Verdict
 
-
-def test_the_examples_in_the_docstrings_are_true():
-    for module in (extraction, choices, pairs, spelling):
-        result = doctest.testmod(module)
-        assert result.attempted and result.failed == 0
-
-
+FILE = Path(__file__).parents[2] / "golden" / "answers.tsv"
+LONGEST_S = 2.0
+MODULES = [f"grading.{path.parent.name}.{path.stem}" for name in ("answers", "expressions")
+           for path in sorted((PROJECT / "grading" / name).glob("[a-z]*.py"))]  # fmt: skip
 LONG = "9" * 4400  # digits: `int` refuses more than 4,300
 
 
+class Pair(NamedTuple):
+    """A row of the file."""
+
+    gold: str
+    answer: str
+    verdict: str
+    why: str
+
+
+def pairs() -> Iterator[Pair]:
+    with FILE.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        next(rows)
+        yield from (Pair(*row) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader(workers=2, limit_s=20.0) as grader:
+        yield grader
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_the_docstrings_are_true(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_each_listed_pair_has_its_verdict_in_time(grader: Grader) -> None:
+    grader.verify("x+1", "\\frac{1}{2}")  # starts a worker
+    others, slow = list[tuple[Pair, str, str]](), list[Pair]()
+    for pair in pairs():
+        began = time.monotonic()
+        verdict, reason = grader.compare(pair.answer, pair.gold)
+        others += [(pair, str(verdict), reason)] if verdict != pair.verdict else []
+        slow += [pair] if time.monotonic() - began > LONGEST_S else []
+    assert not others and not slow
+
+
 @pytest.mark.parametrize(
-    "text", [f"1e{LONG}", f"10_{{{LONG}}}", f"{LONG}_7", f"\\frac{{{LONG}}}{{2}}", f"{LONG}%", LONG]
+    ("gold", "answer", "reason"),
+    [
+        ("\\sqrt{2}", "2^{1/2}", "same number"),
+        ("5\\text{ m}", "6\\text{ m}", "another quantity"),
+        ("x^2-1", "(x-1)(x+1)", "same formula"),
+        ("a<b<c", "a<c<b", "another relation"),
+        ("\\{1,2\\}", "\\{2,1\\}", "same set"),
+        ("[1,2)", "1\\le x<2", "same interval"),
+        ("(1,\\sqrt2)", "(1,\\sqrt{2},3)", "another tuple"),
+        ("1,2", "x=1, x=2", "same list"),
+        ("\\begin{pmatrix}1\\\\2\\end{pmatrix}", "(1,2)^T", "same matrix"),
+        ("2024-03-05", "March 5, 2024", "same date"),
+        ("5:00 PM", "17:00", "same time"),
+        ("B", "\\text{Option B}", "same choice"),
+        ("\\text{red, green}", "\\text{green, red}", "another text"),
+        ("2024-03-05", "x^2", "no date that is read to its end (no date)"),
+        ("k\\pi", "n\\pi", "same formula, with n for the integer k"),
+        ("x=3", "3x-1=8", "a relation that is not worked out"),
+    ],
 )
-def test_numbers_too_long_for_int_are_compared_or_refused(text: str) -> None:
-    with Grader(workers=1) as grader:
-        for answer, gold in ((text, "7"), ("7", text), (text, text)):
-            graded = grader.grade(f"</think>\\boxed{{{answer}}}", gold)
-            assert (graded.verdict is Verdict.CORRECT) == (answer == gold)
-        grader.parses(text)
+def test_the_gold_answer_decides_the_kind_that_the_reason_names(
+    grader: Grader, gold: str, answer: str, reason: str
+) -> None:
+    assert grader.compare(answer, gold)[1] == reason
+    assert any(str(kind) in reason for kind in Kind)
+
+
+@pytest.mark.parametrize(
+    ("gold", "advice"),
+    [
+        ("\\int_0^1 x dx", "give its value"),
+        ("n \\equiv 5 \\pmod 9", "give the remainder"),
+        ("\\begin{cases}2&x>1\\\\3&x\\le 1\\end{cases}", "give its pieces as text"),
+        ("\\foo 3", "write it as"),
+        ("\\frac{1}{2", "write it as"),
+        ("", "it is empty"),
+    ],
+)
+def test_a_gold_answer_that_is_not_read_says_what_to_do(grader: Grader, gold: str, advice: str) -> None:
+    assert advice in (grader.gold_problem(gold) or "")
+    assert grader.verify("8", gold) is Verdict.GOLD_UNPARSED
+
+
+@pytest.mark.parametrize(
+    "text", [f"1e{LONG}", f"10_{{{LONG}}}", f"{LONG}_7", f"\\frac{{{LONG}}}{{2}}", f"{LONG}%", LONG, "x" * 2000]
+)
+def test_texts_that_are_too_long_are_compared_or_refused(grader: Grader, text: str) -> None:
+    for answer, gold in ((text, "7"), ("7", text), (text, text)):
+        assert (grader.verify(answer, gold) is Verdict.CORRECT) == (answer == gold)
+    grader.gold_problem(text)
 
 
 @pytest.mark.parametrize("gold", ["\u00b2", "\u0661", LONG, "", "0"])

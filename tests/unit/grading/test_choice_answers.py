@@ -57,6 +57,11 @@ def test_sets_of_labels_are_compared_as_sets():
         "The option that is not the correct answer is C.",
         "I choose C.", "So I would go with **C**.", "The answer is D only if B is false; I pick option C.",
         "Answer: D. That is wrong. Answer: C",
+        "\u7b54\u6848\uff1aC", "\u6545\u9009\uff1aC", "\u6240\u4ee5\u9009\uff08C\uff09\u3002",
+        "Die Antwort ist C.", "Antwort: C",
+        "La respuesta es C.",
+        "Thus, option (C).", "I'd go with option C", 'The answer is "C".', "We choose C.",
+        "Hence, the correct option is (C).",
     ],
 )  # fmt: skip
 def test_an_option_is_chosen_in_many_words(text):
@@ -75,8 +80,8 @@ def test_an_option_is_chosen_in_many_words(text):
         "C is the best answer? No.", "Answer: C. That's wrong.", "The answer is C unless n is even.",
         "The answer is C only if D is false", r"\boxed{C. It is incorrect.}", "I think C, but my friend says D",
         "If I choose C, I lose", "I would not choose C", "Answer: C. Actually, D.",
-        "The answer is C if it rains, otherwise D.",
+        "The answer is C if it rains, otherwise D.", "Answer: I do not know", "The answer is A matter of taste",
     ],
 )  # fmt: skip
 def test_several_options_or_a_denied_one_are_no_choice(text):
-    assert extract_choice(text) not in ("C", "D")
+    assert extract_choice(text) not in ("A", "C", "D", "I")

@@ -48,103 +48,6 @@ def test_last_box(text, expected):
     assert extract_boxed(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold"),
-    [
-        ("4:30 \\text{ p.m.}", "\\text{4:30 p.m.}"),
-        ("50\\%", "0.5"),
-        ("50\\%", "\\frac12"),
-        ("50", "50 \\%"),
-        ("0.175", "17.5%"),
-        ("\\frac{1}{2}\\%", "0.5\\%"),
-        ("1\\,000", "1000"),
-        ("1,000", "1000"),
-        ("1{,}000", "1000"),
-        ("1\\le x\\le 2", "[1,2]"),
-        ("1 < x \\leq 2", "(1,2]"),
-        ("x \\in [1,2]", "[1,2]"),
-        ("204.", "204"),
-        ("B. 12", "12"),
-        ("\\text{(B) } 12", "B"),
-        ("142", "142.0"),
-        ("1/2", "\\frac{1}{2}"),
-        ("\\dfrac12", "\\frac{1}{2}"),
-        ("3e8", "3 \\times 10^8"),
-        ("x=5", "5"),
-        ("\\left( 3, \\dfrac{\\pi}{2} \\right)", "(3,\\frac{\\pi}{2})"),
-        ("\\text{Evelyn}", "Evelyn"),
-        ("2516", "2516_8"),
-        ("-1/3", "-1./3"),
-        ("900000000", "900,\\!000,\\!000"),
-        ("32348", "\\$32,\\!348"),
-        ("11111111100", "11,\\! 111,\\! 111,\\! 100"),
-        ("\\text{Ellipse}", "\\text{ellipse}"),
-        (r"\begin{pmatrix} 1/49 \\ 4/49 \end{pmatrix}", r"\begin{pmatrix} \frac{1}{49} \\ \frac{4}{49} \end{pmatrix}"),
-        ("\\text{SRMC} = \\text{LRMC}", "SRMC=LRMC"),
-        ("10_2", "2"),
-        ("110111_2", "110111"),
-        ("12^{\\text{th}}\\text{ grade}", "12"),
-        ("3\\textrm{rd}", "3"),
-        ("-\\frac{2}{-4}", "0.5"),
-        ("\\frac{-2}{4}", "-\\frac12"),
-        ("6/4", "\\frac{3}{2}"),
-        ("2\\sqrt{3}", "\\sqrt{12}"),
-        ("x^2-1", "(x-1)(x+1)"),
-        ("1 + \\lceil \\frac{n}{2} \\rceil", "\\lceil n/2 \\rceil + 1"),
-        ("\\int_0^1 2x dx", "1"),
-        ("0.016667", "\\frac{1}{60}"),
-        ("9.0 \\times 10^{11}", "900000000000"),
-        ("4.45 \\times 10^{-19}\\text{ J}", "4.45 \\times 10^{-19}"),
-        ("|x| < 4", "(-4, 4)"),
-        ("4 > x", "x < 4"),
-        ("3x - y - 1 = 0", "y = 3x - 1"),
-        ("x^2 - 7x = -12", "x^2 - 7x + 12 = 0"),
-    ],
-)
-def test_same_answers(grader, answer, gold):
-    assert grader.verify(answer, gold) is Verdict.CORRECT
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold"),
-    [
-        ("\\{1,2\\}", "(1,2)"),
-        ("(2,1)", "(1,2)"),
-        ("(1,2)", "[1,2]"),
-        ("\\text{not } 204", "204"),
-        ("204 or 205", "204"),
-        ("204204", "204"),
-        ("10_2", "10"),
-        ("110111_2", "110112"),
-        ("12^{\\text{th}}", "13"),
-        ("10_3", "10_2"),
-        ("5\\text{ m}", "5\\text{ cm}"),
-        ("5\\text{ cm}^2", "5\\text{ cm}^3"),
-        ("3", "1\\frac12"),
-        ("\\text{No}", "\\text{Yes}"),
-        ("5\\%", "0.5"),
-        ("50\\%", "5\\%"),
-        ("\\frac{1}{2000000}", "\\frac{1}{1000000}"),
-        ("-\\frac{1}{2}", "\\frac{1}{2}"),
-        ("\\frac{1}{0}", "1"),
-        ("2\\sqrt{3}", "\\sqrt{13}"),
-        ("x^2-1", "(x-1)(x+2)"),
-        ("x + C", "y + C"),
-        ("4.45 \\times 10^{-19}", "3.2 \\times 10^{-19}"),
-        ("4.45 \\times 10^{-19}\\text{ J}", "3.2 \\cdot 10^{-19}"),
-        ("0.0000001", "0"),
-        ("3x - 1 = 11", "x = 4"),
-        ("\\frac{1}{x} = \\frac{1}{4}", "x = 4"),
-        ("3x < 12", "x < 4"),
-        ("x^2 < 16", "-4 < x < 4"),
-        ("\\{x \\mid x^2 < 16\\}", "(-4, 4)"),
-        ("x^2 - 7x + 12 \\le 0", "[3, 4]"),
-    ],
-)
-def test_different_answers(grader, answer, gold):
-    assert grader.verify(answer, gold) is Verdict.WRONG
-
-
 def test_an_answer_must_be_boxed_after_the_thoughts(grader):
     assert grader.grade(think("\\boxed{42}"), "42").verdict is Verdict.CORRECT
     assert grader.grade(think("42"), "42").verdict is Verdict.NO_ANSWER
@@ -157,9 +60,8 @@ def test_an_answer_must_be_boxed_after_the_thoughts(grader):
 def test_what_is_nobodys_fault_is_not_called_wrong(grader):
     assert grader.verify("5", "") is Verdict.GOLD_UNPARSED
     assert grader.verify("5", "\\text{}^{") is Verdict.GOLD_UNPARSED
-    assert not grader.parses("\\text{}^{")
-    assert grader.parses("17.5\\%")
-    assert grader.parses("\\left( 3, \\frac{\\pi}{2} \\right)")
+    assert grader.gold_problem("\\text{}^{")
+    assert grader.gold_problem("\\left( 3, \\frac{\\pi}{2} \\right)") is None
     assert grader.verify("1" * 2000, "5") is Verdict.WRONG or grader.verify("1" * 2000, "5") is Verdict.ERROR
     assert grader.verify("x" * 2000, "5") is Verdict.ERROR
 
@@ -191,6 +93,7 @@ def test_what_is_nobodys_fault_is_not_called_wrong(grader):
         ("The answer is D. The wrong answer is C.", "D"),
         ("The answer is D. The answer C is incorrect.", "D"),
         ("The answer is A river, and I choose D", "D"),
+        ("So the answer: A perfect answer cannot be found.", None),
         ("The answer is C? No.", None),
         ("The answer is C - wait, no", None),
         ("Answer: C or perhaps D", None),

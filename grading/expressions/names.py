@@ -2,7 +2,7 @@ r"""Tell which side of a relation is a name, such as ``b``, ``f(x)`` or ``\text{
 
 from collections.abc import Callable
 
-from grading.expressions.answer_tokens import TEXT, closing, divide, enclosed
+from grading.expressions.tokens import TEXT, closing, divide, enclosed
 from grading.vocabulary import COMPLEX, GREEK, WORD, is_word
 
 _ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")

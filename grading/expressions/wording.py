@@ -1,18 +1,17 @@
-r"""Take an answer out of the words and environments around it: ``\text{Answer: } 5``, ``twelve``, ``aligned``."""
+r"""Take an answer out of the words and environments around it: ``\text{Answer: } 5``, ``aligned``."""
 
 from string import ascii_lowercase
 
-from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
-from grading.expressions.answer_tokens import TEXT, strip
+from core.text.patterns import Match, compile_full_match, compile_pattern, compile_quick_pattern
+from grading.expressions.tokens import TEXT, strip
 
-TO = "\\upto"  # stands for "to" between numbers
 _ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-NUMBER_WORDS = {word: number for number, word in enumerate(_ONES)} | {
-    word: 10 * number for number, word in enumerate(_TENS, start=2)
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    " seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+NUMBER_WORDS = {word: number for number, word in enumerate(_ONES.split())} | {
+    word: 10 * number for number, word in enumerate(_TENS.split(), start=2)
 }
 _SIGNS = {
     **dict.fromkeys(("infinity", "positive infinity", "infinite", "infinitely many"), "\\infty"),
@@ -22,10 +21,13 @@ _SIGNS = {
     ),
 }
 _ANSWER = compile_quick_pattern(
-    r"(?i)\A(?P<text>\\text ?\{ ?)?(?:the )?(?:final )?answer(?: is\b)?(?:(?P<end>(?: ?:)? ?\})| ?:| (?!is\b))"
+    r"(?i)\A(?P<text>\\text ?\{ ?)?(?:(?:the )?(?:final )?answer(?: is\b)?|(?:ans|result|solution|antwort"
+    r"|ergebnis|r\u00e9ponse"
+    r"|respuesta|\u7b54\u6848(?:\u662f|\u4e3a)?|\u7b54|\u6545|\u89e3)(?=\.? ?[:}]|\u662f|\u4e3a))\.?"
+    r"(?:(?P<end>(?: ?:)? ?\})| ?:| (?!is\b)|(?<=[\u662f\u4e3a]))"
 )
 _ROWS = compile_full_match(
-    r"(?s)\\begin ?\{(aligned|align\*?|gathered|cases)\}(.*)\\end ?\{(?:aligned|align\*?|gathered|cases)\}"
+    r"(?s)\\begin ?\{(aligned|align\*?|gathered|gather\*?|equation\*?|split|cases|center)\}(.*)\\end ?\{[a-z]+\*?\}"
 )
 _PART = compile_quick_pattern(r"(?:\A|(?<=[\s,;}]))(?:\\text ?\{ ?)?\(?([a-f])\)[.:]?(?: ?\})? ?")
 _BETWEEN_PARTS = compile_pattern(r"(?:[\s,;]|and|\\text ?\{(?: ?,? ?and)? ?\}?)+\z")
@@ -35,6 +37,45 @@ _BASE = compile_full_match(
 )
 
 
+WHERE = "\\where"  # stands for a word before the conditions of a formula
+_SET = compile_quick_pattern(
+    r"\\(?:mathbb|mathbf|Bbb|mathrm) ?(?:\{ ?([NZQRC]) ?\}|([NZQRC])(?![a-zA-Z]))"
+    r"((?: ?[_^] ?(?:\{[^{}]{1,12}\}|\\[a-z]{2,8}|[-+*0])){0,2})"
+)
+_SETS = {  # the sign at the name of a set of numbers, and what it leaves
+    "R": {
+        **dict.fromkeys(("+", ">0", "+*", "*+", "++"), "(0,\\infty)"),
+        **dict.fromkeys(("\\ge0", "+0", "0+"), "[0,\\infty)"),
+        **dict.fromkeys(("-", "<0", "-*", "*-"), "(-\\infty,0)"),
+        **dict.fromkeys(("\\le0", "-0", "0-"), "(-\\infty,0]"),
+        **dict.fromkeys(("*", "\\times", "\\neq0"), "\\mathbb{R}\\setminus\\{0\\}"),
+    },
+    **dict.fromkeys(
+        "ZN",
+        dict.fromkeys(("+", "*", "+*", "*+", ">0", "\\ge1"), "\\mathbb{N}")
+        | dict.fromkeys(("0", "\\ge0", "+0", "0+"), "\\mathbb{N}_0"),
+    ),
+}
+_N = r"(?:[\s~]|\\text ?\{|\}){0,4}"  # between the words of a qualifier, whose text may be written in pieces
+_START, _END = r"(?:[\s,;~]|\\text ?\{|\(){1,8}", r"[\s.~)}]{0,6}\Z"
+_REALS = r"(?: ?\\in ?\\mathbb\{[RC]\})?"
+_QUALIFIERS = (
+    "only", "alone", "exactly", "respectively", "in total", "altogether", "overall", r"as (?:required|desired)",
+    r"(?:is )?(?:an? |with an? )?(?:double|repeated|triple|simple)(?: real)? (?:root|solution|zero)s?",
+    rf"(?:with |of )?(?:multiplicity|order){_N}(?:two|three|\d)",
+    rf"(?:(?:where|for|with){_N})?(?:all|any|every|each|arbitrary){_N}(?:(?:real|complex){_N})?(?:(?:numbers?"
+    rf"|values?){_N})?"
+    rf"(?:of{_N})?[a-z]?{_REALS}",
+    rf"\\forall ?[a-z](?:, ?[a-z])?{_REALS}",
+    r"[a-z] ?\\in ?\\mathbb\{[RC]\}",
+)  # fmt: skip
+_ONLY = compile_quick_pattern(r"\A\\text ?\{ ?(?:only|exactly|just) ?\} ?|\A(?:only|exactly|just) (?=[\d\\(-])")
+_QUALIFIER = compile_quick_pattern(f"(?i){_START}(?:{'|'.join(_QUALIFIERS)}){_END}")
+_INTEGER = compile_quick_pattern(
+    rf"(?i){_START}(?:(?:where|for|with|and|\\forall|all|any|every|each|some|an?|arbitrary){_N}){{0,4}}"
+    rf"(?:integers?{_N}(?P<one>[a-z])|(?P<two>[a-z]){_N}(?:(?:is|are|any|an?|arbitrary|be){_N}){{0,3}}integers?"
+    rf"|(?P<three>[a-z]) ?\\in ?\\mathbb\{{[ZN]\}}){_END}"
+)
 # Spellings of one place, which neither `grading.answers.spelling` nor the reader know.
 _REWRITTEN = tuple(
     (compile_quick_pattern(pattern), replacement)
@@ -47,18 +88,18 @@ _REWRITTEN = tuple(
         (r" ?\(([a-z] ?\\in ?\\mathbb ?\{[NZ]\})\)\Z", r", \1"),
         (r"\\colon(?![a-zA-Z])", ":"),
         (r"\\&", r"\\text{ and }"),
-        (r">=", r"\\ge "),
+        (r"\\not ?=", r"\\neq "),
+        (r"\\not ?\\in(?![a-zA-Z])", r"\\notin "),
+        (r">=|=>", r"\\ge "),
         (r"<=", r"\\le "),
         (r"(?<=[)\]}]) ?U ?(?=[(\[]|\\\{)", r"\\cup "),
         (r"(\\mathbb ?\{[NZQRC]\}) ?- ?(?=\\\{)", r"\1\\setminus "),
         (r"\A\]([^][]{1,80})(?=[][]\Z)", r"(\1"),  # ]1,2[ is an open interval
         (r"(?<=\A[(\[])([^][]{1,80})\[\Z", r"\1)"),
-        (r"(?<=[\d)}]) ?(?:\\text ?\{ ?mod ?\}|mod) ?(?=\d)", r" \\bmod "),
         (r"\\(max|min|gcd|lcm) ?\\\{([^{}]{1,80})\\\}", r"\\\1(\2)"),
         (r"\\(?:AA(?![a-zA-Z])|mathring ?\{ ?(?:A|\\text ?\{A\}) ?\})", r"\\text{ angstrom}"),
         (r"(?<=\d) ?x ?(?=10 ?\^)", r" \\times "),
         (r"(?<=\A\d) (?=\d{3}\Z)|(?<=\A\d\d) (?=\d{3}\Z)|(?<=\A\d{3}) (?=\d{3}\Z)", ""),
-        (r"(?<=[\d}]) ?(?:\\text ?\{ ?to ?\}|to) ?(?=[\d\\])", f"\\{TO} "),
         (r"\\(?:hat|vec|overrightarrow) ?(?:\{ ?\\?([ijk])(?:math)? ?\}|([ijk])(?![a-zA-Z]))", r"\\mathbf{\1\2}"),
         (r"\\(?:hat|vec|widehat|mathbf) ?\{ ?\\mathbf ?\{ ?([ijk]) ?\} ?\}", r"\\mathbf{\1}"),
     )
@@ -74,14 +115,50 @@ def unwrap(text: str) -> str:
     if answer := _ANSWER.match(text):
         rest = text[answer.end() :].lstrip(": ")
         text = f"\\text{{{rest}" if answer["text"] and not answer["end"] else rest
-    if (whole := TEXT.fullmatch(text)) and any(map(str.isdigit, text)):
-        text = whole.group(1).strip()
+    text = _SET.sub(_number_set, text)
+    text = without_qualifiers(_ONLY.sub("", text))
     for pattern, replacement in _REWRITTEN:
         text = pattern.sub(replacement, text)
     if (rows := _ROWS(text)) and not (rows.group(1) == "cases" and "&" in rows.group(2)):
         lines = [line.replace("&", "").strip().rstrip(",;.") for line in rows.group(2).split("\\\\")]
         return ",".join(line for line in lines if line)
     return text
+
+
+def _number_set(name: Match) -> str:
+    r"""Return a set of numbers with its sign as an interval or another set: ``\mathbb{R}^+`` is ``(0,\infty)``."""
+    letter = name.group(1) or name.group(2)
+    sign = "".join(character for character in name.group(3) if character not in "_^{} ")
+    return _SETS.get(letter, {}).get(sign, f"\\mathbb{{{letter}}}{name.group(3)}")
+
+
+def without_qualifiers(text: str) -> str:
+    r"""Return a text without the words behind it that restrict nothing; what is said of an integer is a condition.
+
+    >>> without_qualifiers(r"f(x)=x \text{ for all real } x"), without_qualifiers(r"x=2\text{ (double root)}")
+    ('f(x)=x', 'x=2')
+    >>> without_qualifiers(r"k\pi \text{ for any integer } k"), without_qualifiers(r"(1,1)\text{ or only }")
+    ('k\\pi \\where k\\in\\mathbb{Z}', '(1,1)\\text{ or only }')
+    """
+    for _ in range(3):
+        if integer := _INTEGER.search(text):
+            letter = integer["one"] or integer["two"] or integer["three"]
+            numbers = "N" if "N}" in integer.group() else "Z"
+            rest, ending = text[: integer.start()], f" {WHERE} {letter}\\in\\mathbb{{{numbers}}}"
+        elif qualifier := _QUALIFIER.search(text):
+            rest, ending = text[: qualifier.start()], ""
+        else:
+            break
+        if not rest.strip() or not _is_balanced(rest):
+            break
+        text = f"{rest.rstrip(' ,;')}{ending}"
+        if ending:
+            break
+    return text
+
+
+def _is_balanced(text: str) -> bool:
+    return text.count("{") == text.count("}") and text.count("(") + text.count("[") == text.count(")") + text.count("]")
 
 
 def in_signs(prose: str) -> str | None:
@@ -93,9 +170,7 @@ def in_signs(prose: str) -> str | None:
     words = prose.lower().rstrip(".").replace("-", " ").split()
     if len(words) > 1 and words[0] in ("negative", "minus") and words[1] in NUMBER_WORDS:
         return f"-{in_signs(' '.join(words[1:]))}"
-    if not words:
-        return None
-    number = NUMBER_WORDS.get(words[0])
+    number = NUMBER_WORDS.get(words[0]) if words else None
     if number is None:
         return _SIGNS.get(" ".join(words))
     position = 1

@@ -5,7 +5,10 @@ a certain digit by then is zero. So ``2^{-2000}`` differs from ``2^{-2001}``, wh
 nested roots agree although nothing simplifies them.
 """
 
-from collections.abc import Iterator
+import cmath
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +17,12 @@ from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
 from grading.vocabulary import COMPLEX, PLAIN_DIGITS
 
-UNEVALUATED = (sympy.Derivative, sympy.Integral, sympy.Limit, sympy.Product, sympy.Sum)
+FLOATS: dict[Any, Callable[..., complex]] = {
+    **{getattr(sympy, name): getattr(cmath, name) for name in ("sin", "cos", "tan", "exp", "sinh", "cosh", "tanh")},
+    sympy.Abs: lambda value: complex(abs(value)),
+}
+CANCELLED = 1e-6  # share of a sum below which its digits have cancelled
+MOST_POWER = 60  # of a symbol in an exact value
 UNDEFINED = (sympy.nan, sympy.zoo)
 # What sympy raises for an expression that has no number at a point: the callers then decide otherwise.
 NO_NUMBER = (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError)
@@ -46,10 +54,14 @@ def equal(one: Any, other: Any) -> bool:
         if not (isinstance(one, sympy.MatrixBase) and isinstance(other, sympy.MatrixBase)) or one.shape != other.shape:
             return False
         return all(equal(first, second) for first, second in zip(one.flat(), other.flat(), strict=True))
+    if one.is_Rational and other.is_Rational:
+        return one == other
     if one.has(*UNDEFINED) or other.has(*UNDEFINED):
         return False
     if one == other:
         return True
+    if (exact := _same_rational_function(one, other)) is not None:
+        return exact
     if clearly_different(one, other):
         return False
     one, other = _evaluated(one), _evaluated(other)
@@ -100,12 +112,12 @@ def _is_zero(number: Any) -> bool:
 
 def clearly_different(one: Any, other: Any) -> bool:
     """Return whether two expressions clearly differ in value, which is faster to see than whether they are equal."""
-    if _slow(one) or _slow(other):
+    if one.has(sympy.MatrixExpr) or other.has(sympy.MatrixExpr):
         return False
     agree = False
     for point in _points(one, other):
         try:
-            first, second = (complex(_at(side, point, 15)) for side in (one, other))
+            first, second = (_number_at(side, point) for side in (one, other))
             differ = abs(first - second) > max(CLEARLY * max(abs(first), abs(second)), TINY)
         except NO_NUMBER:
             return False  # no number: exact comparison decides
@@ -115,15 +127,67 @@ def clearly_different(one: Any, other: Any) -> bool:
     return not agree  # they differ everywhere, though nowhere as real numbers
 
 
-def _slow(side: Any) -> bool:
-    return side.has(*UNEVALUATED, sympy.MatrixExpr)
+def _same_rational_function(one: Any, other: Any) -> bool | None:
+    """Return whether two quotients of polynomials agree at the `FIRSTS`; None for other formulas.
+
+    The points are quotients of large primes, at which no two different quotients of usual degrees agree.
+    """
+    symbols = sorted(one.free_symbols | other.free_symbols, key=str)
+    try:
+        for number, first in enumerate(FIRSTS):
+            values = (Fraction(int(value.p), int(value.q)) for value in _spread(first, number, len(symbols)))
+            point = dict(zip(symbols, values, strict=True))
+            if _fraction_at(one, point) != _fraction_at(other, point):
+                return False
+    except (ArithmeticError, LookupError):
+        return None
+    return True
+
+
+def _fraction_at(side: Any, point: dict[Any, Fraction]) -> Fraction:
+    """Return the exact value of a quotient of polynomials at a point; LookupError for other formulas."""
+    if side.is_Rational:
+        return Fraction(int(side.p), int(side.q))
+    if side.is_Symbol:
+        return point[side]
+    if side.is_Add:
+        return sum((_fraction_at(part, point) for part in side.args), Fraction(0))
+    if side.is_Mul:
+        return math.prod((_fraction_at(part, point) for part in side.args), start=Fraction(1))
+    if side.is_Pow and side.exp.is_Integer and abs(side.exp) <= MOST_POWER:
+        return _fraction_at(side.base, point) ** int(side.exp)
+    raise LookupError(side)
+
+
+def _number_at(side: Any, point: dict[Any, Any]) -> complex:
+    """Return the value of a formula at a point: by floats, unless digits cancel or a function is none of `FLOATS`."""
+    try:
+        return _float_at(side, point)
+    except (ArithmeticError, LookupError, ValueError):
+        return complex(_at(side, point, 15))
+
+
+def _float_at(side: Any, point: dict[Any, Any]) -> complex:
+    if side in point:
+        return complex(point[side])
+    if side.is_Number or side.is_NumberSymbol or side is sympy.I:
+        return complex(side)
+    if side.is_Add:
+        parts = [_float_at(part, point) for part in side.args]
+        total = sum(parts)
+        if abs(total) < CANCELLED * max(map(abs, parts)):
+            raise ArithmeticError("digits cancel")
+        return total
+    if side.is_Mul:
+        return math.prod((_float_at(part, point) for part in side.args), start=1 + 0j)
+    if side.is_Pow:
+        return _float_at(side.base, point) ** _float_at(side.exp, point)
+    return FLOATS[side.func](*(_float_at(part, point) for part in side.args))
 
 
 def _evaluated(side: Any) -> Any:
-    """Replace integrals, sums, limits and factorials by their values, if sympy finds these."""
+    """Replace factorials and the like by their values."""
     value = side.doit()
-    if _slow(value):
-        value = value.xreplace({part: sympy.Symbol(str(part)) for part in value.atoms(*UNEVALUATED)})
     return value.rewrite(sympy.exp) if value.has(HyperbolicFunction) else value
 
 
@@ -147,7 +211,7 @@ def _coordinates(sides: tuple[Any, Any], names: list[str]) -> Iterator[list[Any]
     if rounded and INTEGERS.issuperset(names):
         return
     yield from (_spread(first, number, count) for number, first in enumerate(FIRSTS))
-    if any(map(_in_pieces, sides)):
+    if any(map(is_in_pieces, sides)):
         yield from (_spread(first, number, count) for number, first in enumerate(FAR))
         yield from _with_mixed_signs(count)
         yield from (_spread(first, number, count) for number, first in _around_constants(sides))
@@ -198,7 +262,8 @@ def _at(side: Any, point: dict[Any, Any], digits: int, **options: Any) -> Any:
     return side.evalf(digits, subs=point, **options)
 
 
-def _in_pieces(side: Any) -> bool:
+def is_in_pieces(side: Any) -> bool:
+    """Return whether a formula has absolute values, roots or the like, which depend on what its letters stand for."""
     return side.has(*PIECEWISE) or any(map(_is_root, side.atoms(sympy.Pow)))
 
 

@@ -4,19 +4,22 @@ from typing import Any
 
 from sympy import MatrixBase, MatrixExpr, Mul, Symbol, expand, pi
 
-from grading.expressions.comparison.algebra import approximates, equal
+from grading.expressions.algebra import approximates, equal
 from grading.expressions.forms import LARGEST_BASE, Based, Form, Value
-from grading.expressions.unit_names import DEGREE, PERCENT
+from grading.expressions.units import DEGREE, PERCENT
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 MATRICES = (MatrixBase, MatrixExpr)
-UNIT_VECTORS = tuple(Symbol(f"math{{{letter}}}") for letter in "ijk")  # of \\mathbf{i}, \\mathbf{j}, \\mathbf{k}
+UNIT_VECTORS = tuple(Symbol(f"mathbf{{{letter}}}") for letter in "ijk")  # of \\mathbf{i}, \\mathbf{j}, \\mathbf{k}
+_POUNDS = ({"pound", "lb"}, {"pound", "gbp"})  # a pound may be of money or of weight
 CONSTANTS = ("C", "c", "K", "k")  # of an integration; c only where the other side has C
 ARGUMENTS = frozenset("xt")  # of the functions that a constant may be a factor of
 
 
 def same_value(one: Value, other: Value) -> bool:
     """Compare two values; a unit may be missing on one side, and a percentage may stand for its share."""
+    if one.code or other.code:
+        return one.code == other.code
     for matrix, vector in ((one, other), (other, one)):
         if (
             not is_matrix(vector.expression)
@@ -33,7 +36,7 @@ def same_value(one: Value, other: Value) -> bool:
     if DEGREE in (one.unit, other.unit) and _is_angle(*((one, other) if one.unit == DEGREE else (other, one))):
         return True
     if one.unit and other.unit:
-        return one.unit == other.unit and _same_numbers(one, other)
+        return (one.unit == other.unit or {one.unit, other.unit} in _POUNDS) and _same_numbers(one, other)
     unit = one.unit or other.unit
     if unit and (one.expression.free_symbols or other.expression.free_symbols):
         quantity, plain = (one, other) if one.unit else (other, one)

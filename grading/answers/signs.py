@@ -1,0 +1,102 @@
+r"""Rewrite Unicode in answers as LaTeX: ``√2``, ``x²``, ``½``, ``90°``, full-width digits, Chinese words."""
+
+import unicodedata
+
+from core.text.patterns import Match, compile_quick_pattern
+
+_COMMANDS = {  # commands, and the characters that stand for them
+    "^\\circ ": "\u00b0\u00ba\u02da", "^\\circ\\text{C}": "\u2103", "^\\circ\\text{F}": "\u2109",
+    "\\times ": "\u00d7", "\\div ": "\u00f7", "\\cdot ": "\u00b7\u22c5\u2219", "*": "\u2217", "\\pm ": "\u00b1",
+    "\\mp ": "\u2213", "\\infty ": "\u221e", "\\le ": "\u2264\u2a7d\u2266", "\\ge ": "\u2265\u2a7e\u2267",
+    "\\neq ": "\u2260", "\\approx ": "\u2248", "\\equiv ": "\u2261", "\\cup ": "\u222a", "\\cap ": "\u2229",
+    "\\in ": "\u2208", "\\notin ": "\u2209", "\\emptyset ": "\u2205", "\\setminus ": "\u2216", "\\mid ": "\u2223",
+    "\\angle ": "\u2220", "\\triangle ": "\u25b3", "\\Delta ": "\u2206", "\\forall ": "\u2200",
+    "\\mathbb{N}": "\u2115", "\\mathbb{Z}": "\u2124", "\\mathbb{Q}": "\u211a", "\\mathbb{R}": "\u211d",
+    "\\mathbb{C}": "\u2102", "\\partial ": "\u2202", "\\lfloor ": "\u230a", "\\rfloor ": "\u230b",
+    "\\lceil ": "\u2308", "\\rceil ": "\u2309", "\\langle ": "\u27e8", "\\rangle ": "\u27e9", "\\lor ": "\u2228",
+    "\\land ": "\u2227", "\\ldots ": "\u2026\u22ef", "\\therefore ": "\u2234", "\\Rightarrow ": "\u21d2",
+    "\\rightarrow ": "\u2192", "\\Leftrightarrow ": "\u21d4", "\\checkmark ": "\u2713\u2714\u2705\u2611",
+    "\\blacksquare ": "\u220e\u25a0", "\\square ": "\u25a1", "\\ell ": "\u2113",
+    "'": "\u2032\u2019", "''": "\u2033\u201d", "-": "\u2212\u2010\u2011\u2012\u2013\u2014", "/": "\u2044\u2215",
+    ",": "\u3001", ".": "\u3002", "~": "\u00a0", "\\,": "\u2009\u202f", " ": "\u3000",
+    "\\text{ euros}": "\u20ac", "\\text{ pounds}": "\u00a3", "\\text{ yen}": "\u00a5\uffe5", "\\text{ cents}": "\u00a2",
+    "\\text{ rupees}": "\u20b9\u20a8", "\\text{ won}": "\u20a9", "\\text{ rubles}": "\u20bd",
+    "angstrom": "\u00c5\u212b", "": "\u200b\u200c\u200d\u2060\ufeff\u2061\u2062\ufe0f",
+}  # fmt: skip
+_GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "εϵ", "zeta": "ζ", "eta": "η", "theta": "θϑ",
+    "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ\u00b5", "nu": "ν", "xi": "ξ", "pi": "π", "rho": "ρϱ",
+    "sigma": "σς", "tau": "τ", "upsilon": "υ", "phi": "φϕ", "chi": "χ", "psi": "ψ", "omega": "ω", "Gamma": "Γ",
+    "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Pi": "Π", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ",
+    "Omega": "Ω",
+}  # fmt: skip
+_CHINESE = {
+    "或者": "\\text{ or }", "或": "\\text{ or }", "以及": "\\text{ and }", "和": "\\text{ and }",
+    "与": "\\text{ and }", "且": "\\text{ and }", "及": "\\text{ and }", "为整数": "\\text{ is an integer}",
+    "是整数": "\\text{ is an integer}", "无解": "\\text{no solution}", "空集": "\\emptyset ", "无穷": "\\infty ",
+    "对于": "\\text{ for }", "任意": "\\text{ any }", "所有": "\\text{ all }", "实数": "\\text{ real }",
+    "平方千米": "\\text{ km}^2", "平方公里": "\\text{ km}^2", "平方厘米": "\\text{ cm}^2", "平方分米": "\\text{ dm}^2",
+    "平方毫米": "\\text{ mm}^2", "平方米": "\\text{ m}^2", "立方厘米": "\\text{ cm}^3", "立方分米": "\\text{ dm}^3",
+    "立方米": "\\text{ m}^3", "千米": "\\text{ km}", "公里": "\\text{ km}", "厘米": "\\text{ cm}",
+    "分米": "\\text{ dm}", "毫米": "\\text{ mm}", "千克": "\\text{ kg}", "公斤": "\\text{ kg}", "毫克": "\\text{ mg}",
+    "毫升": "\\text{ mL}", "公顷": "\\text{ ha}", "小时": "\\text{ h}", "分钟": "\\text{ min}", "米": "\\text{ m}",
+    "克": "\\text{ g}", "升": "\\text{ L}", "吨": "\\text{ tons}", "秒钟": "\\text{ s}", "秒": "\\text{ s}",
+    "天": "\\text{ days}", "年": "\\text{ years}", "美元": "\\text{ dollars}", "欧元": "\\text{ euros}",
+    "人民币": "\\text{ yuan}", "元": "\\text{ yuan}", "度": "^\\circ ", "摄氏": "", "个百分点": "\\text{ points}",
+}  # fmt: skip
+_CHINESE_WORD = compile_quick_pattern("|".join(sorted(_CHINESE, key=len, reverse=True)))
+_CHINESE_DATE = compile_quick_pattern(r"(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?[日号]")
+_UNKNOWN_WORD = compile_quick_pattern(r"(?<=[\d})])\s?(?<!\\text\{)([\u4e00-\u9fff]{1,6})(?=\Z|[^}\u4e00-\u9fff])")
+_FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+_SIGNS = str.maketrans(
+    {
+        **_FULL_WIDTH,
+        **{character: f"\\{name} " for name, characters in _GREEK.items() for character in characters},
+        **{character: command for command, characters in _COMMANDS.items() for character in characters},
+    }
+)
+_RAISED = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b\u207f\u2071"
+_LOWERED = "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089"
+_RAISED_RUN = compile_quick_pattern(f"[{_RAISED}]+")
+_LOWERED_RUN = compile_quick_pattern(f"[{_LOWERED}]+")
+_PLAIN = str.maketrans(_RAISED + _LOWERED, "0123456789+-ni0123456789")
+_ROOT = compile_quick_pattern(r"([\u221a\u221b\u221c])\s?(\d{1,40}(?:\.\d{1,40})?|[a-zA-Z]|\\pi ?|(?=[({]))")
+_DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
+_RANGE = compile_quick_pattern("(?<=\\d)\\s?[\u2013\u2014\uff5e]\\s?(?=\\d)")
+_FRACTION = compile_quick_pattern("[\u00bc-\u00be\u2150-\u215e]")
+_NESTED = compile_quick_pattern(r"\\text ?\{ ?(\\text\{[^{}]{0,20}\}) ?\}")
+_UNIT_SIGN = compile_quick_pattern("[\u3371-\u33df]")
+
+
+def to_latex(text: str) -> str:
+    r"""Return ``text`` with its signs as LaTeX; characters that have no reading stay.
+
+    >>> to_latex("√2"), to_latex("x²"), to_latex("1½"), to_latex("90°"), to_latex("（3，4）"), to_latex("15分钟")
+    ('\\sqrt{2}', 'x^2', '1\\frac{1}{2}', '90^\\circ ', '(3,4)', '15\\text{ min}')
+    """
+    if text.isascii():
+        return text
+    text = _RANGE.sub("\\\\text{ to }", _FRACTION.sub(_fraction, text))
+    text = _RAISED_RUN.sub(_raised, text)
+    text = _LOWERED_RUN.sub(lambda run: f"_{{{run.group().translate(_PLAIN)}}}", text).translate(_SIGNS)
+    text = _NESTED.sub(r"\1", text)
+    text = _CHINESE_DATE.sub(
+        lambda date: "-".join(filter(None, date.groups())) if date.group(1) else date.group(), text
+    )
+    text = _UNIT_SIGN.sub(lambda sign: f"\\text{{ {unicodedata.normalize('NFKC', sign.group())}}}", text)
+    text = _CHINESE_WORD.sub(lambda word: _CHINESE[word.group()], text)
+    text = _UNKNOWN_WORD.sub(r"\\text{ \1}", text)
+    return _ROOT.sub(
+        lambda root: f"\\sqrt{_DEGREE[root.group(1)]}" + (f"{{{root.group(2)}}}" * bool(root.group(2))), text
+    )
+
+
+def _raised(run: Match) -> str:
+    """Read an exponent; one digit without braces, which would end a unit's text."""
+    exponent = run.group().translate(_PLAIN)
+    return f"^{exponent}" if len(exponent.lstrip("-")) == 1 else f"^{{{exponent}}}"
+
+
+def _fraction(sign: Match) -> str:
+    over, _, under = unicodedata.normalize("NFKC", sign.group()).partition("\u2044")
+    return f"\\frac{{{over}}}{{{under}}}"

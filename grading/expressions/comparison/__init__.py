@@ -1,1 +1,0 @@
-"""Compare two forms exactly: values, groups, relations and sets of numbers."""

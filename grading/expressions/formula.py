@@ -1,0 +1,470 @@
+r"""Read one formula, without relation, list or unit, into a sympy expression.
+
+The grammar, over the tokens of `grading.expressions.tokens`:
+
+    sum     = product (("+" | "-") product)*
+    product = signed (("*" | \cdot | \times | "/" | \div) signed)*
+    signed  = ("+" | "-")* factor+                  factors side by side are a product, as in 2x(y+1)
+    factor  = atom ("^" argument | "!" | "'")*
+    atom    = number | name | call | "(" sum ")" | "|" sum "|" | \frac argument argument | \sqrt argument | matrix | ...
+    call    = function scripts (bracketed | factor+)  without brackets up to the next function: \sin 2x \cos y
+
+What has a token that no rule takes is not read. sympy evaluates nothing but numbers: ``9^{9^9}`` takes too long.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from string import ascii_letters
+from typing import Any
+
+import sympy
+
+from core.text.patterns import compile_full_match
+from grading.expressions.tokens import CLOSING, OPENING, Unread, closing, divide, strip
+from grading.vocabulary import ACCENTS, ELEMENTARY, FUNCTIONS, GREEK, SCHOOLS, WORD, is_word
+
+LONGEST = 1100  # digits of a number
+_INTEGER = compile_full_match(r"\d+")
+_NUMBER = compile_full_match(r"\d+(?:\.\d+)?|\.\d+")
+_INVERTED = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"))  # f^{-1} is the inverse
+_SYMBOLS = frozenset(f"\\{name}" for name in (*GREEK, "gamma", "Gamma", "ell", "hbar", "nabla", "square", "partial"))
+_ACCENTED = frozenset(f"\\{accent}" for accent in (*ACCENTS, "mathrm"))
+_CALLED = frozenset("fghFGH")  # letters that are functions before any parenthesis
+_TIMES, _OVER = ("*", "\\cdot", "\\times"), ("/", "\\div")
+_SEVERAL = ("max", "min", "gcd", "lcm")
+_ENDS = frozenset((*CLOSING, *_TIMES, *_OVER, "+", "-", "&", "\\\\", ",", "^", "_", "!", "'"))
+_ROUNDED = {"\\lfloor": ("\\rfloor", sympy.floor), "\\lceil": ("\\rceil", sympy.ceiling)}
+_MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix", "vmatrix"))
+_TRANSPOSED = frozenset(("T", "\\top", "\\intercal", "\\textT", "\\mathsfT", "\\mathrmT", "\\prime"))
+_BARE = str.maketrans("", "", "{} ")
+BARE_NAMES = FUNCTIONS | SCHOOLS.keys() | {"pi", "sqrt", "lg", "alpha", "beta", "theta", "lambda"}
+
+
+def read_formula(parts: list[str]) -> Any:
+    """Return the sympy expression or matrix that the tokens are; Unread if a token has no part in it."""
+    parts = strip(parts)
+    if not parts:
+        raise Unread("nothing there")
+    if parts[0] == "[" and closing(parts, 0) == len(parts) - 1:
+        raise Unread("square brackets around one expression")
+    return _read(tuple(parts))
+
+
+@lru_cache(maxsize=2048)
+def _read(parts: tuple[str, ...]) -> Any:
+    try:
+        return _Formula(list(parts)).whole()
+    except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sympy.ShapeError) as error:
+        raise Unread(f"{type(error).__name__} of sympy") from None
+
+
+def with_functions(parts: list[str]) -> list[str]:
+    r"""Return the tokens with bare names of functions as commands, and those of other countries under one name.
+
+    >>> with_functions(["2", "s", "i", "n", "4"]), with_functions(["\\lg", "x"]), with_functions(["\\arctg"])
+    (['2', '\\sin', '4'], ['\\log', '_', '{', '10', '}', 'x'], ['\\arctan'])
+    """
+    result: list[str] = []
+    position = 0
+    while position < len(parts):
+        end = position
+        while end < len(parts) and len(parts[end]) == 1 and parts[end] in ascii_letters:
+            end += 1
+        letters = parts[position : max(end, position + 1)]
+        position += len(letters)
+        name = "".join(letters).removeprefix("\\")
+        is_prose = len(letters) > WORD and is_word(name) and name not in BARE_NAMES and result[-1:] != ["{"]
+        if name == "mod" or is_prose:
+            raise Unread(f"{name} in a formula")
+        if name == "lg":
+            result += ["\\log", "_", "{", "10", "}"]
+        elif name in SCHOOLS:
+            result.append(f"\\{SCHOOLS[name]}")
+        else:
+            result += [f"\\{name}"] if len(letters) > 1 and name in BARE_NAMES else letters
+    return result
+
+
+def is_transposed(parts: list[str]) -> bool:
+    """Return whether an exponent marks a transposed matrix."""
+    return "".join(parts).translate(_BARE) in _TRANSPOSED
+
+
+class _Formula:
+    """The tokens of one formula and a position in them; a method reads what the rule of its name describes."""
+
+    def __init__(self, parts: list[str]) -> None:
+        parts = with_functions(parts)
+        self.parts = [part for part in parts if not part.isspace()]
+        self.position = 0
+        self.bars = 0  # that are open
+        self.trigonometric = any(part[1:] in FUNCTIONS for part in parts if part.startswith("\\"))
+
+    @property
+    def next(self) -> str:
+        return self.parts[self.position] if self.position < len(self.parts) else ""
+
+    def take(self) -> str:
+        if self.position >= len(self.parts):
+            raise Unread("the formula ends too early")
+        self.position += 1
+        return self.parts[self.position - 1]
+
+    def expect(self, part: str) -> None:
+        if self.take() != part:
+            raise Unread(f"{part} is missing")
+
+    def inner(self, parts: list[str]) -> Any:
+        """Return the value of tokens that stand for themselves, such as an argument in braces."""
+        formula = _Formula(parts)
+        formula.trigonometric = self.trigonometric
+        return formula.whole()
+
+    def whole(self) -> Any:
+        value = self.sum()
+        if self.next:
+            raise Unread(f"{self.next} is not read in a formula")
+        return value
+
+    def sum(self) -> Any:
+        value = self.product()
+        while self.next in ("+", "-"):
+            sign, other = self.take(), self.product()
+            value = _add(value, other if sign == "+" else _negative(other))
+        return value
+
+    def product(self) -> Any:
+        value = self.signed()
+        while self.next in (*_TIMES, *_OVER):
+            sign, other = self.take(), self.signed()
+            value = _multiply(value, other) if sign in _TIMES else _divide(value, other)
+        return value
+
+    def signed(self) -> Any:
+        if self.next in ("+", "-"):
+            return self.signed() if self.take() == "+" else _negative(self.signed())
+        return self.factors()
+
+    def factors(self, *, plain: bool = False) -> Any:
+        """Read factors side by side; ``plain``: the argument of a function, which ends before the next function."""
+        value = self.factor()
+        while self.starts_factor() and not (plain and self.is_function()):
+            if _NUMBER(self.next) and _NUMBER(self.parts[self.position - 1]):
+                raise Unread("numbers side by side")
+            value = _multiply(value, self.factor())
+        return value
+
+    def starts_factor(self) -> bool:
+        return bool(self.next) and self.next not in _ENDS and not (self.next == "|" and self.bars)
+
+    def is_function(self) -> bool:
+        return self.next[:1] == "\\" and self.next[1:] in FUNCTIONS
+
+    def factor(self) -> Any:
+        start = self.position
+        value = self.atom()
+        while self.next in ("^", "!"):
+            if self.take() == "!":
+                if self.next == "!":
+                    raise Unread("a double factorial")
+                value = sympy.factorial(value, evaluate=False)
+                continue
+            exponent = self.exponent()
+            if exponent and set(exponent) == {"\\prime"} and value.is_Symbol:
+                value = sympy.Symbol(str(value) + "'" * len(exponent))
+            elif exponent == ["\\circ"]:
+                value = _divide(_multiply(value, sympy.pi), sympy.Integer(180)) if self.trigonometric else value
+            elif isinstance(value, sympy.MatrixBase):
+                value = value.T if is_transposed(exponent) else value ** self.inner(exponent)
+            elif value is sympy.E and self.parts[start] == "e":
+                value = sympy.exp(self.inner(exponent))
+            else:
+                value = _power(value, self.inner(exponent))
+        return value
+
+    def argument(self) -> list[str]:
+        """Take the argument of a command: braces, or one token with its own arguments; of a number one digit."""
+        part = self.take()
+        if part == "{":
+            return self.until_closed()
+        if part in _ENDS:
+            raise Unread("an argument is missing")
+        if _INTEGER(part) and len(part) > 1:
+            self.position -= 1
+            self.parts[self.position : self.position + 1] = [part[0], part[1:]]
+            return [self.take()]
+        taken = [part]
+        if part == "\\sqrt" and self.next == "[":
+            taken += [self.take(), *self.until_closed(), "]"]
+        for _ in range({"\\frac": 2, "\\binom": 2, "\\sqrt": 1}.get(part, 0) + (part in _ACCENTED)):
+            taken += ["{", *self.argument(), "}"]
+        return taken
+
+    def until_closed(self) -> list[str]:
+        """Take what stands before the bracket that closes the one that has been taken, and this bracket."""
+        start = self.position
+        end = closing(self.parts, start - 1)
+        self.position = end + 1
+        return self.parts[start:end]
+
+    def exponent(self) -> list[str]:
+        r"""Take an exponent: ``{...}``, ``12``, ``-1``, ``(n+1)``, a letter or a command."""
+        sign = [self.take()] if self.next in ("+", "-") else []
+        if self.next == "(":
+            self.take()
+            return [*sign, "(", *self.until_closed(), ")"]
+        if _NUMBER(self.next):
+            return [*sign, self.take()]
+        if self.next == "\\circ":
+            return [self.take()]
+        return [*sign, *self.argument()]
+
+    def atom(self) -> Any:
+        part = self.take()
+        if _NUMBER(part):
+            return self.number(part)
+        if self.position and part[:1] == "\\" and part[1:] in FUNCTIONS:
+            return self.function(part[1:])
+        if part in ("(", "{", "["):
+            return self.group(part)
+        if rule := _ATOMS.get(part):
+            return rule(self)
+        if (len(part) == 1 and part in ascii_letters) or part in _SYMBOLS or part in _ACCENTED:
+            return self.name(part)
+        raise Unread(f"{part} is not read in a formula")
+
+    def group(self, opening: str) -> Any:
+        inside = self.until_closed()
+        if self.parts[self.position - 1] != {"(": ")", "{": "}", "[": "]"}[opening]:
+            raise Unread("brackets of different kinds")
+        return self.inner(inside)
+
+    def number(self, part: str) -> Any:
+        """Read a number, as a mixed one with the fraction of integers behind it."""
+        if len(part.lstrip("0")) > LONGEST or self.next == ".":
+            raise Unread("a long number, or one with two points")
+        value = sympy.Rational(part)
+        fraction = self.fraction() if value.is_Integer else None
+        if fraction is None:
+            return value
+        over, under = fraction
+        if not 0 < over < under:
+            raise Unread("a number before a fraction")
+        return value + sympy.Rational(over, under)
+
+    def fraction(self) -> tuple[int, int] | None:
+        r"""Take ``\frac12`` or ``1/2`` behind a whole number; None if no fraction follows, or one with an exponent."""
+        start = self.position
+        before = list(self.parts)
+        if self.next == "\\frac":
+            self.take()
+            sides = [self.argument(), self.argument()]
+            if all(len(side) == 1 and _INTEGER(side[0]) for side in sides) and self.next not in ("^", "!"):
+                return int(sides[0][0]), int(sides[1][0])
+        elif _INTEGER(self.next) and self.parts[start + 1 : start + 2] == ["/"]:
+            over, under = self.next, "".join(self.parts[start + 2 : start + 3])
+            following = "".join(self.parts[start + 3 : start + 4])
+            if not _INTEGER(under) or (following and following not in (")", "+", "-", ",", "}", "|")):
+                raise Unread("a number before a fraction")
+            self.position = start + 3
+            return int(over), int(under)
+        self.position, self.parts = start, before
+        return None
+
+    def name(self, part: str) -> Any:
+        """Read a letter with its accent, index and primes; a call such as f(x) is a symbol of its own."""
+        letters = part.removeprefix("\\")
+        if part in _ACCENTED:
+            content = "".join(self.argument())
+            if not content.replace("\\", "").isalnum():
+                raise Unread(f"{part} of a formula")
+            letters = f"{letters}{{{content}}}"
+        primes = ""
+        while self.next in ("_", "'"):
+            primes, letters = (primes + self.take(), letters) if self.next == "'" else (primes, letters + self.index())
+        letters += primes
+        if letters == "pi":
+            return sympy.pi
+        if letters in ("e", "i") and self.next != "(":
+            return sympy.E if letters == "e" else sympy.I
+        if self.next == "(" and (arguments := self.arguments_of(letters)) is not None:
+            letters += f"({', '.join(map(str, arguments))})"
+        return {"e": sympy.E, "i": sympy.I}.get(letters) or sympy.Symbol(letters)
+
+    def index(self) -> str:
+        """Take an index, which is part of a name."""
+        self.take()
+        inside = [self.take()] if _NUMBER(self.next) or self.next.startswith("\\text") else self.argument()
+        words = (part[part.index("{") + 1 : -1] if part.startswith("\\text") else part.lstrip("\\") for part in inside)
+        text = "".join(words)
+        if not text or any(part in OPENING or part == "\\circ" for part in inside if part not in "({"):
+            raise Unread("an index")
+        return f"_{''.join(text.split())}"
+
+    def arguments_of(self, letters: str) -> list[Any] | None:
+        """Take the arguments of a call; None if a product with a bracket follows the letters."""
+        end = closing(self.parts, self.position)
+        pieces, commas = divide(self.parts[self.position + 1 : end], (",",))
+        is_plain = len(pieces[0]) == 1 and (pieces[0][0] in _SYMBOLS or pieces[0][0].isalnum())
+        called = letters[0] in _CALLED or "'" in letters
+        if letters in ("e", "i") or not (commas or called or (is_plain and pieces[0][0] not in ("i", "e"))):
+            return None
+        self.position = end + 1
+        return [self.inner(piece) for piece in pieces]
+
+    def function(self, name: str) -> Any:
+        base = exponent = None
+        while self.next in ("^", "_"):
+            if self.take() == "_":
+                if name != "log":
+                    raise Unread(f"{name} with an index")
+                base = self.inner([self.take()] if _NUMBER(self.next) else self.argument())
+            else:
+                exponent = self.inner(self.exponent())
+        if name in _SEVERAL:
+            return self.several(name)
+        if self.next in ("(", "{"):
+            argument = self.group(self.take())
+        elif self.next in ("+", "-"):
+            argument = _negative(self.factors(plain=True)) if self.take() == "-" else self.factors(plain=True)
+        else:
+            argument = self.factors(plain=True)
+            while self.next == "/" and (_NUMBER(follows := self.parts[self.position + 1]) or follows == "\\pi"):
+                self.take()
+                argument = _divide(argument, self.factors(plain=True))
+        return _applied(name, base, exponent, argument)
+
+    def several(self, name: str) -> Any:
+        r"""Read a function of several values, in parentheses or as a set."""
+        if self.take() not in ("(", "\\{"):
+            raise Unread(f"{name} without parentheses")
+        values = [self.inner(piece) for piece in divide(self.until_closed(), (",",))[0]]
+        if name in ("max", "min"):
+            return (sympy.Max if name == "max" else sympy.Min)(*values)
+        if all(value.is_Integer for value in (value.doit() for value in values)):
+            return sympy.Integer((math.gcd if name == "gcd" else math.lcm)(*(int(value.doit()) for value in values)))
+        return sympy.Symbol(f"{name}({', '.join(sorted(map(str, values)))})")
+
+    def quotient(self) -> Any:
+        over, under = self.argument(), self.argument()
+        if over[:1] == under[:1] and over[:1] in (["d"], ["\\partial"]) and len(under) > 1 and under[1] not in _ENDS:
+            return sympy.Symbol("".join((*over, "/", *under)))  # a derivative
+        return _divide(self.inner(over), self.inner(under))
+
+    def binomial(self) -> Any:
+        over, under = self.argument(), self.argument()
+        return sympy.binomial(self.inner(over), self.inner(under))
+
+    def root(self) -> Any:
+        index = sympy.Integer(2)
+        if self.next == "[":
+            self.take()
+            index = self.inner(self.until_closed())
+        braced = self.next in ("{", "(")
+        inside = [self.take(), *self.until_closed(), ")"] if self.next == "(" else self.argument()
+        if not braced and _NUMBER(self.next) and _NUMBER(inside[-1]):
+            raise Unread("a root of several digits without braces")
+        return _power(self.inner(inside), 1 / index)
+
+    def between_bars(self) -> Any:
+        self.bars += 1
+        value = self.sum()
+        self.bars -= 1
+        self.expect("|")
+        return sympy.Abs(value, evaluate=False)
+
+    def rounded(self) -> Any:
+        end, function = _ROUNDED[self.parts[self.position - 1]]
+        inside = self.until_closed()
+        if self.parts[self.position - 1] != end:
+            raise Unread("brackets of different kinds")
+        return function(self.inner(inside), evaluate=False)
+
+    def figure(self) -> Any:
+        """Read an angle or a triangle; the order of the points of a triangle makes no difference."""
+        command, start = self.parts[self.position - 1], self.position
+        while (self.next.isalpha() and len(self.next) == 1) or self.next == "_":
+            if self.take() == "_":
+                self.argument()
+        points = "".join(self.parts[start : self.position]).translate(_BARE)
+        if not points:
+            raise Unread(f"{command} of nothing")
+        points = min(points, points[::-1]) if command == "\\angle" else "".join(sorted(points))
+        return sympy.Symbol(f"{command[1:]} {points}")
+
+    def matrix(self) -> Any:
+        begin = self.position - 1
+        end = closing(self.parts, begin)
+        start = closing(self.parts, begin + 1) + 1
+        kind = "".join(self.parts[begin + 2 : start - 1])
+        if kind == "array" and self.parts[start] == "{":
+            start = closing(self.parts, start) + 1
+        if kind not in _MATRICES or "\\begin" in self.parts[start:end]:
+            raise Unread(f"an environment {kind}")
+        self.position = closing(self.parts, end + 1) + 1
+        rows = [divide(row, ("&",))[0] for row in divide(self.parts[start:end], ("\\\\",))[0]]
+        if not any(rows[-1]):
+            rows.pop()
+        value = sympy.ImmutableMatrix([[self.inner(cell) for cell in row] for row in rows]).doit()
+        return value.det() if kind == "vmatrix" else value
+
+
+_ATOMS: Mapping[str, Callable[[_Formula], Any]] = {
+    "\\frac": _Formula.quotient,
+    "\\binom": _Formula.binomial,
+    "\\sqrt": _Formula.root,
+    "|": _Formula.between_bars,
+    "\\begin": _Formula.matrix,
+    "\\infty": lambda _: sympy.oo,
+    **dict.fromkeys(_ROUNDED, _Formula.rounded),
+    **dict.fromkeys(("\\angle", "\\triangle"), _Formula.figure),
+}
+
+
+def _is_matrix(*sides: Any) -> bool:
+    return any(isinstance(side, sympy.MatrixBase) for side in sides)
+
+
+def _flat(kind: Any, *sides: Any) -> Any:
+    """Return the sum or product of ``sides``, with the terms of those that are of this kind themselves."""
+    parts = [part for side in sides for part in (side.args if isinstance(side, kind) else (side,))]
+    return kind(*parts, evaluate=False)
+
+
+def _add(one: Any, other: Any) -> Any:
+    return one + other if _is_matrix(one, other) else _flat(sympy.Add, one, other)
+
+
+def _multiply(one: Any, other: Any) -> Any:
+    return one * other if _is_matrix(one, other) else _flat(sympy.Mul, one, other)
+
+
+def _negative(side: Any) -> Any:
+    return -side if side.is_Number or _is_matrix(side) else _flat(sympy.Mul, sympy.S.NegativeOne, side)
+
+
+def _divide(over: Any, under: Any) -> Any:
+    if over.is_Integer and under.is_Integer:
+        return sympy.Rational(over, under) if under else sympy.nan
+    if _is_matrix(over):
+        return over / under
+    return sympy.Mul(over, sympy.Pow(under, -1, evaluate=False), evaluate=False)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """Return a power; an odd root of a negative number is the real one."""
+    if exponent.is_Rational and exponent.q > 1 and exponent.q % 2 and base.is_number and base.is_negative:
+        return (-1) ** exponent.p * sympy.Pow(-base, exponent, evaluate=False)
+    return sympy.Pow(base, exponent, evaluate=False)
+
+
+def _applied(name: str, base: Any, exponent: Any, argument: Any) -> Any:
+    if name in ("log", "ln"):
+        value = sympy.log(argument, (sympy.E if name == "ln" else 10) if base is None else base, evaluate=False)
+    else:
+        name = ELEMENTARY[name]
+        if exponent == -1 and name in _INVERTED:
+            name, exponent = f"a{name}", None
+        value = getattr(sympy, name)(argument, evaluate=False)
+    return value if exponent is None else sympy.Pow(value, exponent, evaluate=False)

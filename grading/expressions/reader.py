@@ -1,0 +1,439 @@
+r"""Read a normalised answer completely.
+
+`read` gives a gold answer its kind; `read_as` reads an answer as that kind. Mathematics is taken apart at the signs
+that divide it (commas, brackets, relations, set operations), and each piece is read as a value. What has a part that
+nothing reads is not read at all.
+"""
+
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain
+
+from sympy import MatrixBase, Rational, S
+
+from core.text.patterns import Match, compile_full_match, compile_quick_pattern
+from grading.expressions.forms import (
+    DOTS,
+    LARGEST_BASE,
+    Based,
+    Form,
+    Group,
+    Kind,
+    Region,
+    Relation,
+    Value,
+    Words,
+    items_of,
+)  # fmt: skip
+from grading.expressions.formula import is_transposed, read_formula, with_functions
+from grading.expressions.names import is_abbreviation, name_of
+from grading.expressions.regions import built, numbers_of
+from grading.expressions.texts import (
+    TEXT,
+    as_words,
+    capitals,
+    folded,
+    joined,
+    prose_of,
+    read_date,
+    read_text,
+    read_time,
+    text_of,
+)  # fmt: skip
+from grading.expressions.tokens import Unread, closing, divide, enclosed, strip, tokens
+from grading.expressions.units import DEGREE, MINUTES_OF_ARC, split_unit, with_compounds
+from grading.expressions.wording import WHERE, in_signs, label_of, labelled_parts, unwrap, with_base
+from grading.vocabulary import FUNCTIONS
+
+MOST_ITEMS = 200
+RELATIONS = {
+    "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\neq": "!=", "\\in": "in", "\\notin": "notin",
+    "\\equiv": "=", "\\approx": "approx",
+}  # fmt: skip
+SET_OPERATIONS = ("\\cup", "\\cap", "\\setminus", "\\backslash")
+SETS: dict[str, Form] = {
+    "\\mathbb{N}": Region(S.Naturals),
+    "\\mathbb{N}_0": Region(S.Naturals0),
+    "\\mathbb{Z}": Region(S.Integers),
+    "\\mathbb{Q}": Region(S.Rationals),
+    "\\mathbb{R}": Region(S.Reals),
+    "\\mathbb{C}": Region(S.Complexes),
+    "\\emptyset": Group("set", ()),
+}
+REMEDIES = {  # commands that are not read, and what to do with a gold answer that has one
+    **dict.fromkeys(("\\int", "\\sum", "\\prod", "\\lim", "\\iint", "\\oint"), "give its value"),
+    **dict.fromkeys(("\\pmod", "\\bmod", "\\mod"), "give the remainder as a number"),
+    "{cases}": "give its pieces as text, with the verifier judge",
+}
+OTHERWISE_REMEDY = "write it as docs/verifiers.md says, or choose the verifier exact or judge"
+_DOTS = ("\\ldots", "\\cdots", "\\dots", "...")
+_CONDITIONAL = frozenset(("for", "where", "if", "when", "with", "for all", "for any", "for every"))
+_JUNCTIONS = {
+    **dict.fromkeys(("or", "oder", "ou", "o"), " \\lor "), **dict.fromkeys(("and", "und", "et", "y", "e"), " \\land "),
+}  # fmt: skip
+_JOIN = compile_quick_pattern(r"(?<![a-zA-Z\\{])(and|or|und|oder)(?![a-zA-Z}])")
+_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])C ?_(?= ?\{? ?\d)")
+_SMALL_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])c ?_ ?\{? ?\d")
+_OPTION = compile_full_match(r"\(?([A-J])[.):]\)? (\S.*)")
+_CHOICE = compile_full_match(
+    r"(?i:(?:the )?(?:correct )?(?:option|choice|answer)(?: is)? ?:? ?)?[\[({]?([A-J])[\])}]?[.:]?"
+)
+_NO_SOLUTION = compile_full_match(
+    r"(?:there (?:is|are) )?no (?:real |integer )?(?:solutions?|roots?)(?: exists?)?\.?|no (?:real )?values?|none\.?"
+    r"|(?:the )?empty set\.?"
+)
+_BASED = compile_full_match(r"(\d{1,200}|(?=[A-Z]{0,200}\d)[\dA-Z]{2,200})_ ?\{? ?(\d{1,4}) ?\}?")
+_DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
+_DOUBLE = {"\\pm": "+-", "\\mp": "-+"}
+
+
+@lru_cache(maxsize=4096)
+def read(gold: str) -> tuple[Kind, Form]:
+    """Return the kind and the form of a normalised gold answer; Unread if a part of it cannot be read."""
+    text = unwrap(gold)
+    if date := read_date(text):
+        return Kind.DATE, date
+    if (time := read_time(text)) and time[1]:
+        return Kind.TIME, time[0]
+    if choice := _CHOICE(prose_of(text)):
+        return Kind.CHOICE, Words(choice.group(1))
+    if not _stands_for_mathematics(text) and (words := read_text(text)):
+        return Kind.TEXT, words
+    form = read_mathematics(text)
+    return kind_of(form), form
+
+
+@lru_cache(maxsize=4096)
+def read_as(answer: str, kind: Kind) -> Form:
+    """Return the form of a normalised answer to a gold answer of a kind; Unread if it is none of that kind."""
+    text = unwrap(answer)
+    if kind is Kind.TEXT:
+        return text_of(text)
+    if kind is Kind.CHOICE:
+        choice = _CHOICE(text_of(text).text) or _CHOICE(prose_of(text))
+        form = Words(choice.group(1)) if choice else None
+    elif kind is Kind.DATE:
+        form = read_date(text)
+    elif kind is Kind.TIME:
+        time = read_time(text)
+        form = time[0] if time else None
+    else:
+        form = read_mathematics(text)
+    if form is None:
+        raise Unread(f"no {kind}")
+    return form
+
+
+def remedy(gold: str) -> str:
+    """Return what to do with a gold answer that is not read."""
+    return next((advice for command, advice in REMEDIES.items() if command in gold), OTHERWISE_REMEDY)
+
+
+def kind_of(form: Form) -> Kind:
+    """Return the kind of a mathematical form."""
+    if isinstance(form, Value):
+        if isinstance(form.expression, MatrixBase):
+            return Kind.MATRIX
+        if form.unit:
+            return Kind.QUANTITY
+        return Kind.FORMULA if form.expression.free_symbols else Kind.NUMBER
+    if isinstance(form, Region):
+        return Kind.INTERVAL if form.numbers.is_Interval else Kind.SET
+    if isinstance(form, Relation):
+        return Kind.RELATION
+    if isinstance(form, Words):
+        return Kind.TEXT
+    if not isinstance(form, Group):
+        return Kind.NUMBER
+    if form.kind in ("(]", "[)", "[]"):
+        return Kind.INTERVAL
+    kinds = {"set": Kind.SET, "()": Kind.TUPLE, "quantity": Kind.QUANTITY, "ratio": Kind.NUMBER}
+    return kinds.get(form.kind, Kind.LIST if form.kind in ("list", "sequence") else Kind.RELATION)
+
+
+def _stands_for_mathematics(text: str) -> bool:
+    prose = prose_of(text)
+    signs = in_signs(prose)
+    return bool((signs and _read_spoken(signs)) or _NO_SOLUTION(prose.lower()))
+
+
+def read_mathematics(text: str) -> Form:
+    """Read a number, formula, set, list, relation or the like; Unread if a part of it cannot be read."""
+    if (whole := TEXT.fullmatch(text)) and any(map(str.isdigit, text)):
+        if joined(whole.group(1), strictly=False):
+            raise Unread("joined digits in a text")
+        text = whole.group(1).strip()
+    prose = prose_of(text)
+    if (signs := in_signs(prose)) and (spoken := _read_spoken(signs)):
+        return spoken
+    if _NO_SOLUTION(prose.lower()):
+        return Group("set", ())
+    if parts := labelled_parts(text):
+        return Group("()", tuple(map(read_mathematics, parts)))
+    if option := _OPTION(prose):
+        return Group("()", (Words(option.group(1)), read_mathematics(option.group(2))))
+    if words := as_words(prose, is_text=bool(TEXT.fullmatch(text))):
+        return words
+    if not _SMALL_CONSTANT.search(text):
+        text = _CONSTANT.sub("c_", text)  # the case of c_1 in a general solution means nothing
+    text = with_compounds(_JOIN.sub(lambda word: _JUNCTIONS[word.group()], TEXT.sub(_without_junction, text)))
+    return _read_list(tokens(text.strip()))
+
+
+def _read_spoken(signs: str) -> Form | None:
+    """Read words that stand for signs; None if what follows a number word is no unit."""
+    with suppress(Unread):
+        form = read_mathematics(signs)
+        if not isinstance(form, Value) or form.expression.is_Integer or form.expression.is_infinite:
+            return form
+    return None
+
+
+def _without_junction(words: Match) -> str:
+    r"""Return ``\text{ cm or }`` as the unit and a sign of its own."""
+    content = words.group(1).strip(" ,")
+    first, _, last = content.rpartition(" ")
+    if content in _CONDITIONAL:
+        return f" {WHERE} "
+    if last not in _JUNCTIONS:
+        return words.group()
+    return (f"\\text{{ {first}}}" if first else "") + _JUNCTIONS[last]
+
+
+def _read_list(parts: list[str]) -> Form:
+    """Read parts with commas, semicolons, "and" or "or" between them, or a single part."""
+    parts = strip(parts)
+    pieces, signs = divide(parts, (WHERE,))
+    if signs:
+        return _read_conditions(pieces, signs)
+    for separator in ("\\lor", "\\land", ";", ","):
+        pieces, signs = divide(parts, (separator,))
+        if signs:
+            pieces = [piece for piece in pieces if piece or separator != ","]
+            if len(pieces) > MOST_ITEMS or not all(pieces):
+                raise Unread("a list with nothing between its commas")
+            return _grouped(separator, [_read_list(piece) for piece in pieces])
+    return _read_item(parts)
+
+
+def _read_conditions(pieces: list[list[str]], signs: list[str]) -> Form:
+    r"""Read a formula and the conditions behind it as a list: ``2n+1 \text{ for } n \ge 1`` as ``2n+1, n \ge 1``."""
+    formula, *rest = (_read_list(_without_comma(piece)) for piece in pieces)
+    conditions = tuple(chain.from_iterable(map(items_of, rest)))
+    if len(signs) > 1 or not all(isinstance(item, Relation) for item in conditions):
+        raise Unread("no conditions")
+    if isinstance(formula, Group) and formula.kind != "list":
+        raise Unread("conditions of several formulas")
+    return Group("list", (*items_of(formula), *conditions))
+
+
+def _without_comma(piece: list[str]) -> list[str]:
+    return strip(piece[:-1]) if piece[-1:] == [","] else piece
+
+
+def _grouped(separator: str, items: list[Form]) -> Form:
+    """Make a list; ``x = 1, 2`` names its values, nested lists are its items, and dots give it an order."""
+    flat: list[Form] = []
+    for item in items:
+        flat += item.items if isinstance(item, Group) and item.kind in ("list", "sequence") else [item]
+    first = flat[0]
+    if isinstance(first, Relation) and first.name and all(isinstance(item, Value) for item in flat[1:]):
+        flat = [first, *(Relation(first.signs, (first.sides[0], item), first.name) for item in flat[1:])]
+    if len(flat) == 1:
+        return flat[0]
+    if separator in ("\\lor", "\\land") and any(isinstance(item, Relation) and item.signs != ("=",) for item in flat):
+        return Group(separator[1:], tuple(flat))
+    return Group("sequence" if DOTS in flat else "list", tuple(flat), _junction(separator, items, flat))
+
+
+def _junction(separator: str, items: list[Form], flat: list[Form]) -> str | None:
+    """Return how the items of a list are joined; None if "and" means the same as "or", as between solutions."""
+    if flat == items and len({item.name if isinstance(item, Relation) else None for item in flat} - {None}) > 1:
+        return "lor" if separator == "\\lor" else "land"
+    are_symbols = all(isinstance(item, Value) and item.expression.is_Symbol for item in flat)
+    return separator[1:] if separator == "\\lor" or (are_symbols and separator == "\\land") else None
+
+
+def _read_item(parts: list[str]) -> Form:
+    """Read a part without commas."""
+    literal = "".join(parts).strip()
+    if not literal:
+        raise Unread("nothing there")
+    if literal in _DOTS:
+        return DOTS
+    if parts[0] == "=":
+        return _read_item(strip(parts[1:]))
+    if label := label_of(parts):
+        return _read_relation(list(label), ["="])
+    sides, signs = divide(parts, RELATIONS)
+    if signs:
+        return _read_relations(parts, sides, signs)
+    operands, operations = divide(parts, SET_OPERATIONS)
+    if operations:
+        return _read_region(operands, operations)
+    if literal in SETS:
+        return SETS[literal]
+    if enclosed(parts) and (form := _read_bracket(parts)):
+        return form
+    if transposed := _read_transposed(parts):
+        return transposed
+    return _read_value(parts)
+
+
+def _read_transposed(parts: list[str]) -> Form | None:
+    """Read a transposed tuple, which is a tuple; None for anything else."""
+    if parts[0] not in ("(", "["):
+        return None
+    end = closing(parts, 0) + 1
+    if end >= len(parts) or strip(parts[end:])[0] != "^" or not is_transposed(strip(parts[end:])[1:]):
+        return None
+    form = _read_bracket(parts[:end])
+    return Group("()", form.items) if isinstance(form, Group) and form.kind in ("()", "[]") else None
+
+
+def _read_bracket(parts: list[str]) -> Form | None:
+    """Read a set, a tuple or an interval; None for a bracket around one expression."""
+    inside = strip(parts[1:-1])
+    opening, end = parts[0], parts[-1]
+    if (opening, end) == ("\\{", "\\}"):
+        return _read_set(inside)
+    if (opening, end) == ("{", "}"):
+        return _read_list(inside)
+    if opening not in ("(", "[", "\\langle") or end not in (")", "]", "\\rangle"):
+        return None
+    pieces, commas = divide(inside, (",", ";"))
+    if not commas:
+        is_matrix = inside[:1] == ["\\begin"]
+        return _read_list(inside) if is_matrix or (opening == "(" and end == ")") else None
+    if not all(pieces):
+        raise Unread("a tuple with nothing between its commas")
+    brackets = ("(" if opening == "\\langle" else opening) + (")" if end == "\\rangle" else end)
+    if brackets == "[]" and len(pieces) > 2:
+        brackets = "()"  # no interval
+    versions = _versions(inside)
+    if versions:
+        listed = (_read_bracket([opening, *version, end]) for version in versions)
+        return Group("list", tuple(form for form in listed if form))
+    return Group(brackets, tuple(map(_read_item, pieces)))
+
+
+def _versions(parts: list[str]) -> list[list[str]]:
+    r"""Return the tokens with the upper and with the lower signs; empty for tokens without ``\pm``."""
+    signs = [part for part in parts if part in _DOUBLE]
+    if len(signs) > 1 and len(set(signs)) == 1:
+        raise Unread("more than one ±")
+    return [[_DOUBLE[part][which] if part in _DOUBLE else part for part in parts] for which in (0, 1)] if signs else []
+
+
+def _read_set(inside: list[str]) -> Form:
+    for separator in ("\\mid", "|", ":"):
+        pieces, signs = divide(inside, (separator,))
+        if signs and (separator != "|" or len(signs) % 2):
+            region = built(_read_item(pieces[0]), _read_list(inside[inside.index(separator) + 1 :]))
+            if region is None:
+                raise Unread("a set by a condition that is no set of numbers")
+            return region
+    if not inside:
+        return Group("set", ())
+    form = _read_list(inside)
+    items = form.items if isinstance(form, Group) and form.kind in ("list", "sequence") else (form,)
+    return Group("sequence" if DOTS in items else "set", items)
+
+
+def _read_region(operands: list[list[str]], operations: list[str]) -> Form:
+    first, *others = (numbers_of(_read_item(operand)) for operand in operands)
+    if first is None or None in others:
+        raise Unread("no set of numbers")
+    for operation, region in zip(operations, others, strict=True):
+        if operation == "\\cup":
+            first = first.union(region)
+        else:
+            first = first.intersect(region) if operation == "\\cap" else first - region
+    return Region(first)
+
+
+def _read_relations(parts: list[str], sides: list[list[str]], signs: list[str]) -> Form:
+    r"""Read a relation; one with ``\pm`` stands for two of them."""
+    versions = _versions(parts) if len(signs) == 1 else []
+    if versions:
+        return _grouped("\\lor", [_read_item(version) for version in versions])
+    return _read_relation(sides, signs)
+
+
+def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
+    kinds = tuple(RELATIONS[sign] for sign in signs)
+    if kinds == ("approx",) and not sides[0]:
+        sides = [["\\text{value}"], sides[1]]
+    if not all(sides):
+        raise Unread("a relation without one of its sides")
+    if kinds == ("=",) and name_of(sides[1]) and not name_of(sides[0]):
+        sides = sides[::-1]
+    name = name_of(sides[0])
+    if "approx" in kinds[:-1] or ("\\equiv" in signs and not name):
+        raise Unread("a relation that is not compared")
+    first = _named(sides[0], name) if name else _read_item(sides[0])
+    forms = (first, *(_read_item(side) for side in sides[1:]))
+    if any(isinstance(form, Relation) for form in forms):
+        raise Unread("a relation in a relation")
+    if isinstance(forms[1], Group) and kinds == ("in",) and forms[1].kind == "set":
+        values = [Relation(("=",), (first, value), name) for value in forms[1].items]
+        return _grouped("\\lor", [*values]) if values else Relation(kinds, forms, name)
+    if kinds[-1] == "approx" and not isinstance(forms[-1], Value):
+        raise Unread("approximately no value")
+    return Relation(kinds, forms, None if all(map(is_abbreviation, sides)) else name)
+
+
+def _named(side: list[str], name: str) -> Form:
+    try:
+        return _read_item(side)
+    except Unread:
+        return Words(name)
+
+
+def _read_value(parts: list[str]) -> Form:
+    """Read what has neither a relation nor a comma outside its brackets."""
+    text = with_base("".join(parts).strip())
+    if (based := _BASED(text)) and (based.group(1).isdigit() or _are_digits(*based.groups())):
+        return Based(based.group(1), int(based.group(2)))
+    if joined(text):
+        return Words(folded(prose_of(text)))
+    if arc := MINUTES_OF_ARC(text):
+        degrees, minutes, seconds = (Rational(part or 0) for part in arc.groups())
+        return Value(degrees + (minutes / 60 + seconds / 3600) * (-1 if text[0] == "-" else 1), DEGREE)
+    time = read_time(text) if any(part in text for part in ":mMkr") else None
+    if time and time[1]:
+        return time[0]
+    rest, unit, power = split_unit(text)
+    if unit == DEGREE and any(part[1:] in FUNCTIONS for part in with_functions(tokens(rest))):
+        rest, unit = text, None  # the degrees of an angle in a function
+    if unit is None and (words := as_words(prose_of(text), is_text="\\text" in text)):
+        return words
+    if unit and "\\text" in rest:
+        return _several_quantities(rest, text)
+    parts = tokens(rest)
+    pieces, signs = divide(parts, (":",))
+    if signs:
+        return Group("ratio", tuple(Value(read_formula(piece), unit) for piece in pieces), None, time and time[0])
+    if versions := _versions(parts):
+        return Group("list", tuple(Value(read_formula(version), unit) for version in versions))
+    digits = _DECIMAL(rest)
+    expression = read_formula(parts)
+    if power:
+        return Value(expression * 10**power, unit)
+    return Value(expression, unit, len(digits.group(1)) if digits else None, None if unit else capitals(rest))
+
+
+def _are_digits(numeral: str, base: str) -> bool:
+    """Return whether digits and letters are all digits of a base between 11 and 36."""
+    return 10 < int(base) <= LARGEST_BASE and all(int(digit, LARGEST_BASE) < int(base) for digit in numeral)
+
+
+def _several_quantities(rest: str, text: str) -> Form:
+    r"""Read ``3 \text{ hours } 20 \text{ minutes}``, of which ``rest`` is all but the last unit."""
+    for position in range(len(rest) - 1, 0, -1):
+        if rest[position - 1] in "} " and rest[position].isdigit():
+            head = rest[:position].strip().removesuffix(",")
+            if split_unit(head)[1]:
+                quantities = (_read_value(tokens(part)) for part in (head, text[position:]))
+                return Group("quantity", tuple(item for form in quantities for item in items_of(form)))
+    raise Unread("words in a formula")

@@ -1,0 +1,243 @@
+r"""Read answers that are no mathematics: dates, times of day, and text, whose order and signs count.
+
+Text are words, capitals side by side (``XYZ``, ``CO_2``), lists inside ``\text{…}``, and digits that are joined without
+being arithmetic: three of them (``1-3-2``), with a leading zero (``0-306``), two whole numbers (``2-0``), or a range
+before a unit (``5-7 days``).
+"""
+
+from core.text.patterns import Match, compile_full_match, compile_quick_pattern
+from grading.expressions.forms import Date, Time, Words
+from grading.expressions.units import read_unit
+from grading.vocabulary import WORD, is_word
+
+TEXT = compile_quick_pattern(r"\\text ?\{([^{}]*)\}")
+_MONTHS = (
+    "january januar jan", "february februar feb", "march märz maerz mar", "april apr", "may mai", "june juni jun",
+    "july juli jul", "august aug", "september sept sep", "october oktober oct okt", "november nov",
+    "december dezember dec dez",
+)  # fmt: skip
+MONTHS = {name: month for month, names in enumerate(_MONTHS, start=1) for name in names.split()}
+_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_WEEKDAY = compile_quick_pattern(
+    r"(?i)\A(?:on )?(?:(?:mon|tues?|wednes|thurs?|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch)"
+    r"(?:,? the|, den|,)? "
+)
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+_YEAR_FIRST = compile_full_match(r"(\d{4}) ?[-/.] ?(\d{1,2}) ?[-/.] ?(\d{1,2})")
+_YEAR_LAST = compile_full_match(r"(\d{1,2}) ?([-/.]) ?(\d{1,2}) ?[-/.] ?(\d{4})")
+_MONTH_FIRST = compile_full_match(rf"(?i)({_MONTH})\.? (?:the )?(\d{{1,2}})(?:st|nd|rd|th)?(?:,? ?(\d{{4}}))?")
+_DAY_FIRST = compile_full_match(
+    rf"(?i)(?:the )?(\d{{1,2}})(?:st|nd|rd|th|\.)?(?: day)?(?: of)? ?({_MONTH})\.?,?(?: ?(\d{{4}}))?"
+)
+_MONTH_ONLY = compile_full_match(rf"(?i)({_MONTH})\.?,? (?:of )?(\d{{4}})")
+_CHINESE_DAY = compile_full_match(r"()(\d{1,2}) ?月 ?(\d{1,2}) ?[日号]")
+_CLOCK = compile_full_match(
+    r"(?i)(?:at )?(\d{1,2}) ?(?:: ?(\d\d))?(?: ?: ?(\d\d))? ?(?:(a|p)\.? ?m\.?|(o.?clock|uhr|noon|midnight))?"
+    r"(?: in the (morning|afternoon|evening))?"
+)
+_CHINESE_CLOCK = compile_full_match(r"(上午|早上|下午|晚上)? ?(\d{1,2}) ?(?::|点|时) ?(\d\d)? ?分?")
+_NAMED = {"noon": Time(12, 0, 0, "pm"), "12 noon": Time(12, 0, 0, "pm"), "midnight": Time(12, 0, 0, "am")}
+_JOINED = r"\d+(?: ?[-/] ?\d+)"
+_ARITHMETIC_NOT = compile_full_match(
+    r"(?:[A-Za-z]{1,12}\.? ?#?)?\d{1,30}(?: ?[-/] ?[\dX]{1,30}){2,9}"  # three of them
+    r"|(?:[A-Za-z]{1,12}\.? ?)?(?:0\d{0,30} ?[-/] ?\d{1,30}|\d{1,30} ?[-/] ?0\d{1,30})"  # with a leading zero
+)
+_TWO_WHOLE = compile_full_match(r"\d{1,30} ?- ?\d{1,30}(?:, ?\d{1,30} ?- ?\d{1,30}){0,20}")
+_RANGE = compile_full_match(
+    r"(\d[\d.,]{0,20}) ?(?:-| to | bis ) ?(\d[\d.,]{0,20})(?: ?(?:(\\?%|\^ ?\{? ?\\circ ?\}?)|(\D.{0,40})))?"
+)
+_ELEMENTS = "H|He|Li|Be|B|C|N|O|F|Ne|Na|Mg|Al|Si|P|S|Cl|Ar|K|Ca|Cr|Mn|Fe|Co|Ni|Cu|Zn|Br|Ag|Sn|I|Ba|Au|Hg|Pb|U"
+_INDEX = r"(?: ?_ ?(?:\d{1,3}|\{\d{1,3}\}))?"
+_CAPITALS = compile_full_match(
+    rf"(?:[A-Z]{_INDEX} ?){{2,60}}|(?:\(?(?:{_ELEMENTS}){_INDEX}\)?{_INDEX} ?){{2,30}}(?: ?\^ ?\{{?\d?[+-]\}}?)?"
+)
+_SIGNED_CODE = compile_full_match(
+    r"[A-Z][A-Za-z]{0,3}[+-]{1,2}|[A-Za-z]{1,4}\d{1,8}[A-Z-][\w-]{0,20}|[A-Z]{1,3}-\d{1,8}"
+)
+_ARTICLE = compile_quick_pattern(r"\A(?i:an?|the) (?=[a-zA-Z]{3})")
+_PROSE = compile_full_match(r"[a-zA-Z][a-zA-Z '\-]*[a-zA-Z.!?]")
+_FUNCTIONS = frozenset(("sin", "cos", "tan", "log", "exp", "sqrt", "arctg", "arcsin", "arccos", "arctan", "lim"))
+_SHORT_WORDS = frozenset(
+    ("no", "so", "it", "is", "of", "in", "at", "on", "to", "by", "an", "or", "if", "up", "be", "do")
+)
+_LABEL = compile_quick_pattern(
+    r"\A(?:[A-Za-z](?:_\{?\w\}?)?|(?:the )?(?:final )?answer(?: is)?) ?[=:] ?|\A(?i:the answer is) "
+)
+
+
+def prose_of(text: str) -> str:
+    r"""Return a text without ``\text`` and repeated blanks."""
+    return " ".join(TEXT.sub(r"\1", text).replace("~", " ").split())
+
+
+def read_date(text: str) -> Date | None:
+    """Return the day that a text is; numbers are in the order year, month, day, or as in 5.3.2024 and 3/5/2024.
+
+    >>> read_date("2024-03-05") == read_date("March 5th, 2024") == read_date("5. März 2024"), read_date("2024-13-40")
+    (True, None)
+    """
+    text = _WEEKDAY.sub("", prose_of(text).strip(" ."))
+    if date := _YEAR_FIRST(text):
+        year, month, day = map(int, date.groups())
+        return _valid(year, month, day)
+    if date := _YEAR_LAST(text):
+        first, sign, second, year = int(date[1]), date[2], int(date[3]), int(date[4])
+        month, day = (second, first) if sign == "." or first > 12 else (first, second)
+        return _valid(year, month, day)
+    if date := _MONTH_FIRST(text) or _MONTH_ONLY(text):
+        parts = date.groups()
+        day, year = (parts[1], parts[2]) if len(parts) == 3 else (None, parts[1])
+        return _valid(year and int(year), MONTHS[parts[0].lower()], day and int(day))
+    if date := _DAY_FIRST(text):
+        return _valid(date[3] and int(date[3]), MONTHS[date[2].lower()], int(date[1]))
+    if date := _CHINESE_DAY(text):
+        return _valid(None, int(date[2]), int(date[3]))
+    return None
+
+
+def _valid(year: int | str | None, month: int, day: int | str | None) -> Date | None:
+    valid = 1 <= month <= 12 and (day is None or day == "" or 1 <= int(day) <= _DAYS[month - 1])
+    return Date(int(year) if year else None, month, int(day) if day else None) if valid else None
+
+
+def read_time(text: str) -> tuple[Time, bool] | None:
+    """Return the time of day that a text may be, and whether it can be nothing else, such as a ratio.
+
+    >>> read_time("5:00 PM"), read_time("4:10"), read_time("1:0")
+    ((Time(hour=5, minute=0, second=0, half='pm', padded=False), True), \
+(Time(hour=4, minute=10, second=0, half=None, padded=False), False), None)
+    """
+    text = prose_of(text).strip()
+    if named := _NAMED.get(text.lower()):
+        return named, True
+    half = None
+    if clock := _CHINESE_CLOCK(text):
+        half, hour, minute, second, spoken = clock[1], clock[2], clock[3], None, "点" if ":" not in text else clock[1]
+        half = half and ("am" if half in ("上午", "早上") else "pm")
+    elif clock := _CLOCK(text):
+        hour, minute, second = clock[1], clock[2], clock[3]
+        half = f"{clock[4].lower()}m" if clock[4] else clock[6] and ("am" if clock[6] == "morning" else "pm")
+        spoken = half or clock[5]
+    else:
+        return None
+    time = Time(int(hour), int(minute or 0), int(second or 0), half, hour.startswith("0"))
+    if (minute is None and not spoken) or time.hour > (12 if half else 24) or time.minute > 59 or time.second > 59:
+        return None
+    return time, bool(spoken) or any(
+        part and part.startswith("0") and len(part) == 2 for part in (hour, minute, second)
+    )
+
+
+def same_time(one: Time, other: Time) -> bool:
+    """Return whether two times are the same; where one of them states no half of the day, either may be meant.
+
+    >>> same_time(Time(17, 0), Time(5, 0, 0, "pm")), same_time(Time(5, 0), Time(17, 0))
+    (True, False)
+    """
+    if (one.minute, one.second) != (other.minute, other.second):
+        return False
+    if bool(one.half) == bool(other.half):
+        return _hour(one) == _hour(other)
+    stated, open_ = (one, other) if one.half else (other, one)
+    return _hour(stated) == open_.hour or (stated.hour == open_.hour and not open_.padded)
+
+
+def _hour(time: Time) -> int:
+    return time.hour % 12 + 12 * (time.half == "pm") if time.half else time.hour % 24
+
+
+def capitals(text: str) -> str | None:
+    """Return capital letters side by side, such as XYZ or CO_2, without blanks; None for anything else.
+
+    >>> capitals("B A C"), capitals("CO_{2}"), capitals("AB+C"), capitals("ab")
+    ('BAC', 'CO_2', None, None)
+    """
+    return text.translate(_PLAIN) if _CAPITALS(text) else None
+
+
+def joined(text: str, *, strictly: bool = True) -> bool:
+    """Return whether digits are joined without being arithmetic; ``strictly``: unless two whole numbers alone are."""
+    plain = prose_of(text)
+    if _ARITHMETIC_NOT(plain) or (not strictly and _TWO_WHOLE(plain)):
+        return True
+    parts = _RANGE(plain)
+    return bool(parts and (parts.group(3) or (parts.group(4) and read_unit(parts.group(4)))))
+
+
+def read_text(text: str) -> Words | None:
+    r"""Return a gold answer that is text and no mathematics; None for other answers."""
+    whole = TEXT.fullmatch(text.strip())
+    prose = prose_of(text)
+    is_code = capitals(prose) or _SIGNED_CODE(prose) or joined(text, strictly=False)
+    if is_code or (whole and _is_listed(whole.group(1))) or _has_letters(prose):
+        return Words(folded(prose))
+    return as_words(prose, is_text="\\text" in text)
+
+
+def _has_letters(prose: str) -> bool:
+    """Return whether a text has letters of a script that no formula has, and no digits."""
+    return not any(map(str.isdigit, prose)) and any(letter.isalpha() and not letter.isascii() for letter in prose)
+
+
+def _is_listed(content: str) -> bool:
+    """Return whether the content of a text is a list, or digits that are joined or named."""
+    return any(sign in content for sign in ",;/|") or _TWO_WHOLE(content.strip()) is not None
+
+
+def text_of(answer: str) -> Words:
+    """Return an answer as text, without a label such as "Answer:" or a name before it."""
+    return Words(folded(_LABEL.sub("", prose_of(answer))))
+
+
+_PLAIN = str.maketrans({" ": None, "{": None, "}": None})
+_JOIN = compile_quick_pattern(r"(?<=[\w.]) ?(-| to | bis ) ?(?=\d)|(?<=\d) ?/ ?(?=\d)")
+_LISTED = compile_quick_pattern(r" ?([,;]) ?(?:and )?| and ")
+
+
+def folded(prose: str) -> str:
+    """Return a text without what makes no difference: the case of words, articles, blanks between capitals and signs.
+
+    >>> folded("The Ellipse."), folded("B A C"), folded("5 to 7 days") == folded("5-7 day"), folded("B, A")
+    ('ellipse', 'BAC', True, 'B,A')
+    """
+    prose = prose.strip().rstrip(".!? ") if len(prose) > 1 else prose.strip()
+    if code := capitals(prose):
+        return code
+    if span := _RANGE(prose):
+        sign = span.group(3) and ("%" if "%" in span.group(3) else "degree")
+        return (
+            f"{span.group(1)}-{span.group(2)} {sign or read_unit(span.group(4) or '') or span.group(4) or ''}".strip()
+        )
+    prose = _JOIN.sub(_sign, _LISTED.sub(",", _ARTICLE.sub("", prose)))
+    return " ".join(_folded_word(word) for word in prose.replace("{", "").replace("}", "").split())
+
+
+def _sign(sign: Match) -> str:
+    return "/" if "/" in sign.group() else "-"
+
+
+def _folded_word(word: str) -> str:
+    """Return a word in small letters; of letters that are no word, such as ``HTHT`` or ``Co``, the case counts."""
+    letters = "".join(filter(str.isalpha, word))
+    return word.casefold() if is_word(letters) or letters.lower() in _SHORT_WORDS or letters.islower() else word
+
+
+def as_words(prose: str, *, is_text: bool) -> Words | None:
+    r"""Return prose as words, if it is a ``\text`` or one of them is no product of letters."""
+    if not _PROSE(prose) or not (is_text or _has_word(prose)):
+        return None
+    return Words(folded(prose))
+
+
+def _has_word(prose: str) -> bool:
+    """Return whether one of the words has four letters, or three with a vowel, or is a series such as ``HTT``."""
+    if prose.lower() == "no":
+        return True
+    return _FUNCTIONS.isdisjoint(prose.split()) and any(map(_is_long, prose.replace("-", " ").split()))
+
+
+def _is_long(word: str) -> bool:
+    if len(word) != WORD:
+        return len(word) > WORD
+    is_series = word.isupper() and len(set(word)) < WORD
+    return is_series or (word != "abc" and not frozenset("aeiouAEIOU").isdisjoint(word))
