@@ -10,8 +10,8 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import SuiteReference
 from assets.shared.stage_options import BenchmarkOptions
 from assets.shared.storage import Storage
-from core import PROJECT
-from core.code_digest import code_version, identity
+from core import PROJECT, kinds
+from core.code_digest import identity
 from evaluation.benchmarks.suite import Benchmark
 
 KEY = dg.AssetKey(["benchmarks", "suite"])
@@ -28,7 +28,7 @@ def description_of(suite: Sequence[Benchmark]) -> str:
     key=KEY,
     group_name="benchmarks",
     kinds={"parquet"},
-    code_version=code_version("evaluation/benchmarks", "core/model/prompts.py"),
+    code_version=kinds.GRADED.code_version,
 )
 def benchmarks_suite(
     context: dg.AssetExecutionContext, config: BenchmarkOptions, profile: dg.ResourceParam[Profile], storage: Storage

@@ -8,18 +8,17 @@ from assets.shared.profile import profile_asset
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from assets.targets import REJECTED
-from core.code_digest import code_version, identity
+from core import kinds
 
 BROWSER = dg.AssetKey(["targets", "browser"])
 PAGE = "browser.html"
-VERSION = code_version("core/browser", "targets/trace_browser.py")
 
 
 @profile_asset(
     key=BROWSER,
     group_name="targets",
     kinds={"html"},
-    code_version=VERSION,
+    code_version=kinds.PREPARED.code_version,
     ins={"rejected": dg.AssetIn(REJECTED)},
     description="A page with every trace, kept or rejected. It filters, searches and renders formulas, and shows the "
     "gold answer and the near duplicate beside each trace. Reviewers download their decisions as review.csv, and the "
@@ -33,9 +32,9 @@ def browser(
     from targets.trace_browser import browse
 
     source = Path(rejected.path).parent
-    folder = storage.folder("targets", "browser", identity(source.name, VERSION))
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
+    folder = storage.result("targets", "browser", kinds.PREPARED.identity(source.name))
+    if not storage.has(folder, kinds.PREPARED, context.log):
+        with storage.writing(folder, kinds.PREPARED) as temporary:
             browse(read_prepared(source), temporary / PAGE)
     digest = digest_file(folder / PAGE)
     context.log.info(f"page of {source.name}: {folder / PAGE}")

@@ -12,7 +12,7 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import TrainReference
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
-from core.code_digest import code_version, identity
+from core import kinds
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.parquet import digest_shards, is_there
@@ -23,7 +23,6 @@ RESULTS = "results.json"  # the results of one suite on the same files
 VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
 PAGE = 100  # number of evaluations that are read at once
 ACCOUNT = "every_trace_accounted_for"
-VERSION = code_version("targets/check/expectations.py", "targets/check/source_drift.py")
 ACCOUNTED = dg.AssetCheckSpec(
     ACCOUNT,
     asset=TRAIN,
@@ -142,13 +141,13 @@ def targets_checks(
 
     suite, rows, previous = profile.checks, Path(train.profile), Path(train.previous) if train.previous else None
     files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
-    pages = storage.folder("targets", "data_docs", identity(files, VERSION))
-    if storage.has(pages, lambda folder: read_json(folder / RESULTS), context.log.warning):
+    pages = storage.result("targets", "data_docs", kinds.PREPARED.identity(files))
+    if storage.has(pages, kinds.PREPARED, context.log, lambda folder: read_json(folder / RESULTS)):
         validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
         if any(result.error for result in validated):  # a check that broke may work this time
             validated = validate(rows, suite=suite, previous=previous)
     else:
-        with storage.writing(pages) as temporary:
+        with storage.writing(pages, kinds.PREPARED) as temporary:
             validated = validate(rows, suite=suite, previous=previous, docs=temporary)
             write_json([asdict(result) for result in validated], temporary / RESULTS)
     selected = {check.name for check in context.selected_asset_check_keys}

@@ -18,11 +18,11 @@ from assets.shared.stage_options import DifficultyOptions, TargetOptions
 from assets.shared.storage import Storage
 from assets.source import with_upstream_files
 from assets.targets import DIFFICULTY as KEY
-from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
+from core import kinds
+from core.code_digest import identity
 from core.errors import InputError
 from core.text.markdown import markdown_table
 
-CODE = ("evaluation/statistics/solve_rate.py", "evaluation/statistics/intervals.py", "targets/problems.py")
 FILE = "difficulty.parquet"
 
 
@@ -44,7 +44,7 @@ def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
     key=KEY,
     group_name="targets",
     kinds={"vllm", "parquet"},
-    code_version=code_version(*CODE, *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE),
+    code_version=kinds.GRADED.code_version,
     pool="gpu",
     description="How often the base model solves each problem, with the 95% interval. targets/prepared uses it to "
     "select problems (pass_rate), and training uses it to choose the prompts with off-policy samples "
@@ -76,10 +76,10 @@ def difficulty(
     suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
     samples = generate(context, [NAME], base, suite, config, storage, interpreter)
     graded = grade(context, samples, problems, config, storage)[NAME]
-    out = storage.folder("targets", "difficulty", identity(graded.parent.name, code_version(*CODE)))
-    reused = out.exists()
+    out = storage.result("targets", "difficulty", kinds.GRADED.identity(graded.parent.name))
+    reused = storage.has(out, kinds.GRADED, context.log)
     if not reused:
-        with storage.writing(out) as temporary:
+        with storage.writing(out, kinds.GRADED) as temporary:
             write_table(graded_difficulty(pq.read_table(graded), problems, base.digest), temporary / FILE)
     return _result(out / FILE, reused)
 

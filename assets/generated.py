@@ -15,8 +15,8 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import GeneratedReference, Reference
 from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
-from core import PROJECT
-from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
+from core import PROJECT, kinds
+from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_file
 from core.progress import progress_line
@@ -29,7 +29,6 @@ KEY = dg.AssetKey(["targets", "generated"])
 FILE = "generated.parquet"
 SAMPLES_KEPT = "the traces that were generated are kept; materialize again to continue"
 FINISHED = "traces"  # the last message of the command
-VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 
 
 def pool_of(options: GenerationOptions) -> str | None:
@@ -53,7 +52,7 @@ def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> T
     key=KEY,
     group_name="targets",
     kinds={"parquet"},
-    code_version=VERSION,
+    code_version=kinds.GRADED.code_version,
     description="The traces that a teacher wrote for your problems, each with the grader's verdict. They "
     "are one more source of targets/prepared. Samples are cached, so that no trace is requested or paid for twice.",
 )
@@ -71,7 +70,7 @@ def generated(
     request = _request(config, problems, source)
     reference = _previous(storage, request)
     spent: Mapping[str, Any] = {}
-    if reference is None:
+    if reference is None or storage.force:
         reference, spent = generate_traces(context, config, problems, source, request, storage, interpreter)
     return _result(context, reference, spent, config)
 
@@ -92,7 +91,8 @@ def _request(options: GenerationOptions, problems: Path, source: Source) -> str:
     limits = {"concurrency", "budget_tokens", "budget_money", "input_price", "output_price"}
     settings = options.model_dump(mode="json", exclude={"teacher", "problems", "replicas", "grade_workers", *limits})
     teacher = checkpoint_digest(folder) if folder.is_dir() else options.teacher
-    return identity(teacher, digest_file(problems), settings, source.spec.digest, source.name, source.fields, VERSION)
+    spec = [source.spec.digest, source.name, source.fields]
+    return kinds.GRADED.identity(teacher, digest_file(problems), settings, *spec)
 
 
 def _previous(storage: Storage, request: str) -> GeneratedReference | None:

@@ -11,14 +11,11 @@ from assets.shared.references import PolicyReference, Reference
 from assets.shared.storage import Storage
 from assets.targets import REJECTED
 from assets.training import POLICY
-from core.code_digest import code_version, identity
+from core import kinds
 from core.files import digest_file
 from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 
 LEDGER = dg.AssetKey(["training", "ledger"])
-VERSION = code_version(
-    "assets/ledger.py", "training/job/records/ledger_table.py", "core/browser", "targets/trace_browser.py"
-)
 PAGE = "ledger.html"
 OTHER_TARGETS = "none: the targets were prepared anew after this training; materialize training/policy again"
 
@@ -27,7 +24,7 @@ OTHER_TARGETS = "none: the targets were prepared anew after this training; mater
     key=LEDGER,
     group_name=LEDGER.path[0],
     kinds={"parquet"},
-    code_version=VERSION,
+    code_version=kinds.POLICY.code_version,
     ins={"policy": dg.AssetIn(POLICY), "rejected": dg.AssetIn(REJECTED)},
     description="What the training made of each target: taught, imitated, known before, contradicted, not learned or "
     "not used. Its tables have one row per target, and one per use of a target in an update; on its page you can "
@@ -45,13 +42,16 @@ def ledger(
         context.log.info("no ledger: the recipe has no off-policy samples")
     else:
         trained_on = manifest.upstream.get("targets", {}).get("prepared_digest")
-        metadata = _metadata(counts, run) | _page(Path(rejected.path).parent, trained_on, run, storage)
+        prepared = Path(rejected.path).parent
+        metadata = _metadata(counts, run) | _page(prepared, trained_on, run, storage, context.log)
         total = {name: sum(of_source.get(name, 0) for of_source in counts.values()) for name in VERDICTS}
         context.log.info(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in total.items() if count))
     return Reference(path=str(run), digest=policy.digest).result(metadata)
 
 
-def _page(prepared: Path, trained_on: str | None, run: Path, storage: Storage) -> dict[str, dg.MetadataValue]:
+def _page(
+    prepared: Path, trained_on: str | None, run: Path, storage: Storage, log: dg.DagsterLogManager
+) -> dict[str, dg.MetadataValue]:
     """Write the page of the traces of a preparation, with what the policy learned from each of them.
 
     Args:
@@ -64,9 +64,9 @@ def _page(prepared: Path, trained_on: str | None, run: Path, storage: Storage) -
     preparation = read_prepared(prepared)
     if preparation.digest != trained_on:
         return {"page": dg.MetadataValue.text(OTHER_TARGETS)}
-    folder = storage.folder("training", "ledger", identity(prepared.name, digest_file(run / LEARNED_FILE), VERSION))
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
+    folder = storage.result("training", "ledger", kinds.POLICY.identity(prepared.name, digest_file(run / LEARNED_FILE)))
+    if not storage.has(folder, kinds.POLICY, log):
+        with storage.writing(folder, kinds.POLICY) as temporary:
             browse(preparation, temporary / PAGE, run)
     return {"page": storage.link(folder / PAGE)}
 

@@ -26,7 +26,8 @@ from assets.shared.stage_options import ReportOptions
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
-from core.code_digest import SHORT_DIGEST, code_version, identity
+from core import kinds
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import read_json_lines
 from core.model.lineage_file import read_manifest
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from grading.contamination import Contamination
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
-VERSION = code_version("evaluation/report", "evaluation/statistics")
 
 
 def scorecard_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
@@ -91,7 +91,7 @@ def check_checkpoints(
     key=SCORECARD,
     group_name="report",
     kinds={"html"},
-    code_version=VERSION,
+    code_version=kinds.GRADED.code_version,
     description="One page that compares the policy with the base on every benchmark, with 95% intervals of the "
     "differences. It also shows the champion's and published scores, transcripts, training curves, contamination, "
     "cost and lineage. Scores of different checkpoints are rejected.",
@@ -133,10 +133,10 @@ def scorecard(
         decision=decision,
     )
     versions = [[name, reference.digest] for role in ROLES for name, reference in scores[role].items()]
-    digest = identity(versions, sorted(champion.items()), decision, VERSION)
-    folder = storage.folder("report", "scorecard", digest)
-    _write(card, storage, folder, Path(policy.path))
-    logs = _write_logs(storage, scores, tables, problems) if config.inspect_logs else None
+    digest = kinds.GRADED.identity(versions, sorted(champion.items()), decision)
+    folder = storage.result("report", "scorecard", digest)
+    _write(card, storage, folder, Path(policy.path), context.log)
+    logs = _write_logs(context, storage, scores, tables, problems) if config.inspect_logs else None
     _track(context, interpreter, Path(policy.metrics).parent, folder)
     context.log.info(card.verdict())
     reference = ScorecardReference(
@@ -159,12 +159,12 @@ class _Sides:
     opponent: Checkpoint | None  # with the answers that it gave beside the policy
 
 
-def _write(card: "Scorecard", storage: Storage, folder: Path, policy: Path) -> None:
+def _write(card: "Scorecard", storage: Storage, folder: Path, policy: Path, log: dg.DagsterLogManager) -> None:
     """Write the page into ``folder``, unless it is there, and the scores into the model card of the ``policy``."""
     from evaluation.report.scorecard.publish import write_scorecard
 
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
+    if not storage.has(folder, kinds.GRADED, log):
+        with storage.writing(folder, kinds.GRADED) as temporary:
             write_scorecard(card, temporary)
     if (policy / "README.md").is_file():  # a policy that was trained elsewhere may have no card
         _write_scores(policy, card)
@@ -247,6 +247,7 @@ def _track(context: dg.AssetExecutionContext, interpreter: TrainingInterpreter, 
 
 
 def _write_logs(
+    context: dg.AssetExecutionContext,
     storage: Storage,
     scores: Mapping[str, Mapping[str, ScoresReference]],
     tables: "Mapping[str, Mapping[str, pa.Table]]",
@@ -258,9 +259,9 @@ def _write_logs(
     from evaluation.export.inspect_log import write_logs
 
     versions = [[reference.digest for reference in references.values()] for references in scores.values()]
-    folder = storage.folder("report", "inspect", identity(versions, code_version("evaluation/export")))
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
+    folder = storage.result("report", "inspect", kinds.GRADED.identity(versions))
+    if not storage.has(folder, kinds.GRADED, context.log):
+        with storage.writing(folder, kinds.GRADED) as temporary:
             for role, references in scores.items():
                 newest = max(Path(reference.path).stat().st_mtime for reference in references.values())
                 graded = datetime.fromtimestamp(newest, UTC)

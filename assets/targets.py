@@ -25,7 +25,7 @@ from assets.shared.stage_options import SplitOptions, TargetOptions
 from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from assets.source import SOURCE, observation, with_upstream_files
-from core.code_digest import PREPARATION_CODE, code_version, identity
+from core import kinds
 from core.errors import InputError
 from core.files import write_json
 from core.parquet import digest_shards, is_there, shards
@@ -38,7 +38,6 @@ DIFFICULTY = dg.AssetKey(["targets", "difficulty"])  # assets.difficulty
 PREPARED = dg.AssetKey(["targets", "prepared"])
 REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
-SPLIT_VERSION = code_version("targets/select/split.py", "targets/target_tables.py")
 
 
 PREPARED_OUT = dg.AssetOut.from_spec(
@@ -46,7 +45,7 @@ PREPARED_OUT = dg.AssetOut.from_spec(
         PREPARED,
         group_name="targets",
         kinds={"parquet"},
-        code_version=code_version(*PREPARATION_CODE),
+        code_version=kinds.PREPARED.code_version,
         description="The targets that passed every filter: each answer is verified, each target has one think block "
         "and fits the token limits, and none is a duplicate or a benchmark problem. The checks read the profile that "
         "is stored beside them.",
@@ -59,7 +58,7 @@ REJECTED_OUT = dg.AssetOut.from_spec(
         REJECTED,
         group_name="targets",
         kinds={"parquet"},
-        code_version=code_version(*PREPARATION_CODE),
+        code_version=kinds.PREPARED.code_version,
         description="Every trace that did not become a target, with the filter that rejected it and the reason.",
     ),
     dagster_type=Reference,
@@ -90,7 +89,7 @@ def prepared(
     **inputs: Reference,
 ) -> Iterator[dg.MaterializeResult[Any]]:
     from targets.check.expectations import check_suite
-    from targets.prepared_files import hint_texts, kept_text, read_prepared, require_targets
+    from targets.prepared_files import hint_texts, kept_text, read_prepared, require_targets, reuse_texts
 
     rates, teacher = inputs.get("difficulty"), inputs.get("generated")
     options = with_upstream_files(context.instance, with_generated(config, inputs))
@@ -99,13 +98,14 @@ def prepared(
     names = profile.names
     digest, metadata = observation(options)
     context.log_event(dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest}))
-    folder = storage.folder("targets", "prepared", _identity(options, digest, base, suite, teacher))
-    reused = storage.has(folder, read_prepared, context.log.warning)
+    folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher))
+    reused = storage.has(folder, kinds.PREPARED, context.log, read_prepared)
     if not reused:
         check_suite(options, profile.checks)
-        remembered = storage.path / "targets" / "decisions"
-        with storage.writing(folder) as temporary:
-            prepare_traces(context, interpreter, options, temporary, suite, base, remembered, teacher)
+        with storage.writing(folder, kinds.PREPARED) as temporary:
+            prepare_traces(context, interpreter, options, temporary, suite, base, storage, teacher)
+        for line in reuse_texts(read_prepared(folder)):
+            context.log.warning(line)
     kept = read_prepared(folder)
     rejected = _rejected_result(names, kept, reused)  # first: it is there even if no target is left
     if rejected.asset_key in context.selected_asset_keys:
@@ -128,13 +128,12 @@ def prepared(
 def _identity(
     options: TargetOptions, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
 ) -> str:
-    """Return the identity of the prepared targets: the content of all their inputs, the options and the code."""
+    """Return the identity of the prepared targets: the content of all their inputs, and the options."""
     from targets.select.exclusions import Exclusions
 
     chosen = list(Exclusions.read(options).digests().values())
     chosen += [teacher.digest] if teacher else []
-    parts = [source_digest, options.digest(), *chosen, base.digest, suite.digest]
-    return identity(parts, code_version(*PREPARATION_CODE))
+    return kinds.PREPARED.identity(source_digest, options.digest(), *chosen, base.digest, suite.digest)
 
 
 def prepare_traces(
@@ -144,36 +143,36 @@ def prepare_traces(
     folder: Path,
     suite: Reference,
     base: Reference,
-    remembered: Path,
+    storage: Storage,
     teacher: Reference | None,
 ) -> None:
-    """Prepare ``config`` into ``folder``: in this process, or in the training interpreter.
-
-    That one has Ray for the engine "ray", and vLLM for an embedding model from a folder.
-    """
+    """Prepare ``config`` into ``folder``: in this process, or in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
     from targets.config import build_config
     from targets.prepare import prepare
     from targets.prepared_files import PREPARED as PREPARED_FILE
 
-    if config.engine != "ray" and not (config.embedding and config.embedding.url is None):
+    decisions = storage.path / "targets" / "decisions"
+    if config.engine != "ray":
         prepare(
             build_config(config.model_dump()),  # Dagster's class of an op cannot be sent to other processes
             folder,
             benchmarks=pq.read_table(suite.path),
             tokenizer_json=Path(base.path),
             progress=Progress(context.log.info),
-            cache=remembered,
+            cache=decisions,
             generated=Path(teacher.path) if teacher else None,
+            force=storage.force,
         )
         return
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "targets.yaml"
         write_json(config.model_dump(mode="json"), settings)  # JSON is YAML
         arguments = ["targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
-        arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(remembered)]
+        arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(decisions)]
         arguments += ["--generated", teacher.path] if teacher else []
+        arguments += ["--force"] if storage.force else []
         try:
             interpreter.run(context, arguments, lambda _: None)
         except dg.Failure:
@@ -223,7 +222,7 @@ def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.Mat
     key=TRAIN,
     group_name="targets",
     kinds={"parquet"},
-    code_version=SPLIT_VERSION,
+    code_version=kinds.PREPARED.code_version,
     ins={"prepared": dg.AssetIn(PREPARED)},
     description="The file that the trainer reads, in the schema of LUFFY's published training set. The training "
     "starts only if the blocking checks of this asset pass.",
@@ -239,12 +238,11 @@ def train(
     from targets.select.split import read_split, select_train
 
     source = Path(prepared.path).parent
-    parts = identity(source.name, config.model_dump(), SPLIT_VERSION)
-    folder = storage.folder("targets", "train", parts)
+    folder = storage.result("targets", "train", kinds.PREPARED.identity(source.name, config.model_dump()))
     previous = _previous(storage, prepared.profile)
-    reused = storage.has(folder, read_split, context.log.warning)
+    reused = storage.has(folder, kinds.PREPARED, context.log, read_split)
     if not reused:
-        with storage.writing(folder) as temporary:
+        with storage.writing(folder, kinds.PREPARED) as temporary:
             select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.seed)
     result = _train_result(profile.names, folder, prepared, previous, reused)
     held_out = f", {result.value.heldout_rows:,} held out" if result.value.heldout_rows else ""

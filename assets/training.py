@@ -17,7 +17,7 @@ from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, explanation, samples
 from assets.targets import TRAIN
-from core.code_digest import POLICY_CODE, code_version
+from core import kinds
 from core.files import read_json_lines
 from core.metric_table import REWARD
 from evaluation.promotion.champions import Registry
@@ -32,11 +32,11 @@ FAILED_CHECKS = "failed_checks"  # entry of the lineage: the checks that the tar
 @profile_asset(
     kinds={"verl", "vllm", "pytorch"},
     pool="gpu",
-    code_version=code_version(*POLICY_CODE),
+    code_version=kinds.POLICY.code_version,
     ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
     description="The trained policy: a Hugging Face folder with lineage.json. verl and vLLM train it by mixed-policy "
     "RL, in which each group of rollouts has targets among its samples. An interrupted run resumes, and a run with the "
-    "same targets, base model, configuration and code is reused.",
+    "same targets, base model and configuration is reused.",
 )
 def policy(
     context: dg.AssetExecutionContext,
@@ -47,6 +47,7 @@ def policy(
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[PolicyReference]:
+    from core.model.lineage_file import parse_manifest
     from training.job.run_folder import RunFolder
 
     settings = config
@@ -60,10 +61,12 @@ def policy(
     request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
     if unread := [text for text in settings.overrides if text not in request.overrides]:
         context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
-    out = run_folder(storage, request.identity(), force=settings.force)
+    out = storage.result("training", "policy", request.identity(), complete="policy")
     observer = StepObserver(context, metrics_key(context.asset_key))
     if RunFolder(out).answers(request):
         observer.reused = True
+        if line := kinds.POLICY.reused(out, parse_manifest(out / "policy").code.digest):
+            context.log.warning(line)
     else:
         request = request.model_copy(update={"out": out, **interpreter.placement(context)})
         with storage.writable():
@@ -129,19 +132,6 @@ def _result(
             **samples(out / "rollouts"),
         },
     )
-
-
-def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
-    """Return the folder for a run of ``identity``: its newest one, or a new one if ``force`` asks for another run.
-
-    A folder whose policy is complete is never written to again, so what was evaluated stays what it was.
-    """
-    first = storage.folder("training", "policy", identity)
-    endings = (folder.name.removeprefix(f"{first.name}-") for folder in first.parent.glob(f"{first.name}-*"))
-    numbers = [int(ending) for ending in endings if ending.isdecimal()]
-    newest = first.with_name(f"{first.name}-{max(numbers)}") if numbers else first
-    complete = (newest / "policy").exists()
-    return first.with_name(f"{first.name}-{max(numbers, default=1) + 1}") if force and complete else newest
 
 
 def upstream(

@@ -125,12 +125,10 @@ DECISION = pa.schema(
         ("text_key", pa.int64()),  # the problem, whatever its case and blanks
         ("gold_key", pa.int64()),  # that, and the gold answer
         ("near_key", pa.int64()),  # numbers, operators and gold answer: near duplicates
-        ("answer_key", pa.int64()),  # the gold answer: semantic duplicates
         ("target_key", pa.int64()),
         ("target_bytes", pa.int64()),
         ("has_log_probs", pa.bool_()),
         ("minhash", pa.binary()),  # of the target, where alike traces are compared
-        ("vector", pa.binary()),  # of the problem, float16, where an embedding model compares problems
         *(field for field in PROFILE if field.name not in ("id", "source", "problem_digest")),
     ]
 )

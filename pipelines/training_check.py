@@ -1,6 +1,6 @@
 """Ask the training interpreter for the configuration of trainings before the first stage of a run starts.
 
-Only Hydra, which the training environment has, knows every key. It takes two seconds, so the trainings of a
+Only the training environment, which has verl, knows every key. It takes two seconds, so the trainings of a
 shipped profile are not checked unless a variable changes their settings.
 """
 

@@ -29,7 +29,6 @@ PATHS = (
     "generate.problems",
     "generate.teacher",
 )
-EMBEDDING = "targets.embedding"  # a mapping, whose `model` is a folder unless it has a `url`
 FILES = ("suite.name", "checks.suite", "training.recipe")  # the path of a YAML file, or a name
 VARIANTS = ("experiments.variants", "experiments.matrix")  # by name, and in a list: recipe and overrides of each
 OVERRIDES = ("training.overrides", "experiments.overrides")  # lists of KEY=VALUE, whose values may be files
@@ -57,7 +56,7 @@ def from_user_folder(key: str, value: str, where: str) -> str:
     """
     section, *names = key.split(".")
     setting, below = ".".join([section, *names[:1]]), names[1:]
-    if setting not in (*PATHS, *FILES, *VARIANTS, *OVERRIDES, EMBEDDING, OUTPUTS):
+    if setting not in (*PATHS, *FILES, *VARIANTS, *OVERRIDES, OUTPUTS):
         return value
     parsed = parse_yaml(value, where)
     if key == OUTPUTS and isinstance(parsed, str) and "://" not in parsed:
@@ -75,8 +74,6 @@ def locate(key: str, value: Any, folder: Path) -> Any:
         return _located_file(value, folder)
     if key in VARIANTS:
         return _located_recipes(value, folder)
-    if key == EMBEDDING and isinstance(value, dict) and "model" in value and not value.get("url"):
-        return {**value, "model": _located(value["model"], folder)}
     return _located(value, folder) if key in PATHS else value
 
 

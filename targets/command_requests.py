@@ -64,6 +64,7 @@ class PrepareRequest(Request):
         WORK,
         metavar="DIR",
     )
+    force: bool = option(False, "Prepare again, whatever the output folder and the decisions have.", WORK)
 
     @model_validator(mode="after")
     def _has_checks(self) -> Self:

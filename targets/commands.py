@@ -19,7 +19,15 @@ from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
 from targets.config import build_config, read_config
 from targets.prepare import prepare
-from targets.prepared_files import PROFILE_FILE, Prepared, column_texts, hint_texts, log_probs_text, require_targets
+from targets.prepared_files import (
+    PROFILE_FILE,
+    Prepared,
+    column_texts,
+    hint_texts,
+    log_probs_text,
+    require_targets,
+    reuse_texts,
+)
 from targets.select.split import Split, reconcile, select_train
 from targets.source_settings import GENERATED
 from targets.unread_settings import explain_unread
@@ -62,6 +70,7 @@ def prepare_targets(request: PrepareRequest) -> int:
         progress=Progress(Terminal(sys.stderr, every_s=0).status),
         cache=request.cache or request.out / ".decisions",
         generated=request.generated,
+        force=request.force,
     )
     if request.prepare_only or not prepared.counts["kept"]:
         _print(prepared, None, time.monotonic() - began)
@@ -119,7 +128,7 @@ def _print_lines(lines: Sequence[tuple[str, str, str]]) -> None:
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
-    for text in column_texts(prepared):
+    for text in (*column_texts(prepared), *reuse_texts(prepared)):
         say(text)
     read = prepared.counts["read"]
     say(f"{'read':18}{read:>9,}")

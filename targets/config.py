@@ -23,7 +23,6 @@ from core.plugins.config_files import entries, entry
 from core.plugins.user_code import check_defined, function_file, function_name, function_path, user_code_digest
 from core.text.parse import parse_yaml
 from grading.spec_values import MATHEMATICS
-from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.source_settings import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
 FILTERS = "luffy.filters"  # entry points of packages
@@ -32,7 +31,6 @@ NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
     | {"embedded_rows", "embedded_split", "embedded_terse"}
     | {
-        "embedding",
         "near_duplicate",
         "traces_per_problem",
         "keep",
@@ -164,11 +162,6 @@ class PrepareConfig(BaseModel):
         le=100,
         description="Minimum similarity of two problems that count as the same, in percent.",
     )
-    embedding: EmbeddingSettings | None = Field(
-        default=None,
-        description="An embedding model that finds problems with the same meaning: {model, url, prefix, "
-        "max_characters, semantic_duplicate, paraphrased_benchmark, batch, timeout_s}. None: no such search.",
-    )
     traces_per_problem: int = Field(
         default=1, ge=1, description="Maximum number of traces per problem that become targets."
     )
@@ -289,7 +282,7 @@ class PrepareConfig(BaseModel):
     def identity_fields(self) -> dict[str, Any]:
         """The settings that decide what comes out, as JSON values; of files their content does."""
         unread = {"engine", "workers", "review", "difficulty", "ledger"}
-        optional = (("filters", self.filters), ("ledger_drop", self.ledger), ("embedding", self.embedding))
+        optional = (("filters", self.filters), ("ledger_drop", self.ledger))
         unread |= {name for name, used in optional if not used}
         return self.model_dump(mode="json", exclude=unread)
 
@@ -298,8 +291,6 @@ class PrepareConfig(BaseModel):
         fields = self.identity_fields()
         if self.filters:
             fields["filters"] = {function_name(path): user_code_digest(function_file(path)) for path in self.filters}
-        if self.embedding:
-            fields["embedding"] = self.embedding.identity()
         return fields
 
     def digest(self) -> str:
@@ -314,7 +305,6 @@ class PrepareConfig(BaseModel):
         filtering = {name: value for name, value in self._digested_fields().items() if name not in NOT_FILTERING}
         del filtering["system_prompt"]  # that of each source counts
         filtering["minhash"] = self.keep == "diverse"
-        filtering["embedding"] = self.embedding and self.embedding.filter_identity()
         return digest_bytes(json.dumps(filtering, sort_keys=True).encode())
 
 

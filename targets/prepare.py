@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
@@ -26,12 +27,11 @@ from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
 from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine
-from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_digest
+from targets.filter.cache import REMEDY, DecisionCache, Decisions, versions
 from targets.filter.context import FilterInputs
 from targets.filter.filter_stages import FAILED
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
-from targets.filter.meaning import open_meaning
 from targets.prepared_files import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.exclusions import Exclusions
@@ -71,6 +71,7 @@ def prepare(
     progress: Progress | None = None,
     cache: Path | None = None,
     generated: Path | None = None,
+    force: bool = False,
 ) -> Prepared:
     """Write prepared, profile and rejected into ``out_dir`` and say what happened to the rows.
 
@@ -84,6 +85,7 @@ def prepare(
         progress: called with a stage, the rows done, and the rows in all where known.
         cache: folder that keeps the decisions on each part of the source. None: nothing is kept.
         generated: file of the source ``generated``, as ``luffy evaluate traces`` writes it.
+        force: whether everything is made again, whatever ``out_dir`` and ``cache`` have.
 
     Raises:
         InputError: a source, tokenizer or setting does not work, or the sources hold no row.
@@ -103,24 +105,21 @@ def prepare(
     parts = find_parts(config, generated)
     exclusions = Exclusions.read(config)
     inputs = _inputs(parts, exclusions, lengths.digest, benchmarks_digest)
-    if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons:
+    if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons and not force:
         clear_staging(out_dir)
         return earlier
 
     run = _Run(parts, exclusions, inputs, progress or _silent)
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), SPLIT) as staging_dir, ExitStack() as stack:
         folder = cache or staging_dir / "decisions"
-        decisions = DecisionCache(config, lengths, benchmarks_digest, folder)
+        decisions = DecisionCache(config, lengths, benchmarks_digest, folder, force)
         tools = FilterInputs(config, tokenizer_json)
 
         @functools.cache
         def open_benchmarks() -> None:  # takes time, which a preparation that filters nothing does not need
             nonlocal tools
             index = None if benchmarks is None else BenchmarkIndex(benchmarks)
-            meaning = None
-            if config.embedding:
-                meaning = stack.enter_context(open_meaning(config.embedding, benchmarks))
-            tools = replace(tools, benchmarks=index, meaning=meaning)
+            tools = replace(tools, benchmarks=index)
 
         engine = stack.enter_context(build_engine(config.engine, lambda: tools, config.workers))
         decided = _filter(run, decisions, engine, open_benchmarks)
@@ -139,7 +138,7 @@ def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
 def _inputs(
     parts: Sequence[Part], exclusions: Exclusions, tokenizer_digest: str, benchmarks_digest: str
 ) -> dict[str, str]:
-    """What decides what comes out, as the files record it."""
+    """What decides what comes out, as the files record it; the code, which they record too, is not part of it."""
     config = exclusions.config
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
     inputs = {
@@ -152,7 +151,7 @@ def _inputs(
         "tokenizer_digest": tokenizer_digest,
         "benchmarks_digest": benchmarks_digest,
         **exclusions.digests(),
-        "code_digest": preparation_digest(config),
+        "versions": versions(languages=bool(config.languages)),
         "mappings": json.dumps(mappings, sort_keys=True),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
     }
@@ -207,7 +206,7 @@ def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Pat
         run.report("deduplicate", read, None)
     run.exclusions.review.check_ids(read, unread)
     places = Places(run.config, [of.path for of in decided], selection.left(), engine)
-    return selection.decide(places.search, places.search_meaning)
+    return selection.decide(places.search)
 
 
 def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], engine: Engine, folder: Path) -> None:
@@ -220,6 +219,11 @@ def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome],
         counts.read(decisions.tally)
     if not counts.all.ids.count:
         raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
+    inputs = {
+        **run.inputs,
+        "code_digest": kinds.PREPARED.code_digest(),
+        "decided_by": json.dumps(sorted({decisions.maker for decisions in decided})),
+    }
     log_probs = any(part.mapping.target_log_probs for part in run.parts)
     tasks, kept = [], 0
     groups = _grouped(run.config.rows_per_file, decided, outcomes)
@@ -227,7 +231,7 @@ def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome],
         names = (PREPARED, PROFILE_FILE, REJECTED_FILE)
         prepared, profile, rejected = (shard_path(folder / name, number, len(groups)) for name in names)
         pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
-        tasks.append(WriteFiles(pieces, kept, log_probs, run.exclusions, (prepared, profile, rejected), run.inputs))
+        tasks.append(WriteFiles(pieces, kept, log_probs, run.exclusions, (prepared, profile, rejected), inputs))
         kept += sum(outcome.kept for _, outcome in group)
     others = []
     for written in engine.run(tasks[1:], counts.all.ids.count):

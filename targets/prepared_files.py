@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from core import kinds
 from core.errors import InputError
 from core.parquet import read_shards
 from targets.config import PrepareConfig
@@ -24,6 +25,7 @@ COUNTED = (
     "hints",
     "log_probs",
     "mappings",
+    "decided_by",
 )
 REMEDY = "run luffy targets"
 EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
@@ -48,6 +50,8 @@ class Prepared:
     hints: dict[str, str]  # by source block: what would keep more of its traces, such as another verifier
     mappings: list[dict[str, Any]]  # of each file or dataset: its columns, as a mapping, and its "source" by number
     log_probs: dict[str, int]  # kept targets "with" and "without" them; empty if no source has any
+    decided_by: list[str]  # digests of the code that decided about the traces
+    code_digest: str  # of the code that wrote the files
     config: PrepareConfig
     reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
 
@@ -87,6 +91,15 @@ def hint_texts(prepared: Prepared) -> list[str]:
     return [f"source {name}: {hint}" for name, hint in prepared.hints.items()]
 
 
+def reuse_texts(prepared: Prepared) -> list[str]:
+    """A line on the preparation, or on decisions in it, if other code than the present made what is reused."""
+    if prepared.reused:
+        lines = [kinds.PREPARED.reused(prepared.prepared.parent, prepared.code_digest)]
+    else:
+        lines = [kinds.PREPARED.reused("decisions about traces", maker) for maker in prepared.decided_by]
+    return [line for line in lines if line]
+
+
 def read_prepared(folder: Path) -> Prepared:
     """What an earlier preparation into ``folder`` wrote and counted; InputError if there is none."""
     paths = [Path(folder) / name for name in (PREPARED, PROFILE_FILE, REJECTED_FILE)]
@@ -99,13 +112,14 @@ def read_prepared(folder: Path) -> Prepared:
     return Prepared(
         *paths,
         digest=prepared["rows_digest"],
+        code_digest=prepared["code_digest"],
         config=PrepareConfig.model_validate_json(prepared["config"]),
         **{name: json.loads(prepared.get(name, "{}")) for name in COUNTED},
     )
 
 
 def find_unchanged(folder: Path, inputs: dict[str, str]) -> Prepared | None:
-    """Return the preparation in ``folder`` if the same content, settings and code made it."""
+    """Return the preparation in ``folder`` if it is of the same content and settings."""
     try:
         metadata = read_metadata(folder / PREPARED, REMEDY)
         unchanged = all(metadata.get(name) == value for name, value in inputs.items())

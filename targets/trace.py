@@ -67,12 +67,10 @@ class Trace:
     text_key: int | None = None
     gold_key: int | None = None
     near_key: int | None = None
-    answer_key: int | None = None
     target_key: int | None = None
     target_bytes: int | None = None
     has_log_probs: bool | None = None
     minhash: bytes | None = None
-    vector: bytes | None = None
 
     # --- its profile
     prompt_tokens: int | None = None
@@ -115,7 +113,7 @@ class Trace:
             whole = self.response or self.target or ""
             self.response, self.response_chars = excerpt(whole) if whole else None, len(whole)
         self.system = self.target_log_probs = self.target_token_ids = None
-        self.target, self.prompt, self.vector = "", [], None
+        self.target, self.prompt = "", []
 
     @classmethod
     def from_decision(cls, row: dict[str, Any]) -> "Trace":

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import settings
 
 IN_TRAINING = importlib.util.find_spec("torch") is not None
-pytest_plugins = ["preparing", "published_files", "teachers", "embedders", *(["configurations"] if IN_TRAINING else [])]
+pytest_plugins = ["preparing", "published_files", "teachers", *(["configurations"] if IN_TRAINING else [])]
 
 # A shell starts background jobs with Ctrl-C ignored, which the processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -98,7 +98,8 @@ def run(
     *,
     benchmarks: Any = None,
     cache: Path | None = None,
+    force: bool = False,
     **settings: Any,
 ) -> Prepared:
     config = build_config({"source": str(source), "workers": 1, **settings})
-    return prepare(config, out, tokenizer_json=tokenizer, benchmarks=benchmarks, cache=cache)
+    return prepare(config, out, tokenizer_json=tokenizer, benchmarks=benchmarks, cache=cache, force=force)

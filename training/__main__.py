@@ -1,7 +1,7 @@
 """``python -m training``: train a policy on prepared targets, with the training interpreter (``.venv-train``).
 
 Without a command it trains. The docstring of each command is its help. What a command needs is imported when it runs,
-because `luffy train --help` shows this help from an interpreter without Hydra.
+because `luffy train --help` shows this help from an interpreter without OmegaConf.
 """
 
 import shutil

@@ -263,7 +263,7 @@ def _train(
         trackers=own_trackers(config),
         after_step=look,
         earlier=earlier,
-        code=code_record(request).model_dump(),
+        code=code_record().model_dump(),
         report=report,
     )
 

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.benchmarks import KEY as SUITE
-from assets.evals.scores import VERSION, generate, grade
+from assets.evals.scores import generate, grade
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import pictures, rounded, rows_table
 from assets.shared.profile import profile_asset
@@ -16,6 +16,7 @@ from assets.shared.references import PolicyReference, Reference, SuiteReference
 from assets.shared.stage_options import EvaluationOptions
 from assets.shared.storage import Storage
 from assets.training import POLICY
+from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
 
@@ -36,7 +37,7 @@ class CheckpointOptions(EvaluationOptions):
     group_name=CHECKPOINTS.path[0],
     kinds={"vllm"},
     pool="gpu",
-    code_version=VERSION,
+    code_version=kinds.GRADED.code_version,
     ins={"policy": dg.AssetIn(POLICY)},  # an arrow from the benchmarks would say that it is trained on them
     description="The accuracy of every saved checkpoint of the policy's run on one benchmark. run.keep_checkpoints "
     "sets how many checkpoints are saved. Materialize this asset on request; no job includes it.",

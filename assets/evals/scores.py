@@ -21,7 +21,8 @@ from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.stage_options import EvaluationOptions
 from assets.shared.storage import Storage
 from assets.training import POLICY
-from core.code_digest import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
+from core import kinds
+from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from evaluation.statistics.benchmark_scores import Summary
 
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
-VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 ROLES = {"base": BASE, "policy": POLICY}
 # The options on which the samples of a model depend.
 SAMPLING = {"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
@@ -103,7 +103,7 @@ def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
         group_name=benchmark.group,
         kinds={"vllm"},
         tags={"luffy/role": role},
-        code_version=VERSION,
+        code_version=kinds.GRADED.code_version,
         description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
     )
     out = dg.AssetOut.from_spec(spec, dagster_type=ScoresReference, is_required=False)
@@ -137,16 +137,12 @@ def generate(
         counts: Number of samples of each problem by benchmark, if ``options`` leave it to the decision.
     """
     sampling = options.model_dump(include=SAMPLING)
-    code = code_version(*GENERATION_CODE)
-    folders = {
-        name: storage.folder(
-            "generations",
-            name,
-            identity(model.digest, suite.digests[name], sampling, code, *([counts[name]] if counts else [])),
-        )
-        for name in names
-    }
-    if missing := {name: folder for name, folder in folders.items() if not folder.exists()}:
+    folders = {}
+    for name in names:
+        drawn = counts and counts[name]
+        digest = kinds.GRADED.identity(model.digest, suite.digests[name], sampling, drawn)
+        folders[name] = storage.result("generations", name, digest)
+    if missing := {n: folder for n, folder in folders.items() if not storage.has(folder, kinds.GRADED, context.log)}:
         with storage.working("generations", "jobs", identity(*(folder.name for folder in missing.values()))) as out:
             request = _request(missing, model, suite, options, storage, out, counts, interpreter.placement(context))
             arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
@@ -157,7 +153,7 @@ def generate(
             finally:  # benchmarks that were complete when the step was interrupted are kept
                 for name, folder in missing.items():
                     if (out / f"{name}.parquet").exists():
-                        with storage.writing(folder) as temporary:
+                        with storage.writing(folder, kinds.GRADED) as temporary:
                             request.write(temporary / "request.json")
                             (out / f"{name}.parquet").rename(temporary / "samples.parquet")
     return {name: folder / "samples.parquet" for name, folder in folders.items()}
@@ -185,7 +181,7 @@ def _request(
         benchmarks=tuple(names),
         out=out,
         checkpoint=model.digest,
-        cache=storage.path / "samples",
+        cache=None if storage.force else storage.path / "samples",
         **options.model_dump(
             include={*SAMPLING, "replicas", "tensor_parallel", "trust_remote_code"},
             exclude={"samples"} if counts else None,
@@ -208,17 +204,17 @@ def grade(
     from core.files import write_table
     from grading.graded_table import Verifiers, grade_table, verifier_digests
 
-    settings = [options.thinking, options.truncated, options.grade_limit_s, code_version(*GRADING_CODE)]
-    folders = {
-        name: storage.folder("graded", name, identity(path.parent.name, settings, verifier_digests(suite, name)))
-        for name, path in samples.items()
-    }
-    if missing := [name for name, folder in folders.items() if not folder.exists()]:
+    settings = [options.thinking, options.truncated, options.grade_limit_s]
+    folders = {}
+    for name, path in samples.items():
+        digest = kinds.GRADED.identity(path.parent.name, settings, verifier_digests(suite, name))
+        folders[name] = storage.result("graded", name, digest)
+    if missing := [name for name, folder in folders.items() if not storage.has(folder, kinds.GRADED, context.log)]:
         with Verifiers(options.grade_workers, options.grade_limit_s) as verifiers:
             for name in missing:
                 rules = {"thinking": options.thinking, "truncated": options.truncated}
                 table = grade_table(pq.read_table(samples[name]), suite, verifiers, **rules)
-                with storage.writing(folders[name]) as folder:
+                with storage.writing(folders[name], kinds.GRADED) as folder:
                     write_table(table, folder / "graded.parquet")
                 context.log.info(f"{name}: graded {table.num_rows} samples")
     return {name: folder / "graded.parquet" for name, folder in folders.items()}

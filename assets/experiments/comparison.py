@@ -30,7 +30,8 @@ from assets.shared.references import (
 from assets.shared.stage_options import EvaluationOptions, TrainingOptions
 from assets.shared.storage import Storage
 from assets.training import policy
-from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
+from core import kinds
+from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_table
 from evaluation.benchmarks.suite import Benchmark
@@ -47,7 +48,6 @@ POLICY = dg.AssetKey([GROUP, "policy"])
 COMPARISON = dg.AssetKey([GROUP, "comparison"])
 PAGE, DRIFT = "experiments.html", "drift"  # the folder of the report on variants of stale rollouts
 UNTRAINED = "base"
-VERSION = code_version("evaluation/report", "evaluation/statistics")
 
 
 def build_experiments(
@@ -77,7 +77,7 @@ def build_experiments(
     group_name=GROUP,
     kinds={"vllm"},
     pool="gpu",
-    code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
+    code_version=kinds.GRADED.code_version,
     ins={"policy": dg.AssetIn(POLICY), "problems": dg.AssetIn(SUITE)},
     description="The scores of the recipe's policy on every benchmark, in domain and out of domain.",
 )
@@ -144,7 +144,7 @@ def _scores_result(
     key=COMPARISON,
     group_name=GROUP,
     kinds={"html"},
-    code_version=VERSION,
+    code_version=kinds.GRADED.code_version,
     deps=[SCORES],
 )
 def comparison(
@@ -169,10 +169,10 @@ def comparison(
     compared = _compare(profile, recipes, [*selection.notes, *left_out], problems)
     runs = [[recipe.name, *(run.checkpoint for run in recipe.runs)] for recipe in [*trained, *recipes]]
     settings = [compared.recipes[0].name, profile.training.recipe, [*selection.notes], left_out]
-    digest = identity(runs, sorted(recipes[0].runs[0].tables), *settings, VERSION)
-    folder = storage.folder(GROUP, "comparison", digest)
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
+    digest = kinds.GRADED.identity(runs, sorted(recipes[0].runs[0].tables), *settings)
+    folder = storage.result(GROUP, "comparison", digest)
+    if not storage.has(folder, kinds.GRADED, context.log):
+        with storage.writing(folder, kinds.GRADED) as temporary:
             compared.write(temporary, PAGE)
             _write_drift([recipe for recipe in trained if recipe.name in profile.experiments.variants], temporary)
     names = [recipe.name for recipe in selection.recipes]

@@ -11,8 +11,7 @@ from assets.shared.profile import Names, Profile
 from assets.shared.references import Reference
 from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
-from core import PROJECT
-from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
+from core import PROJECT, kinds
 from core.files import digest_file
 from targets.source_settings import GENERATED, Source
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 GROUP = "rounds"
 FILE = "problems.parquet"
-VERSION = code_version("targets/rounds.py", "targets/problems.py", *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE)
 
 
 def key(number: int, name: str) -> dg.AssetKey:
@@ -63,11 +61,10 @@ def read_pool(config: GenerationOptions, profile: Profile, base: Reference, suit
     (source,) = options.sources
     file = PROJECT / Path(config.problems).expanduser()
     given = read_problems(file, config.problem_column, config.answer_column, source.fields)
-    folder = storage.folder(
-        GROUP, "problems", identity(digest_file(file), options.digest(), base.digest, suite.digest, VERSION)
-    )
+    digest = kinds.PREPARED.identity(digest_file(file), options.digest(), base.digest, suite.digest)
+    folder = storage.folder(GROUP, "problems", digest)
     if not folder.exists():
-        with storage.writing(folder) as temporary:
+        with storage.writing(folder, kinds.PREPARED) as temporary:
             unanswered = {"response": "none", "sample": 0, "teacher": "", "generation": "", "verdict": ""}
             rows = [
                 {"problem": p.text, "answer": p.answer, "id": p.id, "fields": p.fields, **unanswered} for p in given

@@ -16,18 +16,18 @@ from assets.shared.references import (
     SuiteReference,
 )
 from assets.shared.storage import Storage
-from core.code_digest import SHORT_DIGEST, code_version, identity
+from core import kinds
+from core.code_digest import SHORT_DIGEST
 from evaluation.report.table import Table
 
 PAGE = "rounds.html"
-VERSION = code_version("evaluation/report", "evaluation/statistics")
 COLUMNS = ("round", "unsolved before", "asked", "tokens", "tokens so far", "score", "points per 1,000 tokens", "policy")
 
 
 @profile_asset(
     group_name=GROUP,
     kinds={"html"},
-    code_version=VERSION,
+    code_version=kinds.GRADED.code_version,
     description="The policies of the rounds so far: their scores, the tokens that each round took from the teacher, "
     "and the points gained per token, on one page with the differences between the rounds.",
 )
@@ -57,10 +57,10 @@ def scorecard(
     means = [fmean(recipe.by_seed(names)) for recipe in recipes]
     table = rounds_table(asked, means[-last:], means[0] if untrained else None, [r.runs[0].checkpoint for r in recipes])
     compared = compare_recipes(recipes, baseline=recipes[0].name, suite=profile.suite) if len(recipes) > 1 else None
-    digest = identity([[run.checkpoint for run in recipe.runs] for recipe in recipes], names, table, VERSION)
-    folder = storage.folder(GROUP, "scorecard", digest)
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
+    digest = kinds.GRADED.identity([[run.checkpoint for run in recipe.runs] for recipe in recipes], names, table)
+    folder = storage.result(GROUP, "scorecard", digest)
+    if not storage.has(folder, kinds.GRADED, context.log):
+        with storage.writing(folder, kinds.GRADED) as temporary:
             (temporary / "rounds.md").write_text(f"{table}\n", encoding="utf-8")
             if compared:
                 compared.write(temporary, PAGE)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.generated import generate_traces
-from assets.rounds.round_problems import GROUP, VERSION, Pool, read_pool, round_of
+from assets.rounds.round_problems import GROUP, Pool, read_pool, round_of
 from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import preview
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, Reference, RoundReference, SuiteReference
 from assets.shared.storage import Storage
+from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import atomic_write, read_json, write_json
@@ -34,7 +35,7 @@ FACTS, FILE, ASKED = "round.json", "traces.parquet", "problems.jsonl"
 @profile_asset(
     group_name=GROUP,
     kinds={"parquet"},
-    code_version=VERSION,
+    code_version=kinds.GRADED.code_version,
     output_required=False,
     description="The traces that the teacher has written up to this round. In this round the teacher is asked, "
     "up to the budget, about problems that the policy of the previous round did not solve in its training. The round "
@@ -97,7 +98,7 @@ def _pass_rates(policies: Sequence[Reference]) -> dict[str, float]:
         if not (sampled := pass_rates(folder)):
             raise InputError(
                 f"rounds: {folder} has no samples, which say what the policy does not solve: operations/retention may "
-                "have removed them; train the rounds anew with training.force=true"
+                "have removed them; train the rounds anew with storage.force=true"
             )
         rates |= sampled
     return rates
@@ -137,9 +138,9 @@ def _ask(
 
     settings = config.model_dump(mode="json", exclude={"problems", "concurrency", "grade_workers", "replicas"})
     texts = [problem.text for problem in problems]
-    request = identity(settings, texts, pool.source.spec.digest, before.digest if before else "", facts, VERSION)
-    folder = storage.folder(GROUP, "traces", request)
-    if not folder.exists():
+    request = kinds.GRADED.identity(settings, texts, pool.source.spec.digest, before.digest if before else "", facts)
+    folder = storage.result(GROUP, "traces", request)
+    if not storage.has(folder, kinds.GRADED, context.log):
         with storage.working(GROUP, "questions", request) as work:
             with atomic_write(work / ASKED) as file, file.open("w", encoding="utf-8") as lines:
                 for one in problems:
@@ -152,7 +153,7 @@ def _ask(
                 context, ask, work / ASKED, source, request, storage, interpreter, budget_covers_cached=True
             )
             tables = [pq.read_table(path) for path in ([before.path] if before else []) + [reference.path]]
-            with storage.writing(folder) as temporary:
+            with storage.writing(folder, kinds.GRADED) as temporary:
                 write_table(pa.concat_tables(tables, promote_options="permissive"), temporary / FILE)
                 all_tokens = spent["tokens"] + (before.teacher_tokens_in_all if before else 0)
                 tokens = {"teacher_tokens": spent["tokens"], "teacher_tokens_in_all": all_tokens}

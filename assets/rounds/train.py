@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.rounds.round_problems import GROUP, VERSION, Pool, read_pool
+from assets.rounds.round_problems import GROUP, Pool, read_pool
 from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, RoundReference, RoundTrainReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.targets import prepare_traces
-from core.code_digest import identity
+from core import kinds
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TRAIN = "train.parquet"
 @profile_asset(
     group_name=GROUP,
     kinds={"parquet"},
-    code_version=VERSION,
+    code_version=kinds.PREPARED.code_version,
     description="The training set of this round: the targets made of the traces, and the other problems without a "
     "target, for which the policy draws only its own samples.",
 )
@@ -44,11 +44,11 @@ def train(
 
     assert profile.rounds is not None
     pool = read_pool(config, profile, base, suite, storage)
-    folder = storage.folder(GROUP, "train", identity(traces.digest, pool.digest, profile.rounds.target_share))
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
-            remembered = storage.path / "targets" / "decisions"
-            prepare_traces(context, interpreter, pool.options, temporary, suite, base, remembered, traces)
+    digest = kinds.PREPARED.identity(traces.digest, pool.digest, profile.rounds.target_share)
+    folder = storage.result(GROUP, "train", digest)
+    if not storage.has(folder, kinds.PREPARED, context.log):
+        with storage.writing(folder, kinds.PREPARED) as temporary:
+            prepare_traces(context, interpreter, pool.options, temporary, suite, base, storage, traces)
             prepared = read_prepared(temporary)
             require_targets(prepared)
             _require_checks(prepared.profile, profile.checks)

@@ -9,10 +9,19 @@ from pydantic import BaseModel, ConfigDict
 
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
+from core.model.lineage_file import parse_manifest
 from core.model.model_folder import model_files
 from evaluation.promotion.records import Checkpoint
 
 REFERENCE = "reference"  # entry of a materialization: the reference as JSON
+MAKER = ".code_digest"  # file in the folder of a result: the digest of the code that made it
+MADE_BY = "luffy/made_by"  # tag of a materialization: its start
+
+
+def made_by(path: Path) -> str:
+    """Return the digest of the code that made the result at ``path``, a folder or a file in it; "" if it is unknown."""
+    files = (folder / MAKER for folder in (path, path.parent))
+    return next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "")
 
 
 class Reference(BaseModel):
@@ -30,13 +39,20 @@ class Reference(BaseModel):
     def result(self, metadata: Mapping[str, Any], asset_key: dg.AssetKey | None = None) -> dg.MaterializeResult[Self]:
         """Return the result of an asset with this data, whose digest is its version, and with what the UI shows of it.
 
-        The reference itself is among that, so that the steps of the run find what it has made.
+        The reference itself is among that, so that the steps of the run find what it has made. Dagster records the
+        present code as ``code_version``; a tag says what code made the data.
 
         ``asset_key``: The asset, if its op has several.
         """
         version = dg.DataVersion(self.digest)
         shown = {**metadata, REFERENCE: self.model_dump(mode="json")}
-        return dg.MaterializeResult(asset_key=asset_key, value=self, data_version=version, metadata=shown)
+        maker = self.made_by()
+        tags = {MADE_BY: maker[:SHORT_DIGEST]} if maker else None
+        return dg.MaterializeResult(asset_key=asset_key, value=self, data_version=version, metadata=shown, tags=tags)
+
+    def made_by(self) -> str:
+        """Return the digest of the code that made the data; "" if it is unknown."""
+        return made_by(Path(self.path))
 
     def require_unchanged(self) -> None:
         """Raise InputError if the data is a folder of the user's that has changed since."""
@@ -111,6 +127,9 @@ class PolicyReference(Reference):
 
     base: str  # digest of the model that it was trained from
     metrics: str  # file of the step metrics
+
+    def made_by(self) -> str:
+        return parse_manifest(Path(self.path)).code.digest
 
 
 class ScoresReference(Reference):

@@ -28,15 +28,12 @@ from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_f
 from evaluation.generation.templates import template_names
 from evaluation.promotion.promotion_limits import PromotionLimits
 from targets.config import PrepareConfig, build_config
-from targets.embedding.embedding_settings import EmbeddingSettings
 from targets.source_settings import Mapping
 
 Chosen = TypeVar("Chosen", bound="Options")
 # Keys of the training configuration that name folders of a run.
 RUN_FOLDERS = (
     "paths.",
-    "hydra.",
-    "hydra/",
     "trainer.default_local_dir",
     "trainer.rollout_data_dir",
     "trainer.validation_data_dir",
@@ -93,7 +90,7 @@ def settable(overrides: list[str]) -> list[str]:
     from training.config.keys import check_key, key_of
 
     for override in overrides:
-        if override.lstrip("+~").startswith(RUN_FOLDERS):
+        if override.startswith(RUN_FOLDERS):
             raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
         check_key(key_of(override), override)
     return overrides
@@ -143,9 +140,6 @@ class TargetOptions(PrepareConfig, Options):
     )
     mapping: Annotated[Any, AfterValidator(TypeAdapter(Mapping).validate_python)] = Field(
         default="auto", description=PrepareConfig.model_fields["mapping"].description
-    )
-    embedding: Annotated[Any, AfterValidator(TypeAdapter(EmbeddingSettings | None).validate_python)] = Field(
-        default=None, description=PrepareConfig.model_fields["embedding"].description
     )
 
 
@@ -205,7 +199,6 @@ class TrainingOptions(Options):
         "rollouts=separate_async or data.order=easy_first. If a key is set twice, the later one wins.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the training.")
-    force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
     ignore_checks: bool = Field(
         default=False,
         description="Train on targets even if a blocking check failed or was never evaluated on them. The lineage "

@@ -1,35 +1,40 @@
 """The folders of outputs, and the small references by which assets find each other's outputs.
 
 Data is in folders that never change: ``<root>/<stage>/<name>/<identity>/``, written under a temporary name and
-renamed when complete. A reference, ``<root>/references/<key>.json``, names the folder of the last materialization.
+renamed when complete; a result that is made again by force gets a number, ``<identity>-2``. A reference,
+``<root>/references/<key>.json``, names the folder of the last materialization.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from logging import Logger
 from pathlib import Path
 from typing import Any, TypeVar
 
 import dagster as dg
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from assets.shared.failures import as_failure
-from assets.shared.references import REFERENCE, Reference
+from assets.shared.references import MAKER, REFERENCE, Reference, made_by
 from core import PROJECT
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import UNWRITABLE, atomic_folder, set_aside, write_json, write_text
+from core.kinds import Kind
 from core.parquet import is_there
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
-Kind = TypeVar("Kind", bound=Reference)
+Data = TypeVar("Data", bound=Reference)
 
 
 class Storage(dg.ConfigurableResource):
     """The folder of all outputs; a relative path starts at the project."""
 
     root: str
+    force: bool = Field(default=False, description="Make the selected results again, even if they are there.")
+    _said: set[str] = PrivateAttr(default_factory=set)  # digests of the code of results that are reused
 
     @property
     def path(self) -> Path:
@@ -40,6 +45,18 @@ class Storage(dg.ConfigurableResource):
     def folder(self, stage: str, name: str, identity: str) -> Path:
         """Return the folder of one output, which is complete if it exists; InputError if it is outside the storage."""
         return self._inside(self.path / stage / name / identity[:SHORT_DIGEST])
+
+    def result(self, stage: str, name: str, identity: str, complete: str = "") -> Path:
+        """Return the folder of a result: the newest one of its identity, or by `force` the next after a complete one.
+
+        ``complete``: What the folder has if the result is complete.
+        """
+        first = self.folder(stage, name, identity)
+        endings = (folder.name.removeprefix(f"{first.name}-") for folder in first.parent.glob(f"{first.name}-*"))
+        numbers = [int(ending) for ending in endings if ending.isdecimal()]
+        newest = first.with_name(f"{first.name}-{max(numbers)}") if numbers else first
+        forced = self.force and (newest / complete).exists()
+        return first.with_name(f"{first.name}-{max(numbers, default=1) + 1}") if forced else newest
 
     def link(self, page: Path) -> dg.UrlMetadataValue:
         """Return a link to a page of the storage, which the UI's own server serves below `FILES`."""
@@ -54,16 +71,22 @@ class Storage(dg.ConfigurableResource):
         return path
 
     @contextmanager
-    def writing(self, folder: Path) -> Iterator[Path]:
+    def writing(self, folder: Path, kind: Kind | None = None) -> Iterator[Path]:
         """Yield a temporary folder that becomes ``folder`` when the block ends without an error.
 
-        Raises InputError if the storage is full or read-only; nothing is left behind in that case.
+        It gets the digest of the code that makes a result of ``kind``. Raises InputError if the storage is full or
+        read-only; nothing is left behind in that case.
         """
         with self.writable(), atomic_folder(folder) as temporary:
             yield temporary
+            if kind:
+                write_text(kind.code_digest(), temporary / MAKER)
 
-    def has(self, folder: Path, read: Callable[[Path], Any], warn: Callable[[str], None]) -> bool:
-        """Return whether ``folder`` is there and ``read`` can read it. A damaged one is set aside with a warning."""
+    def has(self, folder: Path, kind: Kind, log: Logger, read: Callable[[Path], Any] = Path.stat) -> bool:
+        """Return whether ``folder`` is there and ``read`` can read it.
+
+        A warning says if other code has made it, once of a step. A damaged one is set aside, with a warning, too.
+        """
         if not folder.exists():
             return False
         try:
@@ -71,8 +94,12 @@ class Storage(dg.ConfigurableResource):
         except InputError as error:
             with self.writable():
                 kept = set_aside(folder)
-            warn(f"damaged, so it is kept as {kept.name} and made again: {error}")
+            log.warning(f"damaged, so it is kept as {kept.name} and made again: {error}")
             return False
+        maker = made_by(folder)
+        if maker not in self._said and (line := kind.reused(folder, maker)):
+            log.warning(line)
+        self._said.add(maker)
         return True
 
     @contextmanager
@@ -116,7 +143,7 @@ class Storage(dg.ConfigurableResource):
         with self.writable():
             write_json(reference.model_dump(mode="json"), file)
 
-    def read_reference(self, key: str, kind: type[Kind]) -> Kind:
+    def read_reference(self, key: str, kind: type[Data]) -> Data:
         """Read what ``key`` points to; InputError if it was never materialized here or its data is gone."""
         file = self.reference_file(key)
         try:
@@ -160,7 +187,7 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
         except InputError as error:
             raise as_failure(error) from None
 
-    def _made_by_run(self, context: dg.InputContext, kind: type[Kind]) -> Kind | None:
+    def _made_by_run(self, context: dg.InputContext, kind: type[Data]) -> Data | None:
         """Return what this run has made of the input; None if the input is of an earlier run."""
         run_id = context.step_context.run_id
         if context.upstream_output is None or context.upstream_output.run_id != run_id:

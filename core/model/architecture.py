@@ -5,7 +5,6 @@ So names and shapes are compared before anything starts, with a table of the fam
 torch, which takes seconds to import. Of other families, only what does not depend on the architecture is checked.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +81,6 @@ WRAPPERS = {
     "_fsdp_wrapped_module": ("FSDP", "save the full state dict that get_model_state_dict returns"),
     "_checkpoint_wrapped_module": ("activation checkpointing", "save the model before it is wrapped"),
 }
-WRAPPER = re.compile(rf"(?:^|\.)({'|'.join(map(re.escape, WRAPPERS))})\.")
 FLOATS = {"F64": (8, 0x7FF << 52), "F32": (4, 0xFF << 23), "F16": (2, 0x1F << 10), "BF16": (2, 0xFF << 7)}  # exponents
 ZERO_AT_START = ("o_proj.weight", "down_proj.weight")  # of layers that were added to a model
 READ_BYTES = 1 << 26  # the most that is read of all values
@@ -196,11 +194,11 @@ def _method(config: Mapping[str, Any]) -> str:
 
 def _refuse_wrapped(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raise InputError if a program that wraps models has put its mark into every name."""
-    parts = [WRAPPER.search(name) for name in sorted(tensors)]
-    if parts[0] and all(parts):
-        program, remedy = WRAPPERS[parts[0][1]]
+    parts = [next((part for part in WRAPPERS if f".{part}." in f".{name}"), "") for name in sorted(tensors)]
+    if all(parts):
+        program, remedy = WRAPPERS[parts[0]]
         raise InputError(
-            f"{folder}: the names of all {len(parts)} tensors have {parts[0][1]!r} in them ({min(tensors)}), which "
+            f"{folder}: the names of all {len(parts)} tensors have {parts[0]!r} in them ({min(tensors)}), which "
             f"{program} adds: {remedy}, or rename the tensors"
         )
 

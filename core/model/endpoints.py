@@ -1,4 +1,4 @@
-"""OpenAI-compatible endpoints of a teacher, a judge or an embedding model: their addresses, and the key for them."""
+"""OpenAI-compatible endpoints of a teacher or a judge: their addresses, and the key for them."""
 
 import os
 from typing import TYPE_CHECKING, Any

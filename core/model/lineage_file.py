@@ -60,11 +60,15 @@ class RequestRecord(Record):
 
 
 class CodeRecord(Record):
-    """The checkout that trained: its commit and whether it had changes (None outside of git), and the code's digest."""
+    """The checkout that trained: its commit and whether it had changes (None outside of git), and the code's digest.
+
+    ``number``: that of policies (`core.kinds`); only those of one number are comparable.
+    """
 
     commit: str | None
     dirty: bool | None
     digest: str
+    number: int = 1
 
 
 class StageRecord(Record):
@@ -82,7 +86,7 @@ class StageRecord(Record):
 class Manifest(StageRecord):
     """The content of ``lineage.json``."""
 
-    config: dict[str, Any]  # the resolved Hydra configuration
+    config: dict[str, Any]  # the resolved configuration
     base_model: InputRecord
     upstream: dict[str, Any]  # what the caller says about where the inputs came from
     code: CodeRecord  # of the last attempt

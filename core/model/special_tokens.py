@@ -81,7 +81,7 @@ def check_token_ids(folder: Path, tokens: Vocabulary, rows: int, written: str) -
     if beyond := sorted((number, token) for token, number in without.items() if number >= rows):
         number, token = beyond[0]
         raise InputError(
-            f"{folder}: its tokenizer has {len(beyond)} tokens beyond the {rows} rows of the embedding (vocab_size), "
+            f"{folder}: its tokenizer has tokens beyond the {rows} rows of the embedding (vocab_size): {len(beyond)}, "
             f"such as {token!r:.80} with the id {number}: take the tokenizer of this model, or give the embedding a "
             "trained row for each (model.resize_token_embeddings)"
         )

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,20 @@ from core.text.parse import parse_object
 
 TYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 STORAGES = {"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"}
+# What the readers of a damaged archive raise.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pickle.PickleError,
+    struct.error,
+    zipfile.BadZipFile,
+)
 LOCAL_HEADER = 30  # bytes before the name of a file in a zip archive
 PIECE = 1 << 16  # bytes
 
@@ -146,16 +161,8 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
                 first = offset * TYPE_BYTES[dtype]
                 if first + size > entry.file_size:
                     raise ValueError(f"{key} is cut short")
-                tensors[key] = Tensor(file, dtype, tuple(shape), start + first, size)
-    except (
-        AttributeError,
-        EOFError,
-        LookupError,
-        TypeError,
-        ValueError,
-        pickle.PickleError,
-        zipfile.BadZipFile,
-    ) as error:
+                tensors[str(key)] = Tensor(file, dtype, tuple(shape), start + first, size)
+    except UNREADABLE as error:
         raise InputError(
             f"{file}: not the tensors of a model as torch.save writes them ({first_line(error)}): copy it again, or "
             "save the model as safetensors"

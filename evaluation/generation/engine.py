@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core.errors import InputError, first_line
 from core.machine.loopback import SINGLE_NODE
 from core.machine.processor import compute_dtype, computes_on_cpu, multiplies_bfloat16
 from core.model.weights import bfloat16_bytes
@@ -162,6 +163,11 @@ def llm_options(options: EngineOptions) -> dict[str, Any]:
 def _config(model: str, trust_remote_code: bool) -> Any:
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(
-        model, trust_remote_code=trust_remote_code, local_files_only=True
-    ).get_text_config()
+    try:
+        config = AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"model {model}: transformers cannot read its config.json ({first_line(error)}): take another model, or "
+            "let code of its folder run (--trust-remote-code) if it has some"
+        ) from error
+    return config.get_text_config()

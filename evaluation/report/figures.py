@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Any
 
 from core import PROJECT
-from core.code_digest import RECIPES
 from core.files import read_yaml
 from core.metric_table import View, titles
+from core.plugins.config_files import RECIPES
 from evaluation.report.charts import LIGHT, NARROW, Line, curves
 
 Records = Sequence[Mapping[str, Any]]  # {"step": int, "data": {metric: value}} for each step of a run

@@ -37,7 +37,7 @@ def test_the_loss_weighs_target_tokens_by_a_power_of_their_probability() -> None
 def test_the_recipe_is_found_by_its_path_and_by_its_name(
     installed: bool, install: Callable[[str], dict[str, str]], python: Callable[..., str], tmp_path: Path
 ) -> None:
-    pytest.importorskip("hydra", reason="a configuration is composed in the training environment")
+    pytest.importorskip("omegaconf", reason="a configuration is composed in the training environment")
     environment = install("loss") if installed else {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
     recipe, folder = ("tempered", tmp_path / "installed") if installed else (str(RECIPE), HERE)
     shown = python("-c", SHOW, recipe, env=environment)

@@ -58,7 +58,7 @@ class VerifierSpec:
     def digest(self) -> str:
         """sha256 over what decides a verdict: type, options, and what they name outside this project (a user's code).
 
-        The code of the verifiers themselves is covered by `core.code_digest.VERDICT_CODE`.
+        The verifiers of the project are covered by the number of the kind of result (`core.kinds`).
         """
         return identity(self.type, verifier_class(self.type).identity(self.options))
 

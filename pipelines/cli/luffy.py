@@ -138,11 +138,17 @@ def doctor(
         "luffy run --select +key:targets/train",
     ),
 )
-def run(profile: Profile = None, overrides: Overrides = None, select: Select = None, max_concurrent: AtOnce = 2) -> int:
+def run(
+    profile: Profile = None,
+    overrides: Overrides = None,
+    select: Select = None,
+    max_concurrent: AtOnce = 2,
+    force: Annotated[bool, typer.Option("--force", help="Make what is selected again: storage.force=true.")] = False,
+) -> int:
     """Run the graph on your data, model and benchmarks. Unchanged results are reused."""
     from pipelines.cli.run import run_graph
 
-    return run_graph(profile, overrides or [], select, max_concurrent)
+    return run_graph(profile, [*(overrides or []), *(["storage.force=true"] if force else [])], select, max_concurrent)
 
 
 @app.command(

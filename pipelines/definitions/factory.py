@@ -112,7 +112,7 @@ def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition
 
 def _resources(settings: Settings, names: Names, suite: list[Benchmark], ray: Any) -> dict[str, Any]:
     """Build the storage, the references between assets, the profile and the training interpreter."""
-    storage, interpreter = Storage(root=settings.storage.root), settings.interpreter.model_dump()
+    storage, interpreter = Storage(**settings.storage.model_dump()), settings.interpreter.model_dump()
     return {
         "storage": storage,
         IO_MANAGER: ReferenceIOManager(storage=storage, key_prefix=list(names.key_prefix)),

@@ -65,6 +65,7 @@ class StorageSettings(_Section):
         default="var/storage",
         description="Folder of all outputs. A relative path starts in the folder in which you call luffy.",
     )
+    force: bool = Field(default=False, description="Make the selected results again, even if they are there.")
 
 
 class SuiteSettings(_Section):

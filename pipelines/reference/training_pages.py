@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from core import PROJECT
-from core.code_digest import HARDWARE, RECIPES
 from core.metric_table import METRICS, Metric, View
+from core.plugins.config_files import HARDWARE, RECIPES
 from core.text.patterns import compile_quick_pattern
 from pipelines.reference.page_markdown import block, code, page, prose, table
 from pipelines.reference.settings_pages import default_text, leaves, type_text

@@ -1,4 +1,4 @@
-"""Cache the decisions on each piece of a source: equal content, settings and code are filtered once.
+"""Cache the decisions on each piece of a source: equal content and settings are filtered once.
 
 ``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent. The key is a digest of all that decides what is
 in it, so that a new file costs its own rows. The process that filters a piece writes its file. A piece in which a
@@ -13,8 +13,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from core import code_digest as covered_code
 from core.files import atomic_write, digest_bytes
+from core.kinds import PREPARED
 from core.model.token_counts import Lengths
 from core.schemas import DECISION
 from targets.config import PrepareConfig
@@ -39,27 +39,25 @@ REMEDY = "delete it, and its rows are filtered again"
 
 
 @cache
-def code_digest() -> str:
-    """Digest the code that decides about a trace, and the versions of the packages it uses."""
-    parts = [covered_code.code_digest(*covered_code.PREPARATION_CODE)]
-    parts += [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
-    return digest_bytes("\n".join(parts).encode())
-
-
-def preparation_digest(config: PrepareConfig) -> str:
-    """`code_digest` of all that decides about a trace, with the package that identifies languages where one is set."""
-    version = importlib.metadata.version(LANGUAGES) if config.languages else ""
-    return digest_bytes(f"{code_digest()} {version}".encode()) if version else code_digest()
+def versions(*, languages: bool = False) -> str:
+    """The number of preparations, and the versions of the packages that decide about a trace."""
+    packages = (*PACKAGES, LANGUAGES) if languages else PACKAGES
+    named = (f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return ", ".join((f"{PREPARED.name} {PREPARED.number}", *named))
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified."""
+    """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified.
+
+    ``maker``: digest of the code that decided.
+    """
 
     path: Path
     piece: Piece
     tally: Tally
     failed: int
+    maker: str
 
     @property
     def traces(self) -> int:
@@ -68,12 +66,16 @@ class Decisions:
 
 @dataclass(frozen=True)
 class DecisionCache:
-    """The cached decisions in ``folder``, and what they depend on besides the piece itself."""
+    """The cached decisions in ``folder``, and what they depend on besides the piece itself.
+
+    ``force``: whether what it has from earlier preparations is made again.
+    """
 
     config: PrepareConfig
     lengths: Lengths
     benchmarks_digest: str
     folder: Path
+    force: bool = False
     _of_part: dict[str, str] = field(default_factory=dict)
 
     def path(self, piece: Piece) -> Path:
@@ -83,7 +85,7 @@ class DecisionCache:
 
     def has(self, piece: Piece) -> bool:
         """Return whether the decisions on ``piece`` are recorded and none failed, as with a judge that is away."""
-        return self.path(piece).exists() and not self.read(piece).failed
+        return not self.force and self.path(piece).exists() and not self.read(piece).failed
 
     def task(self, piece: Piece) -> "FilterPiece":
         """The task that writes the file of ``piece``."""
@@ -93,7 +95,9 @@ class DecisionCache:
         """What is recorded about ``piece``; InputError if its file is damaged."""
         path = self.path(piece)
         metadata = read_metadata(path, REMEDY)
-        return Decisions(path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]))
+        return Decisions(
+            path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]), metadata["code_digest"]
+        )
 
     def _part_digest(self, part: Part) -> str:
         if part.name not in self._of_part:
@@ -102,7 +106,7 @@ class DecisionCache:
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
-            decides += [self.lengths.digest, self.benchmarks_digest, preparation_digest(self.config)]
+            decides += [self.lengths.digest, self.benchmarks_digest, versions(languages=bool(self.config.languages))]
             self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
         return self._of_part[part.name]
 
@@ -135,7 +139,7 @@ class FilterPiece:
                 tally.read(trace)
                 failed += FAILED in trace.reasons
                 writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
-            writer.close({"tally": tally.to_json(), "failed": str(failed)})
+            writer.close({"tally": tally.to_json(), "failed": str(failed), "code_digest": PREPARED.code_digest()})
         return writer.rows
 
     def __str__(self) -> str:

@@ -1,10 +1,9 @@
 """The tools of the filters in one process: settings, verifiers, token lengths, and the benchmarks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.model.token_counts import load_lengths
 from grading.contamination import BenchmarkIndex, Match
@@ -12,13 +11,8 @@ from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
-from targets.embedding.embedding_client import Embedder
-from targets.filter.meaning import Meaning, distinct_vectors
 from targets.source_settings import Source
 from targets.trace import Trace
-
-if TYPE_CHECKING:
-    import numpy as np
 
 BOXED_MATHEMATICS = VerifierSpec("math")
 ANSWER_TAG = "tag:answer"  # a place of answers
@@ -29,14 +23,12 @@ MATCHES_IN_MEMORY = 4096  # problems: their traces follow each other
 class FilterInputs:
     """The inputs from which a process makes its `FilterContext`; they can be sent to another process.
 
-    ``benchmarks``: None where contamination is not looked for. ``meaning``: None where no embedding model compares
-    problems.
+    ``benchmarks``: None where contamination is not looked for.
     """
 
     config: PrepareConfig
     tokenizer: Path
     benchmarks: BenchmarkIndex | None = None
-    meaning: Meaning | None = None
 
     def open(self) -> "FilterContext":
         return FilterContext(self)
@@ -50,12 +42,11 @@ class FilterContext:
         self.lengths = load_lengths(inputs.tokenizer, inputs.config.chat_template_kwargs)
         self._sources = {str(source.name): source for source in inputs.config.sources}
         self._specs = {name: source.spec for name, source in self._sources.items()}
+        self._spec_digests = {name: spec.digest for name, spec in self._specs.items()}
         self._verifiers: dict[VerifierSpec, Verifier] = {}
         self.looks_for_benchmarks = inputs.benchmarks is not None
         search = inputs.benchmarks.match if inputs.benchmarks else _no_match
         self.benchmark_match: Callable[[str], Match | None] = lru_cache(MATCHES_IN_MEMORY)(search)
-        self.meaning = inputs.meaning
-        self._embedder = Embedder(inputs.meaning.endpoint) if inputs.meaning else None
 
     def __enter__(self) -> "FilterContext":
         return self
@@ -66,13 +57,6 @@ class FilterContext:
     def close(self) -> None:
         for verifier in self._verifiers.values():
             verifier.close()
-        if self._embedder:
-            self._embedder.close()
-
-    def vectors(self, problems: Sequence[str]) -> "np.ndarray":
-        """The vectors of ``problems`` by the embedding model; shape (problems, size), float16."""
-        assert self._embedder is not None
-        return distinct_vectors(problems, self._embedder)
 
     def source(self, trace: Trace) -> Source:
         """The source of ``trace``."""

@@ -35,7 +35,6 @@ def filter_traces(traces: Sequence[Trace], context: FilterContext) -> Sequence[T
         _filter_texts(trace, context)
     for trace in _accepted(traces):
         _verify(trace, context)
-    _filter_meanings(_accepted(traces), context)
     _filter_lengths(_accepted(traces), context)
     for trace in traces:
         if trace.reasons:
@@ -100,21 +99,6 @@ def _compare(trace: Trace, context: FilterContext) -> tuple[str, str]:
 def _quote(text: str | None) -> str:
     text = text or ""
     return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")
-
-
-def _filter_meanings(traces: Sequence[Trace], context: FilterContext) -> None:
-    """Compare the problems with those of benchmarks by an embedding model, if the settings have one."""
-    if context.meaning is None or not traces:
-        return
-    problems = [trace.problem or "" for trace in traces]
-    vectors = context.vectors(problems)
-    for trace, vector, match in zip(traces, vectors, context.meaning.matches(problems, vectors), strict=True):
-        trace.vector = vector.tobytes()
-        if match:
-            row, similarity = match
-            trace.duplicate_of, trace.duplicate_problem = f"{row['benchmark']}/{row['id']}", row["problem"]
-            detail = f"{trace.duplicate_of}: {similarity:.1f}% similar in meaning"
-            trace.reject(Rejection("paraphrased_benchmark", detail))
 
 
 def _filter_lengths(traces: Sequence[Trace], context: FilterContext) -> None:

@@ -61,7 +61,7 @@ FOREIGN = compile_quick_pattern(
 
 
 class Stage(StrEnum):
-    """When a filter runs. ANSWER, MEANING and LENGTH take long: they are skipped for a trace that is rejected already.
+    """When a filter runs. ANSWER and LENGTH take long: they are skipped for a trace that is rejected already.
 
     The results up to LENGTH are cached, but not what `targets.select` makes of them.
     """
@@ -71,7 +71,6 @@ class Stage(StrEnum):
     RESPONSE = "response"  # taken apart into thoughts and conclusion
     TARGET = "target"  # the text that the policy would learn
     ANSWER = "answer"  # compared with the gold answer
-    MEANING = "meaning"  # the problem beside benchmark problems, as an embedding model compares them
     LENGTH = "length"  # prompt and target in tokens
     SELECT = "select"  # beside the other traces
 
@@ -246,7 +245,6 @@ FILTERS: tuple[Filter, ...] = (
     Filter("wrong", "the answer is not the gold answer", Stage.ANSWER),
     Filter("verify_timeout", "comparing the answer took too long", Stage.ANSWER),
     Filter("verify_error", "the answer could not be compared", Stage.ANSWER),
-    Filter("paraphrased_benchmark", "the problem has the meaning of a benchmark problem", Stage.MEANING),
     Filter("prompt_too_long", "prompt over max_prompt_tokens", Stage.LENGTH),
     Filter("target_too_long", "target over max_target_tokens", Stage.LENGTH),
     Filter("no_log_probs", "no log-probabilities of its tokens", Stage.LENGTH),
@@ -254,7 +252,6 @@ FILTERS: tuple[Filter, ...] = (
     Filter("review", "a reviewer refused it", Stage.SELECT),
     Filter("ledger", "an earlier training gave it one of the verdicts of ledger_drop", Stage.SELECT),
     Filter("near_duplicate", "the problem is nearly the same as a kept one", Stage.SELECT),
-    Filter("semantic_duplicate", "the problem has the meaning of a kept one", Stage.SELECT),
     Filter("too_many_per_problem", "the problem has enough traces already", Stage.SELECT),
     Filter("over_source_cap", "more than the cap or the weight of its source allows: not drawn", Stage.SELECT),
     Filter("over_domain_cap", "more than domain_caps allows: not drawn", Stage.SELECT),

@@ -13,9 +13,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from core.code_digest import SHORT_DIGEST, code_digest, identity
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes
+from core.kinds import PREPARED
 from core.model.hub import hub_errors, load_split
 from core.parquet import ROWS_PER_READ
 from core.text.patterns import compile_full_match
@@ -105,7 +106,7 @@ class Part:
             return self._content.digest, self._content.rows
         if self.name == EMBEDDED:
             settings = _embedded_settings(self.config)
-            return identity(code_digest("core/arithmetic.py"), *settings), self.config.embedded_rows
+            return PREPARED.identity(*settings), self.config.embedded_rows
         if self.source.task:
             return digest_bytes(json.dumps(self._entries, sort_keys=True).encode()), len(self._entries)
         return _hub_revision(self.source), None

@@ -34,7 +34,6 @@ PERMUTATIONS = 128  # of the MinHash of a target
 SHINGLE_WORDS = 5
 DIVERSE_AMONG = 64  # verified traces of a problem among which the least alike are chosen
 KEYS = ("spelling_key", "text_key", "gold_key", "near_key", "target_key")
-ANSWER_KEY = "answer_key"  # read where an embedding model compares problems
 
 
 def problem_text(problem: str) -> str:
@@ -79,7 +78,6 @@ def describe(trace: Trace, *, likeness: bool = False) -> None:
     trace.spelling_key, trace.text_key = key_of(trace.problem_digest), key_of(digest)
     trace.gold_key = key_of(digest_bytes(f"{digest} {gold}".encode()))
     trace.near_key = key_of(digest_bytes("\0".join([gold, *NUMBERS_AND_OPERATORS.findall(problem)]).encode()))
-    trace.answer_key = key_of(digest_bytes(gold.encode()))
     trace.target_key, trace.target_bytes = key_of(digest_bytes(text)), len(text)
     trace.has_log_probs = trace.target_log_probs is not None
     if likeness:
@@ -110,8 +108,7 @@ class Duplicates:
 
     def __init__(self, config: PrepareConfig, folder: Path) -> None:
         self._config = config
-        meaning = config.embedding is not None and config.embedding.semantic_duplicate is not None
-        keys = [*KEYS, *[ANSWER_KEY] * meaning, "target_bytes"]
+        keys = [*KEYS, "target_bytes"]
         self.columns = ["id", *keys, *["minhash"] * (config.keep == "diverse")]
         self._columns: dict[str, list[np.ndarray]] = {name: [] for name in keys}
         self._ids: list[pa.Array] = []
@@ -134,17 +131,14 @@ class Duplicates:
         problems = np.unique(self._problem)
         return list(_groups(problems, self._keys["near_key"][problems]))
 
-    def decide(self, near: Iterable[Pair], search_meaning: SearchPairs = lambda _: ()) -> Repeated:
-        """Choose among the traces of each problem.
-
-        Args:
-            near: the near duplicates among the problems.
-            search_meaning: finds, in groups of problems with one gold answer, those that mean the same.
-        """
+    def decide(self, near: Iterable[Pair]) -> Repeated:
+        """Choose among the traces of each problem, of which some are ``near`` duplicates."""
         import pyarrow as pa
 
-        merged = self._merge(near, search_meaning)
-        owner = merged.owners[self._problem]
+        similar = {repeated: (owner, similarity) for repeated, owner, similarity in near}
+        owners = np.arange(len(self._problem))
+        owners[list(similar)] = [owner for owner, _ in similar.values()]
+        owner = owners[owners][self._problem]
         order = self._by_preference(owner)
         kept, first, same = _choose(owner[order], self._keys["target_key"][order], self._config.traces_per_problem)
         goes = np.flatnonzero(~kept)
@@ -158,24 +152,9 @@ class Duplicates:
         reasons = ["too_many_per_problem"] * len(details)
         for row in np.flatnonzero(others).tolist():
             problems = int(self._problem[positions[row]]), int(self._problem[first[row]])
-            reasons[row], detail = merged.explain(*problems)
-            details[row] = f"{detail} {kept_ids[row]}"
+            reasons[row] = "near_duplicate"
+            details[row] = f"{_similarity(problems, int(owners[problems[0]]), similar)} {kept_ids[row]}"
         return Repeated(positions, reasons, pa.array(details, pa.string()), kept_ids)
-
-    def _merge(self, near: Iterable[Pair], search_meaning: SearchPairs) -> "_Merged":
-        """Which problems are the same: the near duplicates, and of the problems left those that mean the same."""
-        similar = {repeated: (owner, similarity) for repeated, owner, similarity in near}
-        near_owners = np.arange(len(self._problem))
-        near_owners[list(similar)] = [owner for owner, _ in similar.values()]
-        owners, alike = near_owners.copy(), dict[int, tuple[int, float]]()
-        if ANSWER_KEY in self._keys:
-            problems = np.setdiff1d(np.unique(self._problem), np.array(list(similar), np.int64))
-            pairs = search_meaning(list(_groups(problems, self._keys[ANSWER_KEY][problems])))
-            for later, earlier, similarity in sorted(pairs):
-                if later not in alike and earlier not in alike:
-                    alike[later] = earlier, similarity
-            owners[list(alike)] = [owner for owner, _ in alike.values()]
-        return _Merged(near_owners, owners[near_owners], similar, alike)
 
     def _by_preference(self, owner: np.ndarray) -> np.ndarray:
         """All positions: those of a problem follow each other, the preferred ones first."""
@@ -193,23 +172,6 @@ class Duplicates:
                     targets = self._keys["target_key"][order[start:end]].tolist()
                     order[start:end] = _diverse_first(group, targets, likeness, limit)
         return order
-
-
-@dataclass(frozen=True)
-class _Merged:
-    """The problem that each problem counts as, by the position of its first trace."""
-
-    near_owners: np.ndarray  # by near duplicates alone
-    owners: np.ndarray
-    near: dict[int, tuple[int, float]]  # problem: what it repeats, and the similarity
-    alike: dict[int, tuple[int, float]]  # the same for semantic duplicates, which are no near duplicates
-
-    def explain(self, problem: int, kept: int) -> tuple[str, str]:
-        """The reason for which a trace of ``problem`` goes that counts as ``kept``, and the similarity."""
-        first, second = int(self.near_owners[problem]), int(self.near_owners[kept])
-        if first == second:
-            return "near_duplicate", _similarity((problem, kept), first, self.near, "")
-        return "semantic_duplicate", _similarity((first, second), int(self.owners[problem]), self.alike, " in meaning")
 
 
 def search_near(
@@ -270,11 +232,11 @@ def _joined(texts: np.ndarray, ids: "pa.Array") -> list[str]:
     return [text + identity for text, identity in zip(texts.tolist(), ids.to_pylist(), strict=True)]
 
 
-def _similarity(problems: tuple[int, int], owner: int, similar: dict[int, tuple[int, float]], sense: str) -> str:
+def _similarity(problems: tuple[int, int], owner: int, similar: dict[int, tuple[int, float]]) -> str:
     if owner in problems:
         other = next(problem for problem in problems if problem != owner)
-        return f"{similar[other][1]:.1f}% similar{sense} to the problem of"
-    return f"both similar{sense} to one problem with the problem of"
+        return f"{similar[other][1]:.1f}% similar to the problem of"
+    return "both similar to one problem with the problem of"
 
 
 def _diverse_first(group: list[int], targets: list[int], likeness: np.ndarray, limit: int) -> list[int]:

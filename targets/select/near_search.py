@@ -1,15 +1,14 @@
-"""Read the keys of accepted traces, and the texts and vectors of problems to compare, from files of decisions."""
+"""Read the keys of accepted traces, and the texts of problems to compare, from files of decisions."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from core.errors import InputError
 from targets.config import PrepareConfig
 from targets.engines.tasks import Engine, Tools
 from targets.select.dedupe import Pair, problem_text, search_near
@@ -53,20 +52,6 @@ class Places:
             for numbers in _batched(range(len(groups)), [len(group) for group in groups])
             for some in [[groups[number] for number in numbers]]
         ]
-        for pairs in self.engine.run(tasks, sum(map(len, groups))):
-            yield from pairs
-
-    def search_meaning(self, groups: Sequence[np.ndarray]) -> Iterator[Pair]:
-        """The same for the vectors of problems, of which all pairs of a group are compared."""
-        assert self.config.embedding is not None and self.config.embedding.semantic_duplicate is not None
-        threshold = self.config.embedding.semantic_duplicate
-        parts = [
-            Compared(group[: start + COMPARED_PER_TASK], start)
-            for group in groups
-            for start in range(0, len(group), COMPARED_PER_TASK)
-        ]
-        batches = _batched(parts, [len(part.positions) for part in parts])
-        tasks = [CompareMeaning(some, self._rows([part.positions for part in some]), threshold) for some in batches]
         for pairs in self.engine.run(tasks, sum(map(len, groups))):
             yield from pairs
 
@@ -147,51 +132,10 @@ class SearchNear:
         return "compared problems"
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Problems with one gold answer; those from number ``start`` on are compared with all before them."""
-
-    positions: np.ndarray
-    start: int
-
-
-@dataclass(frozen=True)
-class CompareMeaning:
-    """The task to compare the vectors of problems, which are those of the accepted traces ``rows``."""
-
-    parts: Sequence[Compared]
-    rows: Sequence[Rows]
-    threshold: float
-
-    def __call__(self, tools: Tools) -> list[Pair]:
-        from targets.embedding.similarity import similar_before
-
-        problems, vectors = dict(_read(self.rows, "problem")), dict(_read(self.rows, "vector"))
-        if len({len(vector) for vector in vectors.values()}) > 1:
-            raise InputError(
-                "embedding: the decisions hold vectors of several lengths, so the endpoint has served several models "
-                "under one name; give each its own name, or delete the folder of decisions"
-            )
-        pairs: list[Pair] = []
-        for part in self.parts:
-            positions = part.positions.tolist()
-            texts = [problems[position] for position in positions]
-            rows = np.stack([np.frombuffer(vectors[position], np.float16) for position in positions])
-            for number, alike in similar_before(texts, rows, part.start, len(positions), self.threshold):
-                pairs.append((positions[number], positions[alike.number], alike.similarity))
-        return pairs
-
-    def __str__(self) -> str:
-        return "compared vectors of problems"
-
-
 def _texts(rows: Sequence[Rows]) -> dict[int, str]:
     """The `problem_text` of the traces in ``rows``, by their positions."""
-    return {position: problem_text(problem) for position, problem in _read(rows, "problem")}
-
-
-def _read(rows: Sequence[Rows], column: str) -> Iterator[tuple[int, Any]]:
-    """(position, value of ``column``) of the traces in ``rows``."""
+    texts: dict[int, str] = {}
     for path, numbers, positions in rows:
-        values = read_accepted(path, [column, "spelling_key"], set())[column].take(numbers)
-        yield from zip(positions.tolist(), values.to_pylist(), strict=True)
+        problems = read_accepted(path, ["problem", "spelling_key"], set())["problem"].take(numbers)
+        texts |= zip(positions.tolist(), map(problem_text, problems.to_pylist()), strict=True)
+    return texts

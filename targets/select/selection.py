@@ -66,15 +66,14 @@ class Selection:
         """The numbers of the accepted traces of each piece among which the positions count."""
         return [np.flatnonzero(states == KEPT) for states in self._states]
 
-    def decide(self, search: SearchPairs, search_meaning: SearchPairs) -> list[Outcome]:
+    def decide(self, search: SearchPairs) -> list[Outcome]:
         """Choose among the traces; the outcome of each piece.
 
         Args:
             search: finds the near duplicates in groups of problems, by the positions of their first traces among those
                 that the exclusions leave.
-            search_meaning: finds the semantic duplicates, if the settings compare meanings.
         """
-        repeated = self._duplicates.decide(search(self._duplicates.find_problems()), search_meaning)
+        repeated = self._duplicates.decide(search(self._duplicates.find_problems()))
         reasons = repeated.reasons
         excess = self._caps.draw(repeated.positions)
         over = list(excess)

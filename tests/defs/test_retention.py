@@ -14,7 +14,6 @@ from assets.registry.retention import forget, is_ours, old_runs
 from assets.shared.profile import Names
 from assets.shared.stage_options import RetentionOptions
 from assets.shared.storage import Storage
-from assets.training import run_folder
 from core.files import write_json
 from tests.defs.project import Project, message
 
@@ -159,12 +158,13 @@ def test_the_newest_run_of_an_identity_is_the_one_of_the_highest_number(tmp_path
     first = storage.folder("training", "policy", "f" * 64)
     for name in (first.name, f"{first.name}-3", f"{first.name}-12"):  # retention has removed the others
         (first.with_name(name) / "policy").mkdir(parents=True)
-    assert run_folder(storage, "f" * 64, force=False).name == f"{first.name}-12"
-    forced = run_folder(storage, "f" * 64, force=True)
-    assert forced.name == f"{first.name}-13"
-    forced.mkdir()  # it is interrupted
-    assert run_folder(storage, "f" * 64, force=True) == run_folder(storage, "f" * 64, force=False) == forced
-    assert run_folder(storage, "e" * 64, force=True) == storage.folder("training", "policy", "e" * 64)
+    forced, run = Storage(root=str(tmp_path), force=True), ("training", "policy", "f" * 64, "policy")
+    assert storage.result(*run).name == f"{first.name}-12"
+    again = forced.result(*run)
+    assert again.name == f"{first.name}-13"
+    again.mkdir()  # it is interrupted
+    assert storage.result(*run) == forced.result(*run) == again
+    assert forced.result("training", "policy", "e" * 64, "policy") == storage.folder("training", "policy", "e" * 64)
 
 
 def run_of(job: str, *keys: str, location: str | None = None) -> dg.DagsterRun:

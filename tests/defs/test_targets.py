@@ -156,14 +156,3 @@ def test_targets_in_several_files_are_trained_on_and_each_version_is_validated(b
     project = build(**{**several, "targets__embedded_rows": "290"})
     checks = {check.check_name: check for check in project.run(*TARGETS).get_asset_check_evaluations()}
     assert checks["enough_rows"].metadata["value"].value < first
-
-
-def test_an_embedding_model_of_the_profile_compares_the_problems(build, embedder):
-    """A mapping of the profile; in the embedded source, sums of the same numbers can have the same result."""
-    server, url = embedder
-    chosen = {"model": "trigrams", "url": url, "semantic_duplicate": 50, "prefix": "sum of "}
-    project = build(**SMALL, targets__embedding=json.dumps(chosen))
-    assert project.run(*INPUTS, *TARGETS).success
-    assert "sum of What is 1 + 1?" in server.texts and len(server.texts) > 200
-    steps = [*project.metadata("targets/rejected")["reasons"].splitlines()]
-    assert any("semantic_duplicate" in step for step in steps) and not any("paraphrased" in step for step in steps)

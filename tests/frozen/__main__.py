@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.frozen import numbers
+
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 GOLDEN = PROJECT / "tests/golden/frozen"
@@ -27,7 +29,10 @@ GROUPS |= dict.fromkeys(["steps", "configurations", "trainings"], TRAINING)
 APART = "trainings"  # not in `make frozen`, for its time
 # Relative, of fractional numbers; other values are equal. The logarithms of decisions differ between processors.
 TOLERANCES = {"decisions": 1e-12, "scores": 1e-9, "steps": 1e-5, "trainings": 1e-5}
-CHILD = "import json, runpy, sys; json.dump(runpy.run_path(sys.argv[1])['values'](), open(sys.argv[2], 'w'))"
+CHILD = """import json, runpy, sys
+from pathlib import Path
+sys.path.append(str(Path(sys.argv[1]).parent))  # last, so that no file there hides a module of Python
+json.dump(runpy.run_path(sys.argv[1])["values"](), open(sys.argv[2], "w"))"""
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -64,7 +69,7 @@ def make(group: str, root: Path) -> dict[str, Any]:
     with TemporaryDirectory(prefix="frozen-") as folder:
         out = Path(folder, "values.json")
         command = [PROJECT / GROUPS[group] / "bin/python", "-c", CHILD, program, out]
-        variables = {"PYTHONPATH": f"{root}{os.pathsep}{program.parent}", "OMP_NUM_THREADS": "1"}
+        variables = {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
         if status := subprocess.run(command, cwd=root, env=os.environ | variables).returncode:
             sys.exit(f"error: frozen: {program} ended with status {status}; its messages are above")
         values = json.loads(out.read_text(encoding="utf-8"))
@@ -91,8 +96,12 @@ def main() -> int:
             values = make(group, base if options.record else PROJECT)
             portable = {name: value for name, value in sorted(values.items()) if not name.startswith("local/")}
             if options.record:  # one name a line, so that a difference of two versions can be read
+                recorded = json.loads(file.read_text("utf-8")) if file.exists() else {}
+                changed = [line for line in differences(group, recorded, portable) if ": '(absent)' -> " not in line]
+                numbers.require_raised(group, changed)
                 lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in portable.items())
                 file.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+                numbers.write()
                 continue
             old, new = (make(group, base), values) if options.base else (json.loads(file.read_text("utf-8")), portable)
             for line in differences(group, old, new):

@@ -50,12 +50,17 @@ def run_ranks(folder: Path, *models: str, seconds: float = 500) -> Results:
     return {line.pop("layout"): line for line in lines}
 
 
+def sequences() -> list[torch.Tensor]:
+    """The tokens that the ranks compute with."""
+    draw = torch.Generator().manual_seed(1)
+    return [torch.randint(5, 250, (length,), generator=draw) for length in LENGTHS]
+
+
 def log_probs_of(folder: Path) -> float:
     """Sum of the log-probabilities of all sequences with the model in ``folder``, without verl."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    draw, total = torch.Generator().manual_seed(1), 0.0
-    for length in LENGTHS:
-        ids = torch.randint(5, 250, (length,), generator=draw)
+    total = 0.0
+    for ids in sequences():
         with torch.no_grad():
             log_probs = model(ids[None]).logits[0, :-1].log_softmax(-1)
         total += log_probs.gather(-1, ids[1:, None]).double().sum().item()

@@ -56,7 +56,7 @@ def test_the_listed_keys_are_those_that_a_run_reads(
     monkeypatch.setenv("CONFIG_READS", str(tmp_path / "reads"))
     settings = FULL | {
         "environment.VERL_USE_EXTERNAL_MODULES": "'config_reads,training.platforms.cpu,training.platforms.connections'",
-        "+environment.PYTHONPATH": f"'{ROOT}{os.pathsep}{ROOT / 'tests' / 'integration'}'",
+        "environment.PYTHONPATH": f"'{ROOT}{os.pathsep}{ROOT / 'tests' / 'integration'}'",
     }
     training = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", rows=16), recipe, **settings)
     assert training.end() == 0, training.said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from engine_ranks import ZOO_LAYOUTS
-from layout_runs import Results, log_probs_of, run_ranks
+from layout_runs import Results, log_probs_of, run_ranks, sequences
 from model_zoo import DENSE, MODELS, write_model
 from training_runs import ROOT
 from transformers import AutoModelForCausalLM
@@ -45,8 +45,9 @@ def results(folder: Path, request: pytest.FixtureRequest) -> Results:
 
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("model", each())
-def test_layouts_agree(model: str, results: Results) -> None:
+def test_layouts_agree(model: str, folder: Path, results: Results) -> None:
     reference = results[f"{model} padded"]
+    assert reference["log_probs"] == pytest.approx(log_probs_of(folder / model), rel=1e-4)
     assert reference["log_probs after"] > reference["log_probs"]
     for layout in SAME:
         for name, value in reference.items():
@@ -83,15 +84,21 @@ def test_a_merged_checkpoint_is_the_model_that_the_ranks_trained(model: str, res
 @pytest.mark.skipif(torch.version.cuda is not None, reason="vLLM's build for CUDA needs a GPU")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("model", each())
-def test_vllm_samples_from_the_model_that_was_trained(model: str, merged: Path) -> None:
+def test_vllm_samples_from_the_model_that_was_trained(model: str, merged: Path, results: Results) -> None:
     policy = merged / f"{model} replicated"
     script = Path(__file__).with_name("zoo_engine.py")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, str(script), str(policy)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(script), str(policy), json.dumps([ids.tolist() for ids in sequences()])],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    samples = json.loads(done.stdout.splitlines()[-1])["samples"]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["log_probs"] == pytest.approx(results[policy.name]["log_probs after"], rel=1e-4)
+    samples = found["samples"]
     assert len({tuple(sample["tokens"]) for sample in samples}) == 2
     reference = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32, attn_implementation="eager")
     for sample in samples:

@@ -77,19 +77,6 @@ ROWS: list[Row] = [
         {},
         "the verifier gym reads the field 'entry', and the source puzzles has only data_source, problem, item: name",
     ),
-    (f"{SET} 'embedding={{model: m}}'", {}, "give semantic_duplicate or paraphrased_benchmark"),
-    (f"{SET} 'embedding={{modl: m}}'", {}, "embedding.modl is not a setting; did you mean model?"),
-    (
-        f"{SET} 'embedding={{model: m, url: localhost, semantic_duplicate: 90}}'",
-        {},
-        "embedding.url: expected an address",
-    ),
-    (f"{SET} 'embedding={{model: m, semantic_duplicate: 0.9}}'", {}, "embedding.semantic_duplicate: "),
-    (
-        f"{PREPARE} --set 'embedding={{model: gone, semantic_duplicate: 90}}'",
-        {},
-        "embedding.model: gone: no model folder",
-    ),
     (f"{SET} 'source={{path: traces.jsonl, verifier: chioce}}'", {}, "no verifier 'chioce'; did you mean"),
     (f"{SET} 'source={{path: traces.jsonl, verifier: {PYTHON}}}'", {}, "no file {here}/f.py"),
     (

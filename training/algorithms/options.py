@@ -318,7 +318,7 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], n: int | None = None) -> Self:
-        """Build from a plain mapping, such as a resolved section of Hydra's, and check for ``n`` rollouts per prompt.
+        """Build from a plain mapping, such as a resolved section, and check for ``n`` rollouts per prompt.
 
         Raises:
             InputError: an unknown key (with the nearest that exists), a value that is not allowed, or two values that

@@ -1,1 +1,1 @@
-"""The configuration of a training: Hydra files, and the keys that a run reads."""
+"""The configuration of a training: its files, and the keys that a run reads."""

@@ -1,7 +1,7 @@
 """Refuse configuration keys that a run does not read, and name the key that does the work.
 
 ``keys.yaml`` has the table. A key is also refused while another one switches it off: `check_switches` looks at the
-composed values for that. Neither Hydra nor torch is needed, so that the orchestration can ask, too.
+composed values for that. Neither OmegaConf nor torch is needed, so that the orchestration can ask, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +32,8 @@ OPEN = (
 )
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
 NO_FILE = ("", "null")
-PLAIN = compile_full_match(r"[A-Za-z0-9_./@%+:?-]*")  # a text that Hydra reads without quotes
-BACKSLASH = "\\"
+PLAIN = compile_full_match(r"[A-Za-z0-9_./@%+:?-]*")  # a text that YAML reads without quotes
+BACKSLASH, QUOTE = "\\", "'"
 SIMILAR = 60  # similarity from 0 to 100; below it, two names have nothing to do with each other
 
 
@@ -152,12 +152,8 @@ def objective(recipe: str) -> str:
 
 
 def key_of(override: str) -> str:
-    """Return the key of an override in Hydra's notation.
-
-    >>> key_of("+environment.NAME=1")
-    'environment.NAME'
-    """
-    return override.lstrip("+~").partition("=")[0].partition("@")[0]
+    """Return the key of an override ``KEY=VALUE``."""
+    return override.partition("=")[0]
 
 
 def values_of(overrides: Iterable[str]) -> dict[str, str]:
@@ -169,20 +165,20 @@ def values_of(overrides: Iterable[str]) -> dict[str, str]:
     return {key_of(text): unquoted(text.partition("=")[2]) for text in overrides}
 
 
-def quoted(text: str, beside: str = "", *, always: bool = False) -> str:
-    """Return ``text`` as Hydra reads it in the value of an override: in quotes, unless it is plain.
+def quoted(text: str, beside: str = "") -> str:
+    """Return ``text`` as YAML reads it in the value of an override: in quotes, unless it is plain.
 
     >>> print(quoted("/a/b.py:f"), quoted("/a b/c.py:f"), quoted("/it's/c.py:f"))
     /a/b.py:f '/a b/c.py:f' "/it's/c.py:f"
 
     Args:
         beside: The value that ``text`` will be part of, perhaps within quotes: they are not the same, if possible.
-        always: Put a plain text in quotes, too: without them, 1 or null is none.
     """
-    if PLAIN(text) and not always:
+    if PLAIN(text):
         return text
-    mark = next((mark for mark in "'\"" if mark not in text and mark not in beside), "'")
-    return f"{mark}{text.replace(mark, f'{BACKSLASH}{mark}')}{mark}"
+    if "'" in text + beside and '"' not in text + beside:
+        return f'"{text.replace(BACKSLASH, 2 * BACKSLASH)}"'
+    return f"'{text.replace(QUOTE, 2 * QUOTE)}'"
 
 
 def unquoted(text: str) -> str:
@@ -190,7 +186,8 @@ def unquoted(text: str) -> str:
     mark = text[:1]
     if len(text) < 2 or mark not in "'\"" or not text.endswith(mark):
         return text
-    return text[1:-1].replace(f"{BACKSLASH}{mark}", mark)
+    escaped = 2 * (QUOTE if mark == QUOTE else BACKSLASH)
+    return text[1:-1].replace(escaped, escaped[0])
 
 
 def nearest(key: str, candidates: Iterable[str], common: Iterable[str]) -> str | None:

@@ -1,6 +1,6 @@
 """Check numbers and names that a user sets against what ``ranges.yaml`` allows.
 
-Hydra is not needed here, and neither is torch: a value that is not allowed is refused before anything starts.
+Neither OmegaConf nor torch is needed here: a value that is not allowed is refused before anything starts.
 """
 
 import math

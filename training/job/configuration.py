@@ -1,6 +1,6 @@
 """Compose and validate the configuration of a training run: verl's defaults, ours, a recipe, hardware, overrides.
 
-Needs Hydra, so it runs in the training interpreter, but neither torch nor verl is imported: a mistake in a key or a
+Needs OmegaConf, so it runs in the training interpreter, but neither torch nor verl is imported: a mistake in a key or a
 value is reported within a second, before anything starts.
 """
 
@@ -12,20 +12,19 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core import PROJECT
-from core.errors import InputError
+from core.errors import InputError, first_line
 from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
 from core.plugins.config_files import (
     HARDWARE,
     RECIPES,
+    SELF,
+    config_file,
     config_files,
     first_stage,
     is_shipped,
@@ -43,7 +42,6 @@ from training.config.keys import (
     leaf_values,
     leaves,
     nearest,
-    quoted,
     rules,
     within,
 )
@@ -62,18 +60,26 @@ PLAIN = "on_policy"  # has the keys of every recipe
 OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2), replace=True)
 OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum(parts)), replace=True)
 
-# The section ``mixed`` and the keys of the rollouts with their defaults, parts of train.yaml that the classes of the
-# options write. The clip range is verl's own key, so that it has one place.
-DEFAULTS = OmegaConf.create({"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
-ConfigStore.instance().store("mixed_options", DEFAULTS)
-ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
-RUN_OPTIONS = {"alerts": AlertOptions().model_dump()}
-ConfigStore.instance().store("run_options", {"run": RUN_OPTIONS})
-ConfigStore.instance().store("template_options", {"chat_template_kwargs": dict(TEMPLATE_KWARGS)})
+# What the classes of the options write of every configuration. The clip range is verl's own key, in one place.
+DEFAULTS = OmegaConf.create(
+    {
+        "mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"}),
+        **RolloutOptions().model_dump(),
+        "run": {"alerts": AlertOptions().model_dump()},
+        "chat_template_kwargs": dict(TEMPLATE_KWARGS),
+    }
+)
+
+
+@cache
+def verl_defaults() -> DictConfig:
+    """Return verl's defaults of a training, from the file that verl ships with its parts merged."""
+    file = verl_config_folder() / "_generated_ppo_trainer.yaml"
+    return OmegaConf.create(yaml.load(file.read_bytes(), yaml.CSafeLoader))
 
 
 def verl_config_folder() -> Path:
-    """Find verl's Hydra folder without importing verl (which takes seconds)."""
+    """Find verl's folder of configurations without importing verl (which takes seconds)."""
     spec = importlib.util.find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         raise InputError("this interpreter has no verl: run `make setup`, and use .venv-train/bin/python")
@@ -158,25 +164,25 @@ def _place(config: DictConfig, key: str) -> tuple[Any, str]:
 @cache
 def _composed(recipe: str, hardware: str) -> DictConfig:
     """Return the composed files; read them, and copy them before you change them."""
-    fixed = [
-        f"hydra.searchpath=[file://{verl_config_folder()}]",
-        f"recipe={quoted(_offer_recipe(recipe), always=True)}",
-        f"hardware={hardware}",
-        f"paths.project={PROJECT}",
-    ]
     try:
-        with initialize_config_dir(str(CONFIG), version_base=None):
-            return compose("train", overrides=fixed)
-    except (HydraException, OmegaConfBaseException) as error:
+        files = [*_layers(RECIPES, recipe), *_layers(HARDWARE, hardware)]
+        config = OmegaConf.merge(verl_defaults(), DEFAULTS, OmegaConf.load(CONFIG / "train.yaml"), *files)
+    except OmegaConfBaseException as error:
         raise InputError(f"configuration of recipe {recipe!r}: {str(error).splitlines()[0]}") from error
+    assert isinstance(config, DictConfig)
+    config.paths.project = str(PROJECT)
+    OmegaConf.set_struct(config, True)
+    return config
 
 
-def _offer_recipe(recipe: str) -> str:
-    """Let Hydra find a recipe of the user's, and its parents, beside the shipped ones; the name by which it does."""
-    for file in config_files(RECIPES, recipe):
-        if not is_shipped(file):
-            ConfigStore.instance().store(file.stem, _located(file), group="recipe", package="_global_")
-    return recipe_name(recipe)
+def _layers(folder: str, name: str, beside: Path | None = None) -> list[DictConfig]:
+    """Return the content of a file of `RECIPES` or `HARDWARE` and of its parents, the one that wins last."""
+    file = config_file(folder, name, beside=beside)
+    content = OmegaConf.load(file) if is_shipped(file) else _located(file)
+    assert isinstance(content, DictConfig)
+    parents = list(content.pop("defaults", []))
+    order = parents if SELF in parents else [*parents, SELF]
+    return [part for entry in order for part in ([content] if entry == SELF else _layers(folder, entry, file))]
 
 
 def _located(file: Path) -> DictConfig:
@@ -281,28 +287,22 @@ def _check_stages(config: DictConfig, recipe: str) -> None:
 
 
 def _parse(text: str) -> tuple[str, Any]:
-    """Return the key of an override in Hydra's notation, and its value.
+    """Return the key of an override, and its value, which is YAML.
 
     Raises:
-        InputError: it is unreadable, or does more than give a key its value.
+        InputError: it is unreadable, or names a file within a section.
     """
-    name, equals, value = text.partition("=")
-    unreadable = ("<" in value or not value.isascii()) and not any(mark in value for mark in "'\"[{\\")  # pass_rate<0.5
+    key, equals, value = text.partition("=")
     try:
-        override = OverridesParser.create().parse_override(f"{name}{equals}{quoted(value) if unreadable else value}")
-    except HydraException as error:
-        raise InputError(f"--set {text}: expected KEY=VALUE ({str(error).splitlines()[0]})") from error
-    key = override.key_or_group
-    if override.is_delete():
-        raise InputError(f"--set {text}: a key cannot be removed: set it to null")
-    if override.is_add() and not within(key, OPEN):
-        raise InputError(f"--set {text}: no run reads a key that you add, except in {', '.join(OPEN)}")
-    if override.is_sweep_override() or override.package:
-        raise InputError(f"--set {text}: expected one key and one value; put a value with commas in quotes")
-    for leaf in leaves({key: override.value()}):
+        parsed = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)["value"]
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        raise InputError(f"--set {text}: expected a value in YAML ({first_line(error)}): put it in quotes") from error
+    if not key or not equals:
+        raise InputError(f"--set {text}: expected KEY=VALUE")
+    for leaf in leaves({key: parsed}):
         if leaf in (*rules().files, TEACHER) and leaf != key:
             raise InputError(f"--set {key}: give {leaf}=FILE by itself, so that the run knows the file's content")
-    return key, override.value()
+    return key, parsed
 
 
 def _unknown(unknown: str, recipe: str, hardware: str, where: str = "") -> str:

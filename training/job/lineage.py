@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from core import PROJECT
+from core import PROJECT, kinds
 from core.backends.monitor import Attempt, attempts
 from core.errors import InputError
 from core.files import write_text
@@ -51,7 +51,7 @@ def build_manifest(
     devices = Layout.of(config).reserved
     steps = merge_attempts([attempt.records for attempt in ended], devices=devices)
     write_text("".join(f"{json.dumps(record)}\n" for record in steps), folder.metrics)
-    policy, code = folder.policy, code_record(request)
+    policy, code = folder.policy, code_record()
     if first is not None:  # the manifest of the first stage lies elsewhere
         located = first.targets.model_copy(update={"path": first.targets.locate(folder.first_stage.policy)})
         first = first.model_copy(update={"targets": located.seen_from(policy)})
@@ -88,8 +88,8 @@ def portable(value: Any, run: Path) -> Any:
     return Path(value).relative_to(root).as_posix() if root else Path(value).name
 
 
-def code_record(request: TrainingRequest) -> CodeRecord:
-    """Return the state of the checkout, and the digest of the code that serves ``request``."""
+def code_record() -> CodeRecord:
+    """Return the state of the checkout, and the digest of the code that trains."""
 
     def git(*arguments: str) -> str | None:
         done = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
@@ -97,7 +97,8 @@ def code_record(request: TrainingRequest) -> CodeRecord:
 
     status = git("status", "--porcelain")
     dirty = None if status is None else bool(status)
-    return CodeRecord(commit=git("rev-parse", "HEAD"), dirty=dirty, digest=request.code_digest())
+    kind = kinds.POLICY
+    return CodeRecord(commit=git("rev-parse", "HEAD"), dirty=dirty, digest=kind.code_digest(), number=kind.number)
 
 
 def earlier_code(ended: Sequence[Attempt], code: CodeRecord) -> list[CodeRecord]:

@@ -7,15 +7,15 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from core import PROJECT
+from core import PROJECT, kinds
 from core.backends import Placement
-from core.code_digest import SHORT_DIGEST, code_digest, identity, policy_code, policy_files
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, validated
 from core.files import read_object, read_yaml
 from core.model.lineage_file import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
 from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
-from core.plugins.config_files import RECIPES, config_file, config_files, first_stage, is_shipped, recipe_name
+from core.plugins.config_files import HARDWARE, RECIPES, config_file, config_files, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match
@@ -26,6 +26,8 @@ from training.config.teacher_settings import BASE, SELF, endpoint_of, located
 from training.config.teacher_settings import MODEL as TEACHER
 
 SHA256 = compile_full_match("[0-9a-f]{64}")
+TRAIN = "training/config/train.yaml"
+SELECTORS = ("recipe", "hardware", "first_stage", "first_stage.recipe")  # keys that choose configuration files
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
 
@@ -103,7 +105,7 @@ class TrainingRequest(Placement):
         return recipe_name(self.recipe)
 
     def config_overrides(self) -> list[str]:
-        """Return the request in Hydra's notation, for the composition of its configuration.
+        """Return the overrides with those of the other settings, for the composition of the configuration.
 
         Raises:
             InputError: an override gives the seed, which the request has.
@@ -111,7 +113,7 @@ class TrainingRequest(Placement):
         if "seed" in values_of(self.overrides):
             raise InputError("--set: seed cannot be set: give it with --seed")
         address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
-        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
+        slurm = [f"run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
         where = [] if self.backend == "local" else [f"run.backend={self.backend}", *address, *slurm]
         return [f"seed={self.seed}", *where, *self.overrides]
 
@@ -167,16 +169,17 @@ class TrainingRequest(Placement):
 
     def computed(self) -> RequestRecord:
         """Return the record without ``run.*``: those keys say how a run is carried out, not what it computes."""
-        overrides = tuple(text for text in self.overrides if not text.lstrip("+").startswith("run."))
+        overrides = tuple(text for text in self.overrides if not text.startswith("run."))
         return self.record().model_copy(update={"overrides": overrides})
 
-    def code_digest(self, project: Path = PROJECT) -> str:
-        """Return the sha256 over the code and the configuration files that serve this request."""
-        return code_digest(*policy_code(self.recipe, self.hardware, self.overrides), project=project)
-
-    def identity(self, project: Path = PROJECT) -> str:
-        """Return the sha256 over what is computed and the code that computes it."""
-        return identity(self.computed().model_dump(mode="json"), self.code_digest(project))
+    def identity(self) -> str:
+        """Return the sha256 over what is computed: settings, with the values of our configuration files, and inputs."""
+        files = policy_files(self.recipe, self.hardware)
+        if any(text.partition("=")[0] in SELECTORS for text in self.overrides):
+            files = [file for folder in (RECIPES, HARDWARE) for file in (PROJECT / folder).glob("*.yaml")]
+        shipped = sorted({TRAIN, *(str(file.relative_to(PROJECT)) for file in files if is_shipped(file))})
+        settings = [(file, read_yaml(PROJECT / file, "configuration") | {"run": None}) for file in shipped]
+        return kinds.POLICY.identity(self.computed().model_dump(mode="json"), settings)
 
     def first_stage(self, recipe: str, overrides: Sequence[str]) -> Self:
         """Return the request of a first stage of ``recipe``: our overrides, if it reads them, then ``overrides``."""
@@ -184,6 +187,12 @@ class TrainingRequest(Placement):
         changes = {"recipe": recipe, "overrides": (*read_by(recipe, shared)[0], *overrides), "heldout": None}
         changes["force"] = False  # the folder of the run drops its first stage
         return self.model_copy(update={**changes, "out": self.out / FIRST_STAGE})
+
+
+def policy_files(recipe: str, hardware: str) -> list[Path]:
+    """The files that a run composes: those of its recipe, of that of its first stage, and of its hardware."""
+    recipes = filter(None, [recipe, first_stage(recipe)])
+    return [*(file for name in recipes for file in config_files(RECIPES, name)), *config_files(HARDWARE, hardware)]
 
 
 def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:

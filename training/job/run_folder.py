@@ -15,6 +15,7 @@ policy/              Hugging Face model, tokenizer, lineage.json, model card: co
 from collections.abc import Callable
 from pathlib import Path
 
+from core import kinds
 from core.backends.monitor import EARLIER
 from core.errors import InputError
 from core.files import read_yaml, remove_folder, set_aside
@@ -56,15 +57,19 @@ class RunFolder:
     def has_policy_of(self, request: TrainingRequest, say: Callable[[str], None]) -> bool:
         """Return whether the policy in the folder is the one that ``request`` would train, and its files are intact.
 
-        A policy that was damaged since is set aside, and ``say`` gets a line.
+        ``say`` gets a line if other code trained it. A policy that was damaged since is set aside, with a line, too.
         """
         if not (self.policy / MANIFEST).exists():
             return False
         try:
-            return read_manifest(self.policy).identity == request.identity()
+            manifest = read_manifest(self.policy)
         except InputError as error:
             say(f"{error}; set aside as {set_aside(self.policy).name}")
             return False
+        finished = manifest.identity == request.identity()
+        if finished and (line := kinds.POLICY.reused(self.policy, manifest.code.digest)):
+            say(line)
+        return finished
 
     def answers(self, request: TrainingRequest) -> bool:
         """Return whether ``request`` is complete, so that no training interpreter has to start.
@@ -92,7 +97,7 @@ class RunFolder:
                 self._start_anew()
         elif (self.policy / MANIFEST).exists():
             raise InputError(
-                f"{self.path}: has a policy of other inputs, settings or code: give --out another folder, or --force "
+                f"{self.path}: has a policy of other inputs or settings: give --out another folder, or --force "
                 "to train anew there"
             )
         elif latest_step(self.checkpoints):

@@ -10,7 +10,7 @@ from training.config.rollout_modes import SEPARATE
 from training.config.teacher_settings import shown_tokens, shows_prefix, teacher_gpus
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig  # the orchestration reads plans, too, and has no Hydra
+    from omegaconf import DictConfig  # the orchestration reads plans, too, and has no OmegaConf
 
 GPUS = "trainer.n_gpus_per_node"
 FSDP = "actor_rollout_ref.actor.fsdp_config"

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from preparing import run
 
+from core import kinds
 from core.schemas import BENCHMARK, ENTRIES_KEY
-from targets.config import build_config
 from targets.filter import cache
+from targets.prepared_files import reuse_texts
 
 
 def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -45,6 +46,26 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
     run(first_file.parent, out, tokenizer, cache=cache)
     assert len(list(cache.glob("??/*.parquet"))) == 5
     assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".parquet"}
+
+
+def test_what_other_code_made_is_reused_with_a_line_unless_it_is_forced(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines(**changes: Any) -> list[str]:
+        return reuse_texts(run(source, tmp_path / "out", tokenizer, cache=tmp_path / "cache", **changes))
+
+    source = jsonl(*(good(k) for k in range(1, 5)))
+    assert lines() == []
+    monkeypatch.setattr(kinds, "code_digest", lambda *packages: "f" * 64)
+    (of_all,) = lines()
+    (of_decisions,) = lines(keep="shortest")
+    assert of_all.startswith(f"{tmp_path / 'out'}: reused; other code made it")
+    assert of_decisions.startswith("decisions about traces: reused; other code made it")
+    assert lines(keep="shortest", force=True) == lines(keep="diverse") == []
+    monkeypatch.setitem(vars(kinds.PREPARED), "number", kinds.PREPARED.number + 1)
+    cache.versions.cache_clear()
+    assert not run(source, tmp_path / "out", tokenizer, cache=tmp_path / "cache").reused
+    cache.versions.cache_clear()
 
 
 def test_other_settings_of_the_chat_template_count_the_tokens_again(
@@ -84,10 +105,9 @@ def test_generated_benchmarks_are_searched_for_again_and_moved_files_are_not(
 
 
 def test_another_version_of_the_languages_filters_again_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def digests(version: str) -> list[str]:
-        monkeypatch.setattr(cache.importlib.metadata, "version", lambda _: version)
-        cache.code_digest()  # of the packages that all preparations use; it is computed once
-        return [cache.preparation_digest(build_config({"languages": names})) for names in ([], ["en"])]
+    def texts(version: str) -> list[str]:
+        monkeypatch.setattr(cache.importlib.metadata, "version", lambda name: version if name == cache.LANGUAGES else 0)
+        return [cache.versions.__wrapped__(languages=languages) for languages in (False, True)]
 
-    first, second = digests("1"), digests("2")
+    first, second = texts("1"), texts("2")
     assert first[0] == second[0] and len({*first, *second}) == 3

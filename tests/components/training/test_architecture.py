@@ -18,6 +18,7 @@ from core.files import read_object, write_json
 from core.model.architecture import FAMILIES, decoder_shapes
 from core.model.model_folder import check_model
 from core.model.weights import read_tensors
+from evaluation.generation.engine import context_limit
 from training.job.configuration import compose_run
 from training.resources.architecture import TRIED, check_architecture, fault_of
 from training.resources.auto_values import resolve_auto
@@ -61,6 +62,8 @@ def test_transformers_is_asked_about_other_families(tmp_path: Path) -> None:
     check_loading(folder, trust_remote_code=False)
     refused("transformers cannot load the model", hidden_size=32)
     refused("trust_remote_code=true", model_type="own", auto_map={"AutoConfig": "own.Own"})
+    with pytest.raises(InputError, match="--trust-remote-code"):  # as vLLM would be started
+        context_limit(str(folder), trust_remote_code=False)
     save_file({name: tensor for name, tensor in tensors.items() if "down_proj" not in name}, file)
     refused(message := r"2 missing \(model\.layers\.0\.mlp\.down_proj\.weight, .*copy config\.json and weights")
     with pytest.raises(InputError, match=message):

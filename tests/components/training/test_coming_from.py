@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from core.plugins.config_files import RECIPES, config_names
 from targets.config import PrepareConfig
 from training.__main__ import app
 from training.config.keys import rules, within
-from training.job.configuration import compose_run
+from training.job.configuration import compose_run, verl_defaults
 
 RUN = Path("run")
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,12 +61,6 @@ def is_ours(key: str) -> bool:
     return key.removesuffix("*") in profile if key.endswith("*") else in_config(config, key)
 
 
-@cache
-def verl() -> DictConfig:
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose("ppo_trainer")
-
-
 @pytest.mark.parametrize(("section", "least"), [("Keys of LUFFY", 35), ("Keys of verl", 35), ("Keys of Trinity", 40)])
 def test_every_key_of_ours_exists_and_can_be_set(section: str, least: int) -> None:
     named = [our for _, our in keys_of(section) if our != NONE]
@@ -101,7 +94,7 @@ def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
 def test_every_key_of_verl_exists_there() -> None:
     named = [row[0] for row in rows("Keys of verl")]
     named += [row[2] for row in rows("Keys of LUFFY") if row[2] not in (SAME, NONE)]
-    assert not [key for key in named if not in_config(verl(), key)]
+    assert not [key for key in named if not in_config(verl_defaults(), key)]
 
 
 def test_a_key_of_verl_is_refused_in_favour_of_the_one_beside_it() -> None:

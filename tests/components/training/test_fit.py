@@ -179,7 +179,7 @@ def test_what_auto_decides_cannot_be_set_beside_it() -> None:
     with pytest.raises(InputError, match="attention"):
         planned(
             machine("H100", 8),
-            overrides=["+actor_rollout_ref.model.override_config.attn_implementation=flex_attention"],
+            overrides=["actor_rollout_ref.model.override_config.attn_implementation=flex_attention"],
         )
 
 

@@ -154,7 +154,7 @@ FAULTS: dict[str, tuple[Damage, str]] = {
     "DDP": (renamed("module.{}".format), "which DistributedDataParallel or DeepSpeed adds: save model.module"),
     "FSDP": (renamed("_fsdp_wrapped_module.{}".format), "which FSDP adds"),
     "FSDP inside": (renamed(lambda name: name.replace("model.", "model._fsdp_wrapped_module.", 1)), "which FSDP adds"),
-    "two wrappers": (renamed("module._orig_mod.{}".format), "all 38 tensors have 'module' in them"),
+    "two wrappers": (renamed("module._orig_mod.{}".format), "all 38 tensors have '_orig_mod' in them"),
     "another prefix": (renamed("policy.{}".format), f"{NOT_THOSE}38 missing (model.embed_tokens.weight, "),
     "no prefix": (renamed(lambda name: name.removeprefix("model.")), f"{NOT_THOSE}38 missing"),
     "some wrapped": (
@@ -200,7 +200,7 @@ FAULTS: dict[str, tuple[Damage, str]] = {
     "rubbish in .bin": (rubbish, "pytorch_model.bin: not the tensors of a model as torch.save writes them"),
     "tokens beyond the embedding": (
         then(weights(lambda tensors: {**tensors, EMBEDDING: tensors[EMBEDDING][:200]}), config(vocab_size=200)),
-        "its tokenizer has 59 tokens beyond the 200 rows of the embedding",
+        "its tokenizer has tokens beyond the 200 rows of the embedding (vocab_size): 59, ",
     ),
     "a token of the template": (added("<|turn|>", 259, "<|turn|>"), "such as '<|turn|>' with the id 259"),
     "a token of thoughts": (added("<think>", 270), "such as '<think>' with the id 270"),

@@ -193,7 +193,6 @@ def test_every_reason_that_the_code_gives_is_in_the_registry() -> None:
         "no_response",
         "no_reasoning",
         "near_duplicate",
-        "semantic_duplicate",
         "too_many_per_problem",
     }
     assert given == {entry.name for entry in FILTERS if entry.rule is None} | {"no_box", "chat_tokens"}

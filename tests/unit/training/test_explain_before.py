@@ -133,7 +133,7 @@ def test_targets_whose_thoughts_a_template_opens_have_no_fault(tmp_path: Path, m
 
 
 def test_an_override_that_the_model_has_room_for_is_no_fault(tmp_path: Path, targets: Path):
-    key = "+actor_rollout_ref.model.override_config.max_position_embeddings"
+    key = "actor_rollout_ref.model.override_config.max_position_embeddings"
     run = config(tmp_path, **{key: "2048"})
     assert names(run, targets, SHIPPED) == []
     short = tmp_path / "short"

@@ -62,7 +62,7 @@ def test_a_registered_loss_is_what_the_worker_differentiates(reinforce: None) ->
 
 def test_a_recipe_is_one_file(reinforce: None, tmp_path: Path) -> None:
     recipe = tmp_path / "reinforcement.yaml"
-    recipe.write_text("# @package _global_\ndefaults:\n  - on_policy\n\nmixed:\n  loss: reinforce\n")
+    recipe.write_text("defaults:\n  - on_policy\n\nmixed:\n  loss: reinforce\n")
     config = configuration.compose_run(str(recipe), "cpu", [], run=tmp_path)
     options = configuration.mixed_options(config)
     assert (options.loss, options.use_off_policy_loss) == ("reinforce", False)

@@ -71,8 +71,8 @@ def test_where_a_training_runs_does_not_change_what_it_computes(targets: Path) -
     assert away.config_overrides() == [
         "seed=0",
         "run.backend=slurm",
-        '++run.slurm.partition="gpu"',
-        '++run.slurm.additional_parameters.begin="now"',
+        'run.slurm.partition="gpu"',
+        'run.slurm.additional_parameters.begin="now"',
     ]
 
 

@@ -61,7 +61,7 @@ def test_a_changed_reward_function_is_another_training(tmp_path: Path, monkeypat
     with pytest.raises(InputError, match=rf"{KEY}: .*none\.py: no such file"):
         named_files("luffy", "cpu", [f"{KEY}=none.py"])
     with pytest.raises(InputError, match="by itself, so that the run knows the file's content"):
-        compose_run("luffy", "cpu", ["reward.custom_reward_function={path:mine.py}"], run=Path("run"))
+        compose_run("luffy", "cpu", ["reward.custom_reward_function={path: mine.py}"], run=Path("run"))
     assert named_files("luffy", "cpu", [f"{KEY}=pkg://training.verl_hooks.reward", "data.val_files=null"]) == {}
     config = compose_run("luffy", "cpu", [f"{KEY}=mine.py"], run=Path("run"))
     assert config.reward.custom_reward_function.path == str(file)

@@ -1,1 +1,0 @@
-"""Compare problems by the vectors of an embedding model, an optional stage of a preparation."""
