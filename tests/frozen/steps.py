@@ -82,7 +82,7 @@ def step(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
     rest = {"counts": update_counts(samples.mask, signal.weights, 0.5), "coefficients": signal.coefficients}
     rest["loss"] = signal.loss
     fields = {name: rows[name] for name in ("response_mask", "old_log_probs")}
-    fields |= {PHI: rows[name] for name in ("off_policy_log_probs",) if name in method.fields()}
+    fields |= {PHI: rows["off_policy_log_probs"]} if options.has_teacher_log_probs else {}
     fields |= {"advantages": signal.advantages, "rollout_is_weights": signal.ratio_weights}
     fields |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}
     fields["ref_log_prob"] = -uniform(rows["old_log_probs"].shape, random) * 2
