@@ -58,4 +58,6 @@ def read_entries(task: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     """Convert numpy's numbers and arrays, and sets, to JSON values."""
-    return value.tolist() if hasattr(value, "tolist") else sorted(value) if isinstance(value, set) else str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return sorted(value) if isinstance(value, set) else str(value)

@@ -91,7 +91,9 @@ def _kind(gold: str) -> str | None:
         return "code" if tests else "json" if isinstance(value, dict) else None  # a list may be a set or an interval
     if text.startswith("assert "):
         return "code"
-    return "number" if _QUANTITY(text) else "exact" if _WORDS(text) else None
+    if _QUANTITY(text):
+        return "number"
+    return "exact" if _WORDS(text) else None
 
 
 def _are_assertions(values: list[object]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.shared.references import MAKER
 from assets.shared.storage import FILES
 from pipelines.definitions.profile_settings import Settings, load_settings
 
@@ -59,8 +60,9 @@ class Project:
         return next(found for found in self.defs.sensors if found.name == sensor).evaluate_tick(context)
 
     def files(self) -> dict[str, str]:
-        """Digest of each file in the storage; locks are no outputs."""
-        found = sorted(path for path in self.storage.rglob("*") if path.is_file() and path.suffix != ".lock")
+        """Digest of each file in the storage; locks, and what says which code made a folder, are no outputs."""
+        files = (path for path in self.storage.rglob("*") if path.is_file())
+        found = sorted(path for path in files if path.suffix != ".lock" and path.name != MAKER)
         return {str(p.relative_to(self.storage)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 
     def page(self, link: str) -> Path:
