@@ -11,15 +11,14 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
-from verl.utils.config import omega_conf_to_dataclass
 
 from core.files import digest_bytes
 from core.plugins.config_files import RECIPES, config_names
-from training.algorithms.methods.sft import sft_coefficient
-from training.job.configuration import compose_run, mixed_options
-from training.verl_hooks.batch import Samples, compute_advantages
-from training.verl_hooks.loss import mixed_policy_loss, sft_update_loss, supervised_loss
-from training.verl_hooks.metrics import update_counts
+from training.algorithms.samples import Samples
+from training.algorithms.term import EntropyBonus, Imitation, Loss
+from training.job.configuration import compose_run, method_of, mixed_options
+from training.verl_hooks.loss import PHI, WEIGHTS, step_loss, supervised_loss
+from training.verl_hooks.metrics import batch_metrics, update_counts
 from training.verl_hooks.target_uses import target_uses
 
 GROUPS, N, PROMPT, LIMIT, RANKS, STEP = 3, 8, 5, 10, 2, 7
@@ -55,7 +54,9 @@ def values() -> dict[str, Any]:
     recipes = {name: (name, TEACHER if name in ("opd", "luffy_opd", "opsd") else []) for name in config_names(RECIPES)}
     made = {name: step(*of) for name, of in (recipes | MORE).items() if name not in SUPERVISED}
     made |= {name: supervised(name) for name in SUPERVISED} | {"relift_update": relift_update()}
-    digests = {f"local/{name}": digest_bytes(json.dumps(plain(value)).encode()) for name, value in made.items()}
+    digests = {
+        f"local/{name}": digest_bytes(json.dumps(plain(value), sort_keys=True).encode()) for name, value in made.items()
+    }
     return {name: plain(value, digits=8) for name, value in made.items()} | digests
 
 
@@ -73,28 +74,28 @@ def plain(value: Any, digits: int = 17) -> Any:
 def step(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
     """Return the numbers of one step of a recipe with ``settings``, of seeded samples."""
     config = compose_run(recipe, "cpu", [*SIZES, *settings], run=Path("run"))
-    options, actor = mixed_options(config), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    options, actor, method = mixed_options(config), config.actor_rollout_ref.actor, method_of(config)
     random = torch.Generator().manual_seed(3)
     samples = seeded_samples(options, random)
     rows, lengths = samples.rows, samples.mask.sum(-1).tolist()
-    signal = compute_advantages(samples, rows["rm_scores"], options, LIMIT, STEP)
-    coefficient = sft_coefficient(options.sft_multitask, STEP) if options.sft_multitask.use else 0.0
-    counts = update_counts(samples.mask, samples.off_policy_mask, 0.5, signal.fields.get("gate"))
-    rest = {**counts, "entropy_coeff": actor.entropy_coeff}
-    rest |= {"sft_coef": coefficient} if options.sft_multitask.use else {}
-    fields = {name: rows[name] for name in ("response_mask", "old_log_probs")} | signal.fields
+    signal = method.signal(samples, rows["rm_scores"], STEP)
+    rest = {"counts": update_counts(samples.mask, signal.weights, 0.5), "coefficients": signal.coefficients}
+    rest["loss"] = signal.loss
+    fields = {name: rows[name] for name in ("response_mask", "old_log_probs")}
+    fields |= {PHI: rows["off_policy_log_probs"]} if options.has_teacher_log_probs else {}
+    fields |= {"advantages": signal.advantages, "rollout_is_weights": signal.ratio_weights}
+    fields |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}
     fields["ref_log_prob"] = -uniform(rows["old_log_probs"].shape, random) * 2
-    del fields["returns"]
-    loss = partial(mixed_policy_loss, actor, options, LIMIT)
+    loss = partial(step_loss, method.losses(), LIMIT)
     batch = {
         name: [value[row, :length].float() for row, length in enumerate(lengths)] for name, value in fields.items()
     }
     needs_entropy = actor.calculate_entropy or actor.entropy_coeff != 0
     return {
-        "advantages": signal.fields["advantages"],
-        "ratio_weights": signal.fields["rollout_is_weights"],
-        "metrics": signal.metrics,
-        "ledger": target_uses(samples, signal.fields, options, STEP + 1, coefficient),
+        "advantages": signal.advantages,
+        "ratio_weights": signal.ratio_weights,
+        "metrics": signal.metrics | batch_metrics(samples, STEP),
+        "ledger": target_uses(samples, signal, method.losses()[signal.loss].terms, STEP + 1),
         **over_cuts(loss, batch, {"prefix_length": rows["prefix_length"]}, rest, lengths, random, needs_entropy),
     }
 
@@ -116,6 +117,7 @@ def seeded_samples(options: Any, random: torch.Generator) -> Samples:
     solved = uniform((total,), random) < 0.4
     solved[:N] = off_policy[:N]
     old = -uniform(mask.shape, random) * 2 * mask
+    unread = () if options.has_teacher_log_probs else ("off_policy_log_probs",)
     noise = torch.randn(mask.shape, generator=random) * 0.4
     rows = {
         "response_mask": mask,
@@ -132,7 +134,7 @@ def seeded_samples(options: Any, random: torch.Generator) -> Samples:
         "solved": solved,
     }
     return Samples(
-        TensorDict(rows, batch_size=total),
+        TensorDict({name: values for name, values in rows.items() if name not in unread}, batch_size=total),
         np.array([f"g{row // N}" for row in range(total)], dtype=object),
         sampled=torch.arange(total) != total - 1,  # the last row fills up the batch
         sources=["a"] * total,
@@ -206,4 +208,10 @@ def relift_update() -> dict[str, Any]:
     random = torch.Generator().manual_seed(5)
     lengths = torch.randint(3, LIMIT, (24,), generator=random).tolist()
     masks = [torch.ones(length) for length in lengths]
-    return over_cuts(sft_update_loss, {"response_mask": masks}, {}, {"entropy_coeff": 0.001}, lengths, random, True)
+    rest = {"coefficients": {"sft_loss": 1.0, "entropy_loss": -0.001}, "loss": "supervised"}
+    rest["counts"] = {"valid": (0.0, 24)}
+    loss = partial(step_loss, {"supervised": Loss((Imitation(), EntropyBonus()), "token-mean")}, LIMIT)
+    values = over_cuts(loss, {"response_mask": masks}, {}, rest, lengths, random, True)
+    for number in range(len(CUTS)):
+        values[f"cut_{number}"] = {name: values[f"cut_{number}"][name] for name in ("loss", "sft_loss")}
+    return values

@@ -10,7 +10,6 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -34,7 +33,8 @@ from verl.workers.engine import EngineRegistry
 import training.platforms.packed_attention  # noqa: F401  registers sdpa_packed
 from core.model.base_model import SHIPPED
 from training.algorithms.options import MixedPolicyOptions
-from training.verl_hooks.loss import mixed_policy_loss
+from training.methods.mixed import Mixed
+from training.verl_hooks.loss import step_loss
 from training.verl_hooks.metrics import update_counts
 
 LENGTHS = (17, 29, 11, 40, 23, 35, 8, 31)
@@ -82,8 +82,8 @@ ZOO_LAYOUTS: dict[str, dict[str, Any]] = {
     "lora": {"use_fused_kernels": True, "lora_rank": 8},
 }
 # The policy loss of the recipe luffy; every other sequence is an off-policy one.
-ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.1)
 OPTIONS = MixedPolicyOptions(prefix={"n_prefix": 1}, off_policy_reshape="p_div_p", loss_remove_clip=True)  # pyright: ignore[reportArgumentType]
+METHOD = Mixed(OPTIONS, limit=max(LENGTHS) - PROMPT, entropy_coeff=0.1)
 
 
 def build(
@@ -167,7 +167,9 @@ def batch(rank: int, ranks: int, *, packed: bool, fused: bool) -> TensorDict:
     )
     tu.assign_non_tensor(
         data,
-        **update_counts(mask, mask & (off_policy[:, None] > 0), 1.0),
+        counts=update_counts(mask, {}, 1.0),
+        coefficients=METHOD.coefficients(0),
+        loss="policy",
         use_remove_padding=packed,
         use_dynamic_bsz=True,
         max_token_len_per_gpu=64,
@@ -182,7 +184,7 @@ def batch(rank: int, ranks: int, *, packed: bool, fused: bool) -> TensorDict:
     return data
 
 
-loss = partial(mixed_policy_loss, ACTOR, OPTIONS, max(LENGTHS) - PROMPT)
+loss = partial(step_loss, METHOD.losses(), max(LENGTHS) - PROMPT)
 
 
 def measure(folder: Path, name: str, options: dict[str, Any], rank: int, ranks: int) -> dict[str, float]:

@@ -75,3 +75,8 @@ def mask_of_prefix(
     lengths = require_tensor("prefix_length", prefix_length)
     require_shape("prefix_length", lengths, valid.shape[:1], "a row of response_mask")
     return valid & (torch.arange(valid.shape[1], device=valid.device) < lengths.unsqueeze(-1))
+
+
+def fit_width(values: Tensor, width: int) -> Tensor:
+    """``values`` cut or filled with zeros to ``[batch, width]``: verl's padding rows copy fields of another length."""
+    return torch.nn.functional.pad(values[:, :width], (0, max(width - values.shape[1], 0)))

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -51,6 +51,9 @@ from training.config.teacher_settings import MODEL as TEACHER
 from training.config.teacher_settings import check_distillation, lengthen_context, located
 from training.config.value_checks import check_groups, check_kinds, check_needed, check_values
 from training.job.alerts import AlertOptions
+
+if TYPE_CHECKING:
+    from training.methods.mixed import Mixed
 
 CONFIG = PROJECT / "training" / "config"
 FIRST_STAGE = "first_stage"  # a section that is null in most recipes
@@ -264,6 +267,19 @@ def mixed_options(config: DictConfig) -> MixedPolicyOptions:
     actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
     return MixedPolicyOptions.from_mapping(
         {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n
+    )
+
+
+def method_of(config: DictConfig) -> "Mixed":
+    """Return the method of a run."""
+    from training.methods.mixed import Mixed  # here: it imports torch
+
+    actor = config.actor_rollout_ref.actor
+    return Mixed(
+        mixed_options(config),
+        limit=config.data.max_response_length,
+        entropy_coeff=actor.entropy_coeff,
+        kl_loss=(actor.kl_loss_coef, actor.kl_loss_type) if actor.use_kl_loss else None,
     )
 
 

@@ -1,57 +1,44 @@
-"""The losses of the workers: verl's data in, the formulas of training.algorithms, metrics out.
+"""The losses of the workers: verl's data in, the terms of training.algorithms, metrics out.
 
 Every term is reduced by ``training.algorithms.aggregate`` with counts over the whole batch of an update, so neither the
 loss nor its gradient depends on how the batch was cut into micro-batches, ranks or padded widths (but see the mode
 ``published``).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 from torch.nested._internal.nested_tensor import NestedTensor
-from verl.trainer.ppo.core_algos import kl_penalty
-from verl.utils import tensordict_utils as tu
 from verl.utils.metric import AggregationType, Metric
-from verl.workers.config import ActorConfig
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
-from training.algorithms.methods.sft import policy_weight, sft_token_loss
-from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
+from training.algorithms.methods.sft import sft_token_loss
 from training.algorithms.mixed_loss import Stats
-from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
+from training.algorithms.registry import MEAN_AGG_MODES
 from training.algorithms.tensors import mask_of_prefix
+from training.algorithms.term import EntropyBonus, Loss, LossInputs, Term
 from training.verl_hooks.target_uses import row_figures
 
 Losses = tuple[Tensor, dict[str, Metric]]
+WEIGHTS = "weights/"  # before the name of a stream: the field with its weights
+PHI = "phi"  # the field with the log-probabilities of what wrote the off-policy tokens
+FIELDS = (
+    "response_mask",
+    "prefix_length",
+    "old_log_probs",
+    "advantages",
+    "rollout_is_weights",
+    "ref_log_prob",
+    PHI,
+)
 
 
-@dataclass(frozen=True, eq=False)
-class MicroBatch:
-    """A micro-batch, padded to ``[batch, response]``, and the counts of the update that it belongs to.
-
-    ``mask`` has the tokens that count: where a gate gives a row the weight 0, it is as if the row had been dropped.
-    """
-
-    fields: TensorDict
-    log_prob: Tensor
-    entropy: Tensor | None
-    mask: Tensor
-    off_policy_mask: Tensor
-    size: BatchSize
-    counts: TensorDict
-
-    def size_of(self, tokens: str, sequences: str) -> BatchSize:
-        """Return ``size`` for a term that only some tokens have; 1 for none of them, whose sum is 0 too."""
-        return replace(self.size, tokens=self.counts[tokens] or 1, sequences=self.counts[sequences] or 1)
-
-
-def mixed_policy_loss(
-    actor: ActorConfig,
-    options: MixedPolicyOptions,
+def step_loss(
+    losses: Mapping[str, Loss],
     response_length: int,
     model_output: dict[str, Tensor],
     data: TensorDict,
@@ -59,70 +46,75 @@ def mixed_policy_loss(
 ) -> Losses:
     """Return the share of one micro-batch in the loss of its update, and its metrics.
 
-    ``pg_loss``, ``entropy_loss``, ``kl_loss`` and ``sft_loss`` are the terms as they are optimised. Means over tokens
-    are reported as pairs of sums (`pair_of_sums`), which the trainer divides.
+    The loss is the sum over the terms of ``coefficient x reduce(weight x losses)``. ``data`` names the loss, and has
+    the coefficients, the weights of each stream, and the tokens and rows that each stream has in the whole update.
+    Each term is reported as it is optimised, and means over tokens as pairs of sums (`pair_of_sums`), which the trainer
+    divides.
     """
-    if tu.get_non_tensor_data(data, "sft_update", False):
-        return sft_update_loss(model_output, data)
-    batch = read_micro_batch(actor, options, response_length, model_output, data)
-    supervised = options.sft_multitask
-    sft_coef = cast("float", tu.get_non_tensor_data(data, "sft_coef", supervised.coef))
-
-    terms: dict[str, Tensor] = {}
-    terms["pg_loss"], stats = policy_term(batch, options)
-    loss = terms["pg_loss"]
-    if supervised.use and supervised.complement:
-        loss = loss * policy_weight(supervised, sft_coef)
-    mask, size = regularized(batch, options)
-    if batch.entropy is not None:
-        coefficient = cast("float", tu.get_non_tensor_data(data, "entropy_coeff", actor.entropy_coeff))
-        terms["entropy_loss"] = agg_mean(batch.entropy, mask, options.loss_agg_mode, size)
-        loss = loss - coefficient * terms["entropy_loss"]
-    if actor.use_kl_loss:
-        divergence = kl_penalty(
-            batch.log_prob,  # pyright: ignore[reportArgumentType]  a tensor is no FloatTensor to torch's types
-            batch.fields["ref_log_prob"],
-            actor.kl_loss_type,
-        )
-        terms["kl_loss"] = agg_mean(divergence, mask, options.loss_agg_mode, size)
-        loss = loss + actor.kl_loss_coef * terms["kl_loss"]
-    if supervised.use:
-        terms["sft_loss"] = supervised_term(batch, options)
-        loss = loss + sft_coef * terms["sft_loss"]
-    return loss, as_metrics(terms, stats)
-
-
-def read_micro_batch(
-    actor: ActorConfig,
-    options: MixedPolicyOptions,
-    response_length: int,
-    model_output: dict[str, Tensor],
-    data: TensorDict,
-) -> MicroBatch:
-    """Return ``data`` with the fields that ``options`` need, and the model's log-probabilities and entropies."""
-    gated = options.gate.type != "none"
-    fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
-    optional = {
-        "ref_log_prob": actor.use_kl_loss,
-        "off_policy_log_probs": options.has_teacher_log_probs,
-        "gate": gated,
-    }
-    fields += [name for name, needed in optional.items() if needed]
-    padded = data.select(*fields).to_padded_tensor()
-    valid = padded["response_mask"].bool()
-    entropy = model_output.get("entropy")
+    terms, mode = losses[cast("str", data["loss"])]
+    counts = cast("Mapping[str, tuple[float, float]]", data["counts"])
+    names = [name for name in map(str, data.keys()) if name in FIELDS or name.startswith(WEIGHTS)]
+    fields = data.select(*names).to_padded_tensor()
+    x = loss_inputs(fields, model_output, data)
+    kept = counts.get("kept", (data["batch_num_tokens"], counts["valid"][1]))
     # An update can be all padding, where groups were dropped: its sums are 0, whatever they are divided by.
-    tokens = (data["kept_tokens"] if gated else data["batch_num_tokens"]) or 1
-    sequences = data["sequences"] or 1
-    return MicroBatch(
-        fields=padded,
+    tokens, rows = kept[0] or 1, kept[1] or 1
+    size = BatchSize(tokens, rows, tokens, rows, response_length, data["dp_size"])
+
+    shares: dict[str, Tensor] = {}
+    stats: Stats = {}
+    total: Any = 0.0
+    coefficients = cast("Mapping[str, float]", data["coefficients"])
+    for term in (term for term in terms if x.entropy is not None or not isinstance(term, EntropyBonus)):
+        weight = fields.get(f"{WEIGHTS}{term.stream}")
+        if weight is None:
+            own, own_size = x.valid, size
+        else:
+            own = fields["response_mask"].bool() & (weight != 0)
+            own_tokens, own_rows = counts[term.stream]
+            own_size = replace(size, tokens=own_tokens or 1, sequences=own_rows or 1)
+        outputs = term.losses(replace(x, tokens=own))
+        values = outputs.losses * fields["rollout_is_weights"] if term.stream == "policy" else outputs.losses
+        values = values if weight is None else values * weight
+        if outputs.stats:
+            stats |= with_weights(outputs.stats, values, x)
+        share = shares[term.name] = reduced(term, values, own, mode, own_size)
+        total = total + coefficients[term.name] * share
+    return total, as_metrics(shares, stats)
+
+
+def loss_inputs(fields: TensorDict, model_output: dict[str, Tensor], data: TensorDict) -> LossInputs:
+    """Return what a term reads of a micro-batch, padded to ``[batch, response]``."""
+    valid = fields["response_mask"].bool()
+    entropy, phi, kept = model_output.get("entropy"), fields.get(PHI), fields.get(f"{WEIGHTS}kept")
+    kept = valid if kept is None else valid & (kept > 0)
+    prefix = fields.get("prefix_length")
+    return LossInputs(
         log_prob=of_responses(model_output["log_probs"], data, valid.shape[1]),
         entropy=None if entropy is None else of_responses(entropy, data, valid.shape[1]),
-        mask=valid & (padded["gate"] > 0) if gated else valid,
-        off_policy_mask=mask_of_prefix(padded["prefix_length"], valid),
-        size=BatchSize(tokens, sequences, tokens, sequences, response_length, data["dp_size"]),
-        counts=data,
+        old_log_prob=fields.get("old_log_probs"),
+        advantages=fields.get("advantages"),
+        ref_log_prob=fields.get("ref_log_prob"),
+        phi=None if phi is None else phi.exp(),
+        tokens=kept,
+        valid=kept,
+        off_policy=valid if prefix is None else mask_of_prefix(prefix, valid),  # None: all rows are targets
     )
+
+
+def reduced(term: Term, values: Tensor, tokens: Tensor, mode: str, size: BatchSize) -> Tensor:
+    """Return the share of a term: the policy loss by `agg_loss`, what is a mean over tokens by `agg_mean`."""
+    if term.stream == "policy":
+        return agg_loss(values, tokens, mode, size)
+    own_divisor = term.stream == "imitation" and mode not in MEAN_AGG_MODES
+    return agg_mean(values, tokens, "token-mean" if own_divisor else mode, size)
+
+
+def with_weights(stats: Mapping[str, tuple[Tensor, Tensor]], losses: Tensor, x: LossInputs) -> Stats:
+    """Return the ``stats`` of a policy loss, with its parts as they are optimised."""
+    losses = losses.detach()
+    parts = {"on_pg_loss": x.valid & ~x.off_policy, "off_pg_loss": x.valid & x.off_policy}
+    return {**stats} | {name: (torch.where(part, losses, 0.0).sum(), part.sum()) for name, part in parts.items()}
 
 
 def of_responses(output: Tensor, data: TensorDict, width: int) -> Tensor:
@@ -138,56 +130,6 @@ def of_responses(output: Tensor, data: TensorDict, width: int) -> Tensor:
     values = output.values()
     picked = values[(starts + positions).clamp(max=len(values) - 1)]
     return torch.where(positions < lengths, picked, 0.0)
-
-
-def policy_term(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor, Stats]:
-    """Return the policy loss, and the sums and counts of its metrics."""
-    fields, mask, off_policy_mask = batch.fields, batch.mask, batch.off_policy_mask
-    advantages, phi = fields["advantages"], {}
-    if options.srft.use:
-        advantages = entropy_advantage(advantages, off_policy_mask, row_entropy(required_entropy(batch), mask))
-    if options.has_teacher_log_probs:
-        phi = {"target_probs": fields["off_policy_log_probs"].exp()}
-    token_loss = LOSSES.function(options.loss)
-    losses, stats = token_loss(
-        fields["old_log_probs"], batch.log_prob, advantages, mask, off_policy_mask, options, **phi
-    )
-    losses = losses * fields["rollout_is_weights"]
-    if options.gate.type != "none":
-        losses = losses * fields["gate"]
-    counted, size = mask, batch.size
-    if not options.use_off_policy_loss:
-        counted, size = mask & ~off_policy_mask, batch.size_of("on_policy_tokens", "on_policy_sequences")
-    pg_loss = agg_loss(losses, counted, options.loss_agg_mode, size)
-    losses = losses.detach()  # with the weights of the rollout correction, unlike those of stats
-    for name, tokens in (("on_pg_loss", mask & ~off_policy_mask), ("off_pg_loss", mask & off_policy_mask)):
-        stats[name] = torch.where(tokens, losses, 0.0).sum(), tokens.sum()
-    return pg_loss, stats
-
-
-def regularized(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor, BatchSize]:
-    """Return the tokens whose entropy and divergence from the reference the loss has, and their counts."""
-    if options.regularize_on == "on_policy":
-        return batch.mask & ~batch.off_policy_mask, batch.size_of("on_policy_tokens", "on_policy_sequences")
-    return batch.mask, batch.size
-
-
-def supervised_term(batch: MicroBatch, options: MixedPolicyOptions) -> Tensor:
-    """Return the supervised loss on off-policy tokens."""
-    mask = batch.mask & batch.off_policy_mask
-    losses = sft_token_loss(batch.log_prob, mask, options.sft_multitask.weight)
-    if options.gate.type != "none":
-        losses = losses * batch.fields["gate"]
-    if options.srft.use:
-        losses = losses * supervised_scale(row_entropy(required_entropy(batch), batch.mask), options.srft)
-    mode = options.loss_agg_mode if options.loss_agg_mode in MEAN_AGG_MODES else "token-mean"
-    return agg_mean(losses, mask, mode, batch.size_of("off_policy_tokens", "off_policy_sequences"))
-
-
-def required_entropy(batch: MicroBatch) -> Tensor:
-    if batch.entropy is None:
-        raise ValueError("srft needs the entropy of each token: actor_rollout_ref.actor.calculate_entropy must be true")
-    return batch.entropy
 
 
 def as_metrics(terms: dict[str, Tensor], stats: Stats) -> dict[str, Metric]:
@@ -218,21 +160,6 @@ def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
         total, count = metrics.pop(name), metrics.pop(f"{prefix}COUNT:{mean}")
         if count:
             metrics[f"{prefix}{mean.lower()}"] = total / count
-
-
-def sft_update_loss(model_output: dict[str, Tensor], data: TensorDict) -> Losses:
-    """Return the share of one micro-batch in a supervised step of ReLIFT (arXiv 2506.07527): ``mean(-log p - c H)``.
-
-    The mean is over the target tokens of the step, and ``c`` the entropy coefficient.
-    """
-    mask = data["response_mask"].to_padded_tensor(0.0).bool()
-    size = BatchSize(tokens=data["batch_num_tokens"], ranks=data["dp_size"])
-    log_prob = of_responses(model_output["log_probs"], data, mask.shape[1])
-    loss = nll = agg_loss(sft_token_loss(log_prob, mask), mask, "token-mean", size)
-    if (entropy := model_output.get("entropy")) is not None:
-        coefficient = data["entropy_coeff"]
-        loss = loss - coefficient * agg_loss(of_responses(entropy, data, mask.shape[1]), mask, "token-mean", size)
-    return loss, {"sft_loss": Metric(value=nll, aggregation=AggregationType.SUM)}
 
 
 def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> Losses:

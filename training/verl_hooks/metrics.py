@@ -11,6 +11,16 @@ import torch
 from core.metric_table import SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION, VALIDATION_SCORE
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import GroupOptions
+from training.algorithms.samples import Samples
+from training.algorithms.tensors import fit_width
+
+
+def batch_metrics(samples: Samples, updates: int) -> dict[str, float]:
+    """Return `token_metrics` and `staleness_metrics` of a batch; ``updates``: those before its step."""
+    rows, mask, off_policy = samples.rows, samples.mask, samples.off_policy_mask
+    ages = updates - fit_width(rows["rollout_versions"], mask.shape[1])
+    drift = rows["old_log_probs"] - rows["rollout_log_probs"]
+    return token_metrics(rows["entropy"], mask, off_policy) | staleness_metrics(ages, mask & ~off_policy, drift)
 
 
 def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: torch.Tensor) -> dict[str, float]:
@@ -57,29 +67,19 @@ def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: to
 
 
 def update_counts(
-    mask: torch.Tensor, off_policy_mask: torch.Tensor, share: float, gate: torch.Tensor | None = None
-) -> dict[str, float]:
-    """Counts that the loss divides by: those of the batch times the ``share`` that one update sees.
+    mask: torch.Tensor, weights: Mapping[str, torch.Tensor], share: float
+) -> dict[str, tuple[float, float]]:
+    """Return the tokens and rows of each stream in a batch, times the ``share`` of it that one update sees.
 
-    Tokens to which ``gate`` gives no weight are as if they had been dropped: nothing counts them.
+    >>> mask, off_policy = torch.tensor([[True, True], [True, False]]), torch.tensor([[1.0, 1.0], [0.0, 0.0]])
+    >>> update_counts(mask, {"imitation": off_policy}, 0.5)
+    {'valid': (1.5, 1.0), 'imitation': (1.0, 0.5)}
 
-    >>> mask, off_policy = torch.tensor([[True, True], [True, False]]), torch.tensor([[True, True], [False, False]])
-    >>> counts = update_counts(mask, off_policy, 1.0, torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
-    >>> counts["kept_tokens"], counts["on_policy_tokens"], counts["off_policy_tokens"], counts["sequences"]
-    (1.0, 1.0, 0.0, 1.0)
+    Args:
+        weights: those of the tokens by stream (`training.algorithms.samples.Signal`).
     """
-    if gate is not None:
-        mask = mask & (gate > 0)
-    on_policy_mask, off_policy_mask = mask & ~off_policy_mask, mask & off_policy_mask
-    counts = {
-        "kept_tokens": mask,
-        "sequences": mask.any(-1),
-        "on_policy_tokens": on_policy_mask,
-        "on_policy_sequences": on_policy_mask.any(-1),
-        "off_policy_tokens": off_policy_mask,
-        "off_policy_sequences": off_policy_mask.any(-1),
-    }
-    return {name: share * int(counted.sum()) for name, counted in counts.items()}
+    counted = {"valid": mask, **{name: mask & (values != 0) for name, values in weights.items()}}
+    return {name: (share * int(tokens.sum()), share * int(tokens.any(-1).sum())) for name, tokens in counted.items()}
 
 
 def source_metrics(

@@ -9,14 +9,12 @@ import torch
 
 from core.files import write_table
 from core.schemas import USES
-from training.algorithms.methods.sft import sft_token_loss
-from training.algorithms.methods.srft import row_entropy, supervised_scale
-from training.algorithms.mixed_loss import off_policy_ratio
-from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.registry import LOSSES
-from training.verl_hooks.batch import Samples
+from training.algorithms.samples import Samples, Signal
+from training.algorithms.tensors import fit_width
+from training.algorithms.term import LossInputs, Term
 
 LOW = 0.1  # the quantile of the tokens' probabilities
+OF_TARGETS = ("policy", "imitation")  # the streams in which off-policy tokens teach
 
 
 class Ledger:
@@ -114,37 +112,34 @@ def row_uses(figures: Sequence[Any], targets: Sequence[tuple[str, str]], step: i
     ]
 
 
-def target_uses(
-    samples: Samples,
-    fields: Mapping[str, torch.Tensor],
-    options: MixedPolicyOptions,
-    step: int,
-    sft_coef: float,
-) -> list[dict[str, Any]]:
+def target_uses(samples: Samples, signal: Signal, terms: Sequence[Term], step: int) -> list[dict[str, Any]]:
     """Return the uses of targets among ``samples``, rows of `USES` with losses, as `Ledger.add_losses` takes them.
 
     Args:
         samples: of a batch; `Samples.targets` names the target that each starts with, "" for none.
-        fields: the inputs of the update, see `Advantages.fields`: of the same rows.
+        signal: the inputs of the update: of the same rows.
+        terms: of its loss.
         step: number of the step.
-        sft_coef: weight of the supervised term of this step.
     """
     chosen = [row for row, target in enumerate(samples.targets) if target and samples.sampled[row]]
     if not chosen:
         return []
     index = torch.tensor(chosen)
-    off_policy = samples.off_policy_mask[index]
-    log_prob = samples.rows["old_log_probs"][index].float()
-    advantages = fields["advantages"][index].float()
-    gate = fields["gate"][index] if "gate" in fields else torch.ones_like(log_prob)
-    phi = fields["off_policy_log_probs"][index].exp() if options.has_teacher_log_probs else None
-    loss = _token_loss(samples, index, advantages, phi, options, sft_coef)
-    weight = off_policy_ratio(log_prob, phi, off_policy, options) if options.use_off_policy_loss else None
-    losses = (loss * gate).sum(-1)
+    x = _loss_inputs(samples, signal, index)
+    losses, gate, ratio = torch.zeros_like(x.log_prob), torch.zeros_like(x.log_prob), None
+    for term in (term for term in terms if term.stream in OF_TARGETS):
+        given = signal.weights.get(term.stream)
+        weight = x.off_policy if given is None else given.expand(samples.mask.shape)[index] * x.off_policy
+        if not weight.any():
+            continue
+        values = term.losses(x).losses.abs() * weight
+        losses, gate = losses + signal.coefficients[term.name] * values, torch.maximum(gate, weight.float())
+        ratio = term.off_policy_weights(x) if ratio is None else ratio
+    losses = losses.sum(-1)
     uses: list[dict[str, Any]] = []
     for place, row in enumerate(chosen):
-        tokens = off_policy[place]
-        probs = log_prob[place][tokens].exp()
+        tokens = x.off_policy[place]
+        probs = x.log_prob[place][tokens].exp()
         own = samples.own_samples(row)
         uses.append(
             {
@@ -155,10 +150,10 @@ def target_uses(
                 "tokens": int(tokens.sum()),
                 "solved": int(samples.solved[own].sum()),
                 "samples": len(own),
-                "advantage": float(advantages[place][tokens].mean()),
+                "advantage": float(x.advantages[place][tokens].mean()),
                 "prob": float(probs.mean()),
                 "low_prob": float(probs.quantile(LOW)),
-                "weight": None if weight is None else float(weight[place][tokens].mean()),
+                "weight": None if ratio is None else float(ratio[place][tokens].mean()),
                 "loss_share": float(losses[place]),
                 "gate": float(gate[place][tokens].mean()),
             }
@@ -166,36 +161,19 @@ def target_uses(
     return uses
 
 
-def _token_loss(
-    samples: Samples,
-    index: torch.Tensor,
-    advantages: torch.Tensor,
-    phi: torch.Tensor | None,
-    options: MixedPolicyOptions,
-    sft_coef: float,
-) -> torch.Tensor:
-    """Return the size of the loss of each off-policy token before the update, ``[rows, tokens]``, without the gate.
-
-    Args:
-        samples: of a batch.
-        index: ``[rows]``: the numbers of the rows.
-        advantages: ``[rows, tokens]``.
-        phi: ``[rows, tokens]``: the teacher's probabilities, where it has some.
-        options: Options of the algorithm.
-        sft_coef: Weight of the supervised term.
-    """
-    off_policy, log_prob = samples.off_policy_mask[index], samples.rows["old_log_probs"][index].float()
-    loss = torch.zeros_like(log_prob)
-    if options.use_off_policy_loss:
-        given = {} if phi is None else {"target_probs": phi}
-        losses, _ = LOSSES.function(options.loss)(
-            log_prob, log_prob, advantages, off_policy, off_policy, options, **given
-        )
-        loss += losses.abs()
-    if options.sft_multitask.use:
-        supervised = sft_coef * sft_token_loss(log_prob, off_policy, options.sft_multitask.weight)
-        if options.srft.use:
-            entropy = row_entropy(samples.rows["entropy"][index].float(), samples.mask[index])
-            supervised = supervised * supervised_scale(entropy, options.srft)
-        loss += supervised
-    return loss
+def _loss_inputs(samples: Samples, signal: Signal, index: torch.Tensor) -> LossInputs:
+    """Return what a term reads of the rows ``index``, before the update."""
+    rows, mask, off_policy = samples.rows, samples.mask, samples.off_policy_mask[index]
+    log_prob = rows["old_log_probs"][index].float()
+    phi = rows.get("off_policy_log_probs")
+    return LossInputs(
+        log_prob=log_prob,
+        entropy=None if (entropy := rows.get("entropy")) is None else entropy[index].float(),
+        old_log_prob=log_prob,
+        advantages=signal.advantages[index].float(),
+        ref_log_prob=None,
+        phi=None if phi is None else fit_width(phi, mask.shape[1])[index].exp(),
+        tokens=off_policy,
+        valid=mask[index],
+        off_policy=off_policy,
+    )

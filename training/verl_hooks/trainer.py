@@ -1,6 +1,7 @@
 """The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,23 @@ from verl import DataProto
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
-from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.debug import marked_timer
 from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
 from core.ledger_verdicts import LEDGER
 from core.metric_table import CUT_SHARE
-from training.algorithms.methods.sft import sft_coefficient
-from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.samples import Samples
 from training.algorithms.schedules.entropy import EntropyController
+from training.algorithms.tensors import fit_width
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.requirements import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
-from training.verl_hooks.batch import LOGGED, Samples, compute_advantages, fields_of, order_of_updates, sample_of
-from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss
-from training.verl_hooks.metrics import Outcomes, update_counts, validation_metrics
+from training.verl_hooks.batch import FIELDS, LOGGED, log_entries, order_of_updates, sample_of, samples_of
+from training.verl_hooks.loss import PHI, WEIGHTS, mean_of_sums, step_loss
+from training.verl_hooks.metrics import Outcomes, batch_metrics, update_counts, validation_metrics
 from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer
 from training.verl_hooks.reward import require_few_errors
@@ -75,12 +75,8 @@ class MixedPolicy(PromptTrainer):
 
     def _setup(self) -> None:
         super()._setup()
-        self._set_loss(self.options)
-
-    def _set_loss(self, options: MixedPolicyOptions) -> None:
-        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         limit = self.config.data.max_response_length
-        self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, options, limit))
+        self.actor_rollout_wg.set_loss_fn(partial(step_loss, self.method.losses(), limit))
 
     @cached_property
     def has_verifiers(self) -> bool:
@@ -92,11 +88,6 @@ class MixedPolicy(PromptTrainer):
         """Whether the prompts are of several sources, so that each has curves of its own."""
         dataset: Any = self.train_dataset  # verl's RLHFDataset
         return len(dataset.dataframe.unique("data_source")) > 1
-
-    @property
-    def sft_coef(self) -> float:
-        """The weight of the supervised term in this step."""
-        return sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
 
     def _build_replay_buffer(self) -> GroupReplayBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
@@ -159,9 +150,11 @@ class MixedPolicy(PromptTrainer):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Compute the inputs of the update over the whole batch, and put them beside the samples."""
-        fields = fields_of(self.options, reference=self.use_reference_policy, prompts=self.memory.used)
+        fields = [*FIELDS, *self.method.fields()]
+        fields += ["ref_log_prob"] if self.use_reference_policy else []
+        fields += ["prompt_key"] if self.memory.used else []
         data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
-        samples, nested_mask = Samples.of(data, batch.keys, batch.tags), data["response_mask"]
+        samples, nested_mask = samples_of(data, batch.keys, batch.tags), data["response_mask"]
         sampled = samples.sampled
         scores = samples.rows["rm_scores"].sum(-1)
         on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
@@ -173,31 +166,40 @@ class MixedPolicy(PromptTrainer):
         self.outcomes.add(sources, scores[sampled], solved, index, on_policy)
         if self.memory.used:
             metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt))
-        rewards, limit = self._rewards(samples, metrics), self.config.data.max_response_length
-        signal = compute_advantages(samples, rewards, self.options, limit, updates=self.global_steps - 1)
-        metrics |= signal.metrics
+        updates = self.global_steps - 1
+        signal = self.method.signal(samples, self._rewards(samples, metrics), updates)
+        if self.options.replay.use and not self._replaying:
+            signal = replace(signal, loss="clipped")
+        metrics |= signal.metrics | batch_metrics(samples, updates)
         actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
         prompts = self.config.data.train_batch_size // self.parameter_sync_step
         metrics["batch/generation_requests"] = float(samples.rows["requests"][sampled].sum())
         metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
         counted = [name for name in metrics if name.startswith("batch/") or name == "reward/errors"]
         self._counts.update({name: metrics[name] for name in counted})
-        self.ledger.add_losses(target_uses(samples, signal.fields, self.options, self.global_steps, self.sft_coef))
-        entries = zip(batch.keys, samples.log_entries(), sampled.tolist(), strict=True)
+        terms = self.method.losses()[signal.loss].terms
+        self.ledger.add_losses(target_uses(samples, signal, terms, self.global_steps))
+        entries = zip(batch.keys, log_entries(samples), sampled.tolist(), strict=True)
         self._logged |= {key: entry for key, entry, is_sample in entries if is_sample}
 
-        nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
+        inputs = {"advantages": signal.advantages, "returns": signal.advantages}
+        inputs["rollout_is_weights"] = signal.ratio_weights
+        if (phi := samples.rows.get("off_policy_log_probs")) is not None:
+            inputs[PHI] = fit_width(phi, samples.mask.shape[1])
+        inputs |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}
+        nested = {name: response_to_nested(value.float(), nested_mask) for name, value in inputs.items()}
         batch = tq.kv_batch_put(keys=batch.keys, partition_id=TRAIN, fields=TensorDict(nested, batch_size=len(batch)))
         share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
-        counts = update_counts(samples.mask, samples.off_policy_mask, share, signal.fields.get("gate"))
-        extra_info(batch).update(counts)
+        counts = update_counts(samples.mask, signal.weights, share)
+        extra_info(batch).update(counts=counts, coefficients=signal.coefficients, loss=signal.loss)
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        extra_info(batch)["entropy_coeff"] = self.entropy.coefficient
+        coefficients = extra_info(batch)["coefficients"]
+        coefficients["entropy_loss"] = -self.entropy.coefficient
         extra_info(batch)["skip_grad_norm"] = self.options.skip_grad_norm
-        if self.options.sft_multitask.use:
-            metrics["actor/sft_coef"] = extra_info(batch)["sft_coef"] = self.sft_coef
+        if "sft_loss" in coefficients:
+            metrics["actor/sft_coef"] = coefficients["sft_loss"]
         batch = super()._update_actor(batch, metrics)
         mean_of_sums(metrics, "actor/")
         metrics["actor/entropy_coeff"] = self.entropy.coefficient
@@ -225,8 +227,7 @@ class MixedPolicy(PromptTrainer):
         self._counts.clear()
         self.outcomes = Outcomes()
         self.ledger.begin()
-        if self.options.replay.use:
-            self._set_loss(self.options if self.memory.replay.started else self.options.before_replay)
+        self._replaying = self.memory.replay.started  # from the step after the one in which it starts
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int

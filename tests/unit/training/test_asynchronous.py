@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
-from test_step_metrics import ACTOR, Store, nested
+from test_step_metrics import Store, nested
 from transfer_queue import KVBatchMeta
 from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import LLMServerClient
@@ -18,11 +18,12 @@ from verl.workers.rollout.replica import TokenOutput
 
 from training.algorithms.options import MixedPolicyOptions
 from training.job.derived_seeds import stable_hash
+from training.methods.mixed import Mixed
 from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS, ResumingClient, TimedBalancer
-from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss
+from training.verl_hooks.loss import mean_of_sums, step_loss
 from training.verl_hooks.metrics import Outcomes
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, ReplayBufferAsync
@@ -105,6 +106,7 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     hooks.options = MixedPolicyOptions(
         prefix={"n_prefix": 1}, clip_ratio=9.0, rollout_correction={"type": correction, "low": 0.6, "high": 5.0}
     )  # pyright: ignore[reportArgumentType]
+    hooks.method = Mixed(hooks.options, limit=4)
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()
@@ -120,9 +122,8 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     batch = hooks._compute_advantage(KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0"], tags=[{}, {}]), metrics)
     current = nested([*log(TEACHER["current"]), 0.0], [*log(RATIO["current"]), 0.0])
     counts = {"batch_num_tokens": 6, "dp_size": 1, **batch.extra_info}
-    loss, stats = mixed_policy_loss(
-        ACTOR,  # pyright: ignore[reportArgumentType]
-        hooks.options,
+    loss, stats = step_loss(
+        hooks.method.losses(),
         8,
         {"log_probs": current},
         tu.get_tensordict(dict(store.fields.exclude("uid").items()), counts),

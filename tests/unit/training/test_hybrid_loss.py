@@ -1,22 +1,20 @@
 """What a worker differentiates for the hybrid methods: both terms, their weights, and any cut into micro-batches."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from updates import update_loss
 from verl.utils import tensordict_utils as tu
 
 from core.model.prompts import Example
-from training.algorithms.aggregate import BatchSize
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
-from training.verl_hooks.loss import MicroBatch, mixed_policy_loss, supervised_loss
-from training.verl_hooks.metrics import update_counts
+from training.methods.mixed import Mixed
+from training.verl_hooks.loss import step_loss, supervised_loss
 from training.verl_hooks.prompts.prompt_trainer import sft_update_batch
 
-ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.1)
 TARGET = {"prefix": {"n_prefix": 1}, "use_off_policy_loss": False, "loss_remove_clip": True}
 # Two prompts of a target and an on-policy sample: log-probabilities, advantage, gate (HPT: the first was not solved).
 ROWS = [
@@ -33,7 +31,6 @@ def nested(rows: list[list[float]]) -> torch.Tensor:
 
 def share(
     rows: list[int],
-    counts: dict[str, Any],
     options: MixedPolicyOptions,
     entropies: tuple[float, ...] | None = (0.2, 0.4, 0.1, 0.7),
     **more: Any,
@@ -47,38 +44,25 @@ def share(
         "old_log_probs": nested([log_probs for log_probs, *_ in chosen]),
         "advantages": nested([[advantage] * len(log_probs) for log_probs, advantage, *_ in chosen]),
         "rollout_is_weights": nested([[1.0] * len(log_probs) for log_probs, *_ in chosen]),
-        "gate": nested([[gate] * len(log_probs) for log_probs, _, gate, _ in chosen]),
         "prefix_length": torch.tensor([length for *_, length in chosen]),
     }
     output = {"log_probs": nested([[*log_probs, 0.0] for log_probs, *_ in chosen])}
     if options.srft.use and entropies:
         output["entropy"] = nested([[entropies[row]] * (len(ROWS[row][0]) + 1) for row in rows])
-    loss, metrics = mixed_policy_loss(ACTOR, options, 4, output, tu.get_tensordict(data, counts | more))  # pyright: ignore[reportArgumentType]
+    lengths, prefixes = [len(log_probs) for log_probs, *_ in ROWS], [length for *_, length in ROWS]
+    gate = None if options.gate.type == "none" else [gate for _, _, gate, _ in ROWS]
+    loss, metrics = update_loss(options, output, data, lengths, prefixes, limit=4, rows=rows, gate=gate, **more)
     return loss.item(), metrics
-
-
-def counts(gated: bool) -> dict[str, Any]:
-    mask = torch.arange(3) < torch.tensor([[len(log_probs)] for log_probs, *_ in ROWS])
-    off_policy = mask & (torch.tensor([[length] for *_, length in ROWS]) > 0)
-    gate = torch.tensor([[gate] for _, _, gate, _ in ROWS]).expand(4, 3) if gated else None
-    return {"batch_num_tokens": int(mask.sum()), "dp_size": 1, **update_counts(mask, off_policy, 1.0, gate)}
 
 
 HPT = MixedPolicyOptions(**TARGET, sft_multitask={"use": True, "coef": 0.5}, gate={"type": "hard"})  # pyright: ignore[reportArgumentType]
 CHORD = {"use": True, "coef": 0.9, "complement": True}
 # The counts of `ROWS` with the gate, for one of two updates.
-HALF = {
-    "kept_tokens": 1.5,
-    "sequences": 1.0,
-    "on_policy_tokens": 0.5,
-    "on_policy_sequences": 0.5,
-    "off_policy_tokens": 1.0,
-    "off_policy_sequences": 0.5,
-}
+HALF = {"valid": (4.0, 2.0), "kept": (1.5, 1.0), "policy": (0.5, 0.5), "imitation": (1.0, 0.5)}
 
 
 def test_a_prompt_that_was_not_solved_is_imitated_and_another_one_has_rl_alone() -> None:
-    loss, metrics = share([0, 1, 2, 3], counts(gated=True), HPT)
+    loss, metrics = share([0, 1, 2, 3], HPT)
     # One on-policy token has a policy loss, with a ratio of 1; two target tokens have a supervised one.
     assert metrics["pg_loss"].aggregate() == pytest.approx(-0.5)
     assert metrics["sft_loss"].aggregate() == pytest.approx((1.0 + 3.0) / 2)
@@ -89,15 +73,7 @@ def test_the_updates_of_a_batch_add_up_to_it_with_one_target_in_all_of_them() ->
     """Each of two updates divides by half of the batch's counts: half a row of a target, with two tokens."""
     mode = "seq64-mean-token-sum-norm-occupied"
     options = HPT.model_copy(update={"loss_agg_mode": mode})
-    size = MicroBatch(
-        *[None] * 3,
-        mask=torch.ones(1),
-        off_policy_mask=torch.ones(1),
-        size=BatchSize(),
-        counts=tu.get_tensordict({}, HALF),  # pyright: ignore[reportArgumentType]
-    ).size_of("off_policy_tokens", "off_policy_sequences")
-    assert (size.tokens, size.sequences) == (1.0, 0.5)
-    _, metrics = share([0, 1], counts(gated=True) | HALF, options)
+    _, metrics = share([0, 1], options, counts=HALF)
     batch_sequences, tokens = 1.0, 1.5
     ranks = batch_sequences / 64
     micro_batches = math.ceil(tokens / (4 * 4 * ranks))
@@ -108,15 +84,14 @@ def test_the_updates_of_a_batch_add_up_to_it_with_one_target_in_all_of_them() ->
 
 def test_nothing_counts_as_one() -> None:
     """Its sum is 0, whatever divides it."""
-    none = dict.fromkeys(HALF, 0.0)
-    _, metrics = share([1], counts(gated=True) | none, HPT)
+    _, metrics = share([1], HPT, counts=dict.fromkeys(HALF, (0.0, 0.0)))
     assert metrics["pg_loss"].aggregate() == metrics["sft_loss"].aggregate() == 0
 
 
 def test_mu_weighs_the_supervised_loss_and_one_minus_mu_the_policy_loss() -> None:
     options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD)  # pyright: ignore[reportArgumentType]
     policy, supervised = (-(-0.5 * 3) - 0.5) / 4, (1.0 + 3.0 + 4.0 + 0.3) / 4
-    loss, metrics = share([0, 1, 2, 3], counts(gated=False), options, sft_coef=0.25)
+    loss, metrics = share([0, 1, 2, 3], options, coefficients={"pg_loss": 0.75, "sft_loss": 0.25})
     assert metrics["pg_loss"].aggregate() == pytest.approx(policy)
     assert loss == pytest.approx(0.75 * policy + 0.25 * supervised)
 
@@ -124,7 +99,7 @@ def test_mu_weighs_the_supervised_loss_and_one_minus_mu_the_policy_loss() -> Non
 def test_phi_weighs_tokens_of_the_target() -> None:
     options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD | {"weight": "p(1-p)"})  # pyright: ignore[reportArgumentType]
     p = torch.tensor([-1.0, -3.0, -4.0, -0.3]).exp()
-    _, metrics = share([0, 1, 2, 3], counts(gated=False), options)
+    _, metrics = share([0, 1, 2, 3], options)
     assert metrics["sft_loss"].aggregate() == pytest.approx(float((-p * (1 - p) * p.log()).mean()))
 
 
@@ -141,7 +116,7 @@ SRFT_LOSS = {
 def test_srft_needs_the_entropy() -> None:
     options = MixedPolicyOptions(**SRFT_LOSS)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"calculate_entropy must be true"):
-        share([0, 1, 2, 3], counts(gated=False), options, entropies=None)
+        share([0, 1, 2, 3], options, entropies=None)
 
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -154,16 +129,12 @@ METHODS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("mode", [mode for mode in LOSS_AGG_MODES if mode != "published"])
 @pytest.mark.parametrize("method", METHODS)
 def test_micro_batches_and_ranks_do_not_matter(mode: str, method: str) -> None:
-    gated = method == "hpt"
     options = MixedPolicyOptions(**METHODS[method], loss_agg_mode=mode)
-    whole, _ = share([0, 1, 2, 3], counts(gated), options, sft_coef=0.3)
+    whole, _ = share([0, 1, 2, 3], options)
     cuts = [[[0, 1, 2, 3]], [[0], [1, 2, 3]], [[3, 1], [2, 0]], [[2], [0], [3], [1]]]
     for cut in cuts:
-        assert sum(share(rows, counts(gated), options, sft_coef=0.3)[0] for rows in cut) == pytest.approx(
-            whole, abs=1e-5
-        )
-        ranks = counts(gated) | {"dp_size": 2}
-        assert sum(share(rows, ranks, options, sft_coef=0.3)[0] for rows in cut) / 2 == pytest.approx(whole, abs=1e-5)
+        assert sum(share(rows, options)[0] for rows in cut) == pytest.approx(whole, abs=1e-5)
+        assert sum(share(rows, options, dp_size=2)[0] for rows in cut) / 2 == pytest.approx(whole, abs=1e-5)
 
 
 def test_dft_weighs_a_token_by_its_probability() -> None:
@@ -186,7 +157,7 @@ def sft_update_share(rows: list[int], batch: Any, entropy: float) -> tuple[float
     part = tu.index_select_tensor_dict(batch, rows)
     output = {"log_probs": nested(chosen), "entropy": nested([[entropy] * len(values) for values in chosen])}
     options = MixedPolicyOptions(relift={"use": True})  # pyright: ignore[reportArgumentType]
-    loss, metrics = mixed_policy_loss(ACTOR, options, 4, output, part)  # pyright: ignore[reportArgumentType]
+    loss, metrics = step_loss(Mixed(options, limit=4).losses(), 4, output, part)
     return loss.item(), float(metrics["sft_loss"].aggregate())
 
 

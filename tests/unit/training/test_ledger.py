@@ -14,9 +14,10 @@ from core.errors import InputError
 from core.ledger_verdicts import LEDGER, VERDICTS
 from core.schemas import LEARNED, TARGET, USES
 from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.samples import Samples, Signal
 from training.job.derived_seeds import prompt_id, target_ids
 from training.job.records.ledger_table import learned, verdicts, write_ledger
-from training.verl_hooks.batch import Samples
+from training.methods.mixed import Mixed, stream_weights
 from training.verl_hooks.target_uses import Ledger, row_uses, supervised_uses, target_uses
 
 NAN = float("nan")
@@ -44,7 +45,14 @@ def test_each_verdict_says_what_the_figures_are(uses, prob, solved, verdict):
     assert verdict in VERDICTS
 
 
-def samples() -> tuple[Samples, dict[str, torch.Tensor]]:
+def uses_of(made: Samples, advantages: torch.Tensor, options: MixedPolicyOptions, gate: torch.Tensor | None = None):
+    """The uses of the targets of ``made``, whose supervised loss has the coefficient 0.5."""
+    weights = stream_weights(options, made.mask, made.off_policy_mask, gate)
+    signal = Signal(advantages, torch.ones(7, 3), weights, {"pg_loss": 1.0, "sft_loss": 0.5})
+    return target_uses(made, signal, Mixed(options, limit=3).losses()["policy"].terms, step=7)
+
+
+def samples() -> tuple[Samples, torch.Tensor]:
     """Two groups of three; the first sample of each starts with a target, and the last row is padding."""
     probs = torch.tensor([[0.5, 0.1, 0.9], [0.4, 0.4, 0.4], [0.3, 0.3, 1.0], [0.9, 0.9, 0.9], [0.2, 0.2, 0.2]])
     probs = torch.cat([probs, probs[:1].clone(), probs[:1].clone()])
@@ -63,13 +71,13 @@ def samples() -> tuple[Samples, dict[str, torch.Tensor]]:
         numbers=[0, 1, 2, 0, 1, 2, 0],
     )
     advantages = torch.tensor([0.5, 0.5, -1.0, 1.0, -0.5, -0.5, 0.5]).unsqueeze(-1) * rows["response_mask"]
-    return made, {"advantages": advantages}
+    return made, advantages
 
 
 def test_a_use_has_the_figures_of_its_sample_and_its_share_of_the_loss():
-    made, fields = samples()
+    made, advantages = samples()
     options = MixedPolicyOptions(off_policy_reshape="p_div_p", off_policy_reshape_gamma=0.1)
-    first, second = target_uses(made, fields, options, step=7, sft_coef=0.0)
+    first, second = uses_of(made, advantages, options)
     assert pa.Table.from_pylist([first, second], schema=USES).num_rows == 2
     assert (first["step"], first["target"], first["data_source"], first["sample"]) == (7, "t1", "x", 0)
     assert (first["solved"], first["samples"]) == (1, 2)  # the policy's own, without the target and without padding
@@ -83,23 +91,23 @@ def test_a_use_has_the_figures_of_its_sample_and_its_share_of_the_loss():
 
 
 def test_a_supervised_loss_and_a_gate_count_in_the_share():
-    made, fields = samples()
+    made, advantages = samples()
     gate = torch.ones(7, 3)
     gate[3] = 0.0
     options = MixedPolicyOptions(use_off_policy_loss=False, sft_multitask={"use": True}, prefix={"n_prefix": 1})
-    first, second = target_uses(made, {**fields, "gate": gate}, options, step=1, sft_coef=0.5)
+    first, second = uses_of(made, advantages, options, gate)
     assert first["loss_share"] > 0 and (second["loss_share"], second["gate"]) == (0.0, 0.0)
     assert first["weight"] is None
 
 
 def test_the_entropy_of_a_row_scales_its_supervised_share_in_srft():
-    made, fields = samples()
+    made, advantages = samples()
     made.rows["entropy"] = torch.zeros(7, 3)
     made.rows["entropy"][3] = math.log(4.0)  # the second target: its supervised loss has a quarter of the weight
     plain = {"use_off_policy_loss": False, "sft_multitask": {"use": True}, "prefix": {"n_prefix": 1}}
     shares = []
     for more in ({}, {"srft": {"use": True}, "on_policy_loss": "reinforce", "loss_remove_clip": True}):
-        first, second = target_uses(made, fields, MixedPolicyOptions(**plain, **more), step=1, sft_coef=0.5)
+        first, second = uses_of(made, advantages, MixedPolicyOptions(**plain, **more))
         shares.append(second["loss_share"] / first["loss_share"])
     assert shares[1] == pytest.approx(shares[0] / 4)
 

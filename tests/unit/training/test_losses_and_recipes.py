@@ -2,11 +2,10 @@
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from tensordict import TensorDict
+from updates import update_loss
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.losses import sft_loss
 
@@ -14,7 +13,7 @@ from training.algorithms import registry
 from training.algorithms.options import LossOptions, MixedPolicyOptions
 from training.algorithms.registry import LOSSES, Registry
 from training.job import configuration
-from training.verl_hooks.loss import mixed_policy_loss, supervised_loss
+from training.verl_hooks.loss import supervised_loss
 
 
 def reinforce_token_loss(old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options: LossOptions):
@@ -32,7 +31,7 @@ def nested(*rows: list[float]) -> torch.Tensor:
     return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
 
 
-def batch() -> tuple[dict[str, torch.Tensor], TensorDict]:
+def batch() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Two responses, of two tokens (the first off-policy) and of one, after prompts of one and two tokens."""
     data = {
         "prompts": nested([5], [5, 6]),
@@ -43,17 +42,14 @@ def batch() -> tuple[dict[str, torch.Tensor], TensorDict]:
         "rollout_is_weights": nested([1.0, 1.0], [2.0]),
         "prefix_length": torch.tensor([1, 0]),
     }
-    counts = {"batch_num_tokens": 3, "sequences": 2, "dp_size": 1}
-    counts |= {"off_policy_tokens": 1, "off_policy_sequences": 1, "on_policy_tokens": 2, "on_policy_sequences": 2}
     # Of each token under the model: that of a response's token stands one before it.
-    return {"log_probs": nested([-1.0, -3.0, 0.0], [0.0, -2.0, 0.0])}, tu.get_tensordict(data, counts)
+    return {"log_probs": nested([-1.0, -3.0, 0.0], [0.0, -2.0, 0.0])}, data
 
 
 def test_a_registered_loss_is_what_the_worker_differentiates(reinforce: None) -> None:
-    actor = SimpleNamespace(use_kl_loss=False)
     output, data = batch()
     options = MixedPolicyOptions(loss="reinforce", prefix={"n_prefix": 1}, sft_multitask={"use": True, "coef": 0.5})
-    loss, metrics = mixed_policy_loss(actor, options, 4, output, data)
+    loss, metrics = update_loss(options, output, data, [2, 1], [1, 0], limit=4)
     policy, supervised = (0.5 * 1 + 0.5 * 3 + 2 * -1.0 * 2) / 3, 1.0
     assert loss.item() == pytest.approx(policy + 0.5 * supervised)
     assert metrics["pg_loss"].aggregate() == pytest.approx(policy)

@@ -1,7 +1,6 @@
 """Every option of the section ``mixed``, changed alone, changes what is computed from the same batch."""
 
 import functools
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.schedules.prefix import prefix_ratio
 from training.algorithms.tensors import mask_of_prefix
 from training.config.keys import leaves
-from training.verl_hooks.loss import regularized
+from training.methods.mixed import stream_weights
 
 
 def half_loss(old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options, target_probs):
@@ -176,8 +175,7 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     for prompt in range(4):
         store.add(prompt, 1, 3, [Trajectory([2], [-0.5])])
     replayed = store.draw(4, seed=0) if chosen.replay.use else []
-    micro_batch = SimpleNamespace(mask=mask, off_policy_mask=off_policy_mask, size=size, size_of=lambda *_: size)
-    bonus = regularized(micro_batch, chosen)[0].tolist()  # pyright: ignore[reportArgumentType]
+    bonus = sorted(stream_weights(chosen, mask, off_policy_mask))
     worker = chosen.needs_policy_worker, chosen.skip_grad_norm
     prompts = learned, unsolved.prompts, replayed, chosen.shows_prefix, chosen.distillation.sees_target
     return ratios, off_policy, loss.item(), coefficients, kept, prompts, bonus, worker

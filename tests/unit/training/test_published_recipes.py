@@ -5,9 +5,9 @@ The formulas of those are in `published_formulas`. Where they depend on the cut 
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +18,10 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
-from training.algorithms.options import MixedPolicyOptions
-from training.job.configuration import compose_run, mixed_options
-from training.verl_hooks.batch import Samples, compute_advantages
-from training.verl_hooks.loss import mixed_policy_loss
+from training.algorithms.samples import Samples
+from training.job.configuration import compose_run, method_of
+from training.methods.mixed import Mixed
+from training.verl_hooks.loss import WEIGHTS, step_loss
 from training.verl_hooks.metrics import update_counts
 
 RECIPES = SUMS | MEANS
@@ -30,20 +30,15 @@ TOLERANCE = 1e-5
 
 
 @cache
-def composed(recipe: str) -> tuple[MixedPolicyOptions, SimpleNamespace]:
-    config = compose_run(recipe.split()[0], "cpu", [], run=Path("run"))
-    actor, options = config.actor_rollout_ref.actor, mixed_options(config)
-    if recipe.endswith("before replay"):
-        options = options.before_replay
-    kl = {name: actor[name] for name in ("use_kl_loss", "kl_loss_coef", "kl_loss_type")}
-    return options, SimpleNamespace(entropy_coeff=actor.entropy_coeff, **kl)
+def composed(recipe: str) -> Mixed:
+    return replace(method_of(compose_run(recipe.split()[0], "cpu", [], run=Path("run"))), limit=LIMIT)
 
 
 def nested(rows: Iterable[Tensor]) -> Tensor:
     return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
 
 
-def step(made: Batch, options: MixedPolicyOptions) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def step(made: Batch, method: Mixed) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The fields and the counts of an update, by what the trainer does with samples."""
     rewards = torch.zeros(made.mask.shape, dtype=torch.float64)
     rewards[torch.arange(len(rewards)), made.lengths - 1] = made.solved.double()
@@ -63,17 +58,21 @@ def step(made: Batch, options: MixedPolicyOptions) -> tuple[dict[str, Tensor], d
     samples = Samples(
         TensorDict(rows, batch_size=len(rewards)), made.group.numpy(), torch.ones(len(rewards), dtype=torch.bool)
     )
-    computed = compute_advantages(samples, rewards, options, LIMIT, updates=0)
-    fields = rows | computed.fields | {"ref_log_prob": made.reference}
-    counts = update_counts(samples.mask, samples.off_policy_mask, 1.0, computed.fields.get("gate"))
+    signal = method.signal(samples, rewards, 0)
+    weights = {f"{WEIGHTS}{name}": values for name, values in signal.weights.items()}
+    fields = {**rows, **weights, "ref_log_prob": made.reference, "advantages": signal.advantages, "phi": made.stored}
+    fields["rollout_is_weights"] = signal.ratio_weights
+    counts = {"counts": update_counts(samples.mask, signal.weights, 1.0), "coefficients": signal.coefficients}
     return fields, counts | {"batch_num_tokens": int(made.mask.sum())}
 
 
 def shares(recipe: str, mode: str | None, cut: Iterable[Tensor], ranks: int, made: Batch) -> Tensor:
     """The loss of a rank that has the micro-batches ``cut``."""
-    options, actor = composed(recipe)
-    options = options.model_copy(update={"loss_agg_mode": mode}) if mode else options
-    fields, counts = step(made, options)
+    method = composed(recipe)
+    if mode:
+        method = replace(method, options=method.options.model_copy(update={"loss_agg_mode": mode}))
+    fields, rest = step(made, method)
+    rest |= {"dp_size": ranks, "loss": "clipped" if recipe.endswith("before replay") else "policy"}
     total = torch.zeros((), dtype=torch.float64)
     jagged = [
         "response_mask",
@@ -81,8 +80,8 @@ def shares(recipe: str, mode: str | None, cut: Iterable[Tensor], ranks: int, mad
         "advantages",
         "rollout_is_weights",
         "ref_log_prob",
-        "off_policy_log_probs",
-        "gate",
+        *(["phi"] if method.options.has_teacher_log_probs else []),
+        *(name for name in fields if name.startswith(WEIGHTS)),
     ]
     for rows in cut:
         if not len(rows):
@@ -100,7 +99,7 @@ def shares(recipe: str, mode: str | None, cut: Iterable[Tensor], ranks: int, mad
             name: nested(torch.cat([values[n, : made.lengths[row]], values.new_zeros(1)]) for n, row in enumerate(rows))
             for name, values in (("log_probs", log_prob), ("entropy", entropy))
         }
-        loss, _ = mixed_policy_loss(actor, options, LIMIT, output, tu.get_tensordict(data, counts | {"dp_size": ranks}))  # pyright: ignore[reportArgumentType]
+        loss, _ = step_loss(method.losses(), LIMIT, output, tu.get_tensordict(data, rest))
         total = total + loss
     return total
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,19 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from updates import update_loss
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import reduce_metrics
 
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.algorithms.schedules.entropy import EntropyController
+from training.methods.mixed import Mixed
 from training.verl_hooks import trainer
-from training.verl_hooks.loss import mean_of_sums, mixed_policy_loss, pair_of_sums
-from training.verl_hooks.metrics import Outcomes, update_counts
+from training.verl_hooks.loss import mean_of_sums, pair_of_sums
+from training.verl_hooks.metrics import Outcomes
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.target_uses import Ledger
-
-ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
 
 
 def nested(*rows: list[float]) -> torch.Tensor:
@@ -50,13 +49,11 @@ def loss_of(weights: float = 1.0, entropy: float = 0.0, **mixed: Any) -> tuple[f
         "rollout_is_weights": nested([1.0, 1.0], [weights]),
         "prefix_length": torch.tensor([2, 0]),
     }
-    mask, off_policy = torch.tensor([[1, 1], [1, 0]]).bool(), torch.tensor([[1, 1], [0, 0]]).bool()
-    counts = {"batch_num_tokens": 3, "dp_size": 1, "entropy_coeff": 0.1, **update_counts(mask, off_policy, 1.0)}
     output = {"log_probs": nested([-1.0, -3.0, 0.0], [0.0, -0.5, 0.0])}
     if entropy:
         output["entropy"] = nested([entropy, entropy, 0.0], [0.0, entropy, 0.0])
     options = MixedPolicyOptions(prefix={"n_prefix": 1}, **mixed)
-    loss, metrics = mixed_policy_loss(ACTOR, options, 8, output, tu.get_tensordict(data, counts))  # pyright: ignore[reportArgumentType]
+    loss, metrics = update_loss(options, output, data, [2, 1], [2, 0])
     values = {name: metric.aggregate() for name, metric in metrics.items()}
     mean_of_sums(values)
     return loss.item(), values
@@ -96,13 +93,10 @@ def test_a_hint_without_a_policy_loss_does_not_count_in_its_sequence(mode: str, 
     lengths, hints = (5, 2), (3, 0)
     data = {name: nested(*([value] * length for length in lengths)) for name, value in ROW.items()}
     data |= {"prompts": nested([5], [5]), "prefix_length": torch.tensor(hints)}
-    valid = torch.arange(5) < torch.tensor(lengths)[:, None]
-    hint = torch.arange(5) < torch.tensor(hints)[:, None]
-    counts = {"batch_num_tokens": 7, "dp_size": 1, "entropy_coeff": 0.0, **update_counts(valid, hint, 1.0)}
     log_prob = torch.full((9,), -1.0, requires_grad=True)
     output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 6, 9]))}
     options = MixedPolicyOptions(prefix={"n_prefix": -1}, use_off_policy_loss=False, loss_agg_mode=mode)  # pyright: ignore[reportArgumentType]
-    loss, _ = mixed_policy_loss(ACTOR, options, 8, output, tu.get_tensordict(data, counts))  # pyright: ignore[reportArgumentType]
+    loss, _ = update_loss(options, output, data, lengths, hints)
     loss.backward()
     assert loss.item() == pytest.approx(expected)
     # The prompt has one token, whose output is about the first token of the response.
@@ -132,13 +126,12 @@ def test_a_mean_over_nothing_is_left_out() -> None:
 def test_an_update_of_padding_rows_has_no_loss(mode: str) -> None:
     data = {name: nested([0.0], [0.0]) for name in ("old_log_probs", "advantages", "rollout_is_weights")}
     data |= {name: nested([0], [0]) for name in ("response_mask", "responses", "prompts")}
-    counts = {"batch_num_tokens": 0, "dp_size": 1, "entropy_coeff": 0.1}
-    counts |= update_counts(*torch.zeros(2, 2, 1, dtype=torch.bool), 1.0)
     log_prob = torch.zeros(4, requires_grad=True)
     jagged = torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 2, 4]))
     options = MixedPolicyOptions(prefix={"n_prefix": 1}, loss_agg_mode=mode, sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]
-    td = tu.get_tensordict({**data, "prefix_length": torch.tensor([0, 0])}, counts)
-    loss, _ = mixed_policy_loss(ACTOR, options, 8, {"log_probs": jagged, "entropy": jagged}, td)  # pyright: ignore[reportArgumentType]
+    data["prefix_length"], none = torch.tensor([0, 0]), dict.fromkeys(["valid", "imitation"], (0.0, 0.0))
+    output = {"log_probs": jagged, "entropy": jagged}
+    loss, _ = update_loss(options, output, data, [1, 1], [0, 0], counts=none, batch_num_tokens=0)
     loss.backward()
     assert loss.item() == 0
     assert log_prob.grad is not None and not log_prob.grad.any()
@@ -176,7 +169,8 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     store.fields = tu.get_tensordict({**fields, **uid}, {})
     monkeypatch.setattr(trainer, "tq", store)
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
-    hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
+    hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1}, regularize_on="on_policy")
+    hooks.method = Mixed(hooks.options, limit=4)
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()
@@ -203,8 +197,7 @@ def test_padding_rows_never_count(step: tuple[dict[str, float], KVBatchMeta, Sto
     assert metrics["batch/missing_samples"] == 2
     assert (metrics["staleness/mean"], metrics["staleness/max"], metrics["staleness/partial_share"]) == (0.5, 1, 1)
     assert {name for name in metrics if name.startswith("drift/")} == {"drift/age_0", "drift/age_1"}
-    counts = {"sequences": 1.0, "on_policy_sequences": 0.5, "on_policy_tokens": 1.0, "off_policy_tokens": 2.0}
-    assert {name: batch.extra_info[name] for name in counts} == counts  # of one update of two
+    assert batch.extra_info["counts"] == {"valid": (3.0, 1.0), "regular": (1.0, 0.5)}  # of one update of two
 
 
 def test_outcomes_are_means_over_all_samples_of_a_step() -> None:

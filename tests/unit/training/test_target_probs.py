@@ -1,18 +1,15 @@
 """The teacher's log-probabilities, from a row of the targets to the loss."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from verl.utils import tensordict_utils as tu
+from updates import update_loss
 
 from training.algorithms.mixed_loss import mixed_policy_token_loss
 from training.algorithms.options import LossOptions, MixedPolicyOptions
+from training.algorithms.tensors import fit_width
 from training.verl_hooks.agent_loop import OffPolicyOutput
-from training.verl_hooks.batch import fit_width
-from training.verl_hooks.loss import mixed_policy_loss
-from training.verl_hooks.metrics import update_counts
 
 PHI = (0.5, 0.25)  # the teacher's probabilities of two off-policy tokens
 P = (0.4, 0.1)  # the policy's
@@ -24,7 +21,6 @@ def nested(*rows: Any) -> torch.Tensor:
 
 def policy_loss(**mixed: Any) -> tuple[float, torch.Tensor]:
     """The sum of the token losses of two off-policy tokens (A = 1) and an on-policy one (A = 0), and its gradient."""
-    mask, off_policy = torch.tensor([[1, 1], [1, 0]]).bool(), torch.tensor([[1, 1], [0, 0]]).bool()
     data = {
         "prompts": nested([5], [5]),
         "responses": nested([7, 8], [9]),
@@ -33,14 +29,14 @@ def policy_loss(**mixed: Any) -> tuple[float, torch.Tensor]:
         "advantages": nested([1.0, 1.0], [0.0]),
         "rollout_is_weights": nested([1.0, 1.0], [1.0]),
         "prefix_length": torch.tensor([2, 0]),
-        "off_policy_log_probs": nested(torch.tensor(PHI).log(), [0.0]),
+        "phi": nested(torch.tensor(PHI).log(), [0.0]),
     }
-    counts = {"batch_num_tokens": 1, "dp_size": 1, **update_counts(mask, off_policy, 1.0)}
     log_prob = torch.tensor([*P, 1.0, 0.3, 1.0]).log().requires_grad_()
     output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 3, 5]))}
     options = MixedPolicyOptions(prefix={"n_prefix": 1}, **mixed)  # pyright: ignore[reportArgumentType]
-    actor = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
-    loss, _ = mixed_policy_loss(actor, options, 2, output, tu.get_tensordict(data, counts))  # pyright: ignore[reportArgumentType]
+    if not options.use_target_probs:
+        del data["phi"]
+    loss, _ = update_loss(options, output, data, [2, 1], [2, 0], limit=2, batch_num_tokens=1)
     loss.backward()
     assert log_prob.grad is not None
     return loss.item(), log_prob.grad[:2]

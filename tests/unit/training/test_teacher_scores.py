@@ -8,8 +8,9 @@ import torch
 from tensordict import TensorDict
 
 from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.samples import Samples, Signal
+from training.methods.mixed import Mixed
 from training.verl_hooks.agent_loop import OffPolicyOutput
-from training.verl_hooks.batch import Advantages, Samples, compute_advantages
 
 # A group of a target of two tokens and a sample, whose teacher has these log-probabilities; padding is the last token.
 OLD = [[-1.0, -1.0, 0.0], [-1.0, -2.0, 0.0]]
@@ -32,9 +33,9 @@ def samples(prefix: list[int], scores: list[float], **more: Any) -> Samples:
     return Samples(data, np.array(["g"] * rows, dtype=object), torch.ones(rows, dtype=torch.bool))
 
 
-def advantages(of: Samples, **mixed: Any) -> Advantages:
+def advantages(of: Samples, **mixed: Any) -> Signal:
     options = MixedPolicyOptions.from_mapping(mixed)
-    return compute_advantages(of, of.rows["rm_scores"], options, limit=3, updates=0)
+    return Mixed(options, limit=3).signal(of, of.rows["rm_scores"], 0)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_the_policys_tokens_have_the_scores_and_the_target_has_its_own_advantage
 ) -> None:
     group = samples([2, 0], [1.0, 0.0], teacher_log_probs=torch.tensor(TEACHER))
     computed = advantages(group, prefix={"n_prefix": 1}, distillation={"use": True, **distillation})
-    torch.testing.assert_close(computed.fields["advantages"], torch.tensor(expected))
+    torch.testing.assert_close(computed.advantages, torch.tensor(expected))
     assert computed.metrics["distillation/kl"] == pytest.approx((0.5 - 1.5) / 2)
 
 
@@ -58,11 +59,11 @@ def test_samples_that_see_the_target_are_compared_with_each_other() -> None:
     """Two that see it, one of them right; two that do not, both wrong: these teach nothing."""
     group = samples([0] * 4, [1.0, 0.0, 0.0, 0.0], guided=torch.tensor([1, 1, 0, 0]))
     guided: dict[str, Any] = {"prefix": {"n_prefix": 2, "place": "prompt"}, "use_off_policy_loss": False}
-    assert advantages(group, **guided).fields["advantages"][:, 0].tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert advantages(group, **guided).advantages[:, 0].tolist() == [0.5, -0.5, 0.0, 0.0]
     assert group.on_policy.tolist() == [False, False, True, True]
     assert not group.off_policy_mask.any()  # the policy wrote all of every response
     plain = samples([0] * 4, [1.0, 0.0, 0.0, 0.0])
-    assert advantages(plain).fields["advantages"][:, 0].tolist() == [0.75, -0.25, -0.25, -0.25]
+    assert advantages(plain).advantages[:, 0].tolist() == [0.75, -0.25, -0.25, -0.25]
 
 
 def test_a_sample_carries_its_scores() -> None:

@@ -21,9 +21,10 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from core.model.prompts import Example, Template, encode_example, encode_prompt
 from training.algorithms.methods.exgrpo import Trajectory
-from training.job.configuration import chat_template, mixed_options
+from training.job.configuration import chat_template, method_of, mixed_options
 from training.job.derived_seeds import Messages, prompt_id, prompt_key, stable_hash
 from training.job.records.metrics_log import require_finite
+from training.methods.mixed import SUPERVISED
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 
 
@@ -75,7 +76,7 @@ class PromptTrainer(PPOTrainer):
     dispatched = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
 
     def __init__(self, config: Any):
-        self.options = mixed_options(config)
+        self.options, self.method = mixed_options(config), method_of(config)
         self.memory = PromptMemory(self.options, config.actor_rollout_ref.rollout.n)
         super().__init__(config)
 
@@ -160,8 +161,10 @@ def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float
     tu.assign_non_tensor(
         batch,
         sft_update=True,
+        loss=SUPERVISED,
+        coefficients={"sft_loss": 1.0, "entropy_loss": -entropy_coeff},
+        counts={"valid": (0.0, len(examples))},
         calculate_entropy=entropy_coeff != 0,
-        entropy_coeff=entropy_coeff,
         global_batch_size=len(batch),
         mini_batch_size=len(batch),
     )

@@ -22,9 +22,9 @@ from core.model.prompts import CHAT  # noqa: E402
 from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
 from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio  # noqa: E402
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
+from training.algorithms.samples import Samples  # noqa: E402
 from training.job.configuration import compose_run, mixed_options  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
-from training.verl_hooks.batch import Samples  # noqa: E402
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory, insert, read_store, write_store  # noqa: E402
 from training.verl_hooks.prompts.prompt_trainer import prompt_batch, with_replay  # noqa: E402
 

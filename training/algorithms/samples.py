@@ -1,0 +1,86 @@
+"""The samples of a step, and what an update learns from them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from tensordict import TensorDict
+from torch import Tensor
+
+from training.algorithms.tensors import mask_of_prefix
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The rows of a batch, padded to one width: ``sampled`` says which are samples, the others fill it up for verl.
+
+    ``rows["solved"]``: whether the verifier takes a sample for right.
+    """
+
+    rows: TensorDict
+    index: np.ndarray  # the group of each row
+    sampled: torch.Tensor
+    sources: Sequence[str] = ()  # ``data_source`` of each row
+    errors: Sequence[str] = ()  # why the verifier of each row failed; "" where it did not
+    targets: Sequence[str] = ()  # the id of the target that each row starts with; "" for none
+    numbers: Sequence[int] = ()  # of each row in its group
+    problems: Sequence[str] = ()  # what each row asks
+
+    @cached_property
+    def mask(self) -> torch.Tensor:
+        return self.rows["response_mask"].bool()
+
+    @cached_property
+    def off_policy_mask(self) -> torch.Tensor:
+        return mask_of_prefix(self.rows["prefix_length"], self.mask)
+
+    @cached_property
+    def guided(self) -> torch.Tensor:
+        """Whether the prompt of a row shows the beginning of the target."""
+        none = torch.zeros_like(self.rows["prefix_length"])
+        return self.rows.get("guided", none) > 0
+
+    @cached_property
+    def on_policy(self) -> torch.Tensor:
+        """Whether the policy sampled all of a row, and from the problem alone."""
+        return (self.rows["prefix_length"] == 0) & ~self.guided
+
+    @cached_property
+    def baselines(self) -> np.ndarray:
+        """The group of each row whose mean its score is compared with: one for each prompt that was asked."""
+        if not self.guided.any():
+            return self.index
+        pairs = zip(self.index.tolist(), self.guided.tolist(), strict=True)
+        return np.array([f"{group} {guided}" for group, guided in pairs], dtype=object)
+
+    def own_samples(self, row: int) -> list[int]:
+        """The rows of the group of ``row`` that the policy sampled alone."""
+        of_group = torch.from_numpy(self.index == self.index[row])
+        return (of_group & self.sampled & self.on_policy).nonzero().squeeze(-1).tolist()
+
+    @cached_property
+    def solved(self) -> torch.Tensor:
+        return self.rows["solved"]
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """The inputs of an update, and the metrics of how they were computed.
+
+    Args:
+        ratio_weights: of the rollout correction: a token of weight 0 stays in the divisor of its term.
+        weights: by stream, of the tokens in a term: one of weight 0 is no part of it. A stream that is absent has all
+            tokens. "kept" says which tokens count at all.
+        coefficients: of the terms, by the names of their metrics.
+        loss: which of the method's losses the update has.
+    """
+
+    advantages: Float[Tensor, "batch length"]
+    ratio_weights: Float[Tensor, "batch length"]
+    weights: dict[str, Float[Tensor, "batch length"]] = field(default_factory=dict)
+    coefficients: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    loss: str = "policy"

@@ -1,0 +1,152 @@
+"""Any method that the options of the section ``mixed`` describe."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from training.algorithms.advantage import apply_prefix_weights, group_advantage, length_penalty
+from training.algorithms.correction import rollout_correction
+from training.algorithms.methods.distillation import teacher_advantage
+from training.algorithms.methods.gate import group_gate
+from training.algorithms.methods.sft import policy_weight, sft_coefficient
+from training.algorithms.methods.srft import outcome_advantage
+from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.samples import Samples, Signal
+from training.algorithms.tensors import fit_width
+from training.algorithms.term import EntropyBonus, Imitation, Loss, Policy, Reference
+from training.methods.method import Method
+
+SUPERVISED = "supervised"  # the loss of an update on targets alone
+
+
+@dataclass(frozen=True)
+class Mixed(Method):
+    """The method of ``options``.
+
+    Args:
+        limit: of the tokens of a response.
+        entropy_coeff: coefficient of the entropy bonus in the first step.
+        kl_loss: coefficient and estimator of the divergence from the reference policy; None without a reference.
+    """
+
+    options: MixedPolicyOptions
+    limit: int
+    entropy_coeff: float = 0.0
+    kl_loss: tuple[float, str] | None = None
+
+    def losses(self) -> dict[str, Loss]:
+        options = self.options
+        losses = {"policy": Loss((Policy(options=options, by_entropy=options.srft.use), *self._others()), self._reduce)}
+        if options.replay.use:
+            early = options.before_replay
+            losses["clipped"] = Loss((Policy(options=early, by_entropy=False), *self._others()), self._reduce)
+        if options.relift.use:
+            losses[SUPERVISED] = Loss((Imitation(), EntropyBonus()), "token-mean")
+        return losses
+
+    @property
+    def _reduce(self) -> str:
+        return self.options.loss_agg_mode
+
+    def _others(self) -> list[EntropyBonus | Reference | Imitation]:
+        """Return the terms besides the policy loss."""
+        supervised, srft = self.options.sft_multitask, self.options.srft
+        terms: list[EntropyBonus | Reference | Imitation] = [EntropyBonus()]
+        terms += [Reference(type=self.kl_loss[1])] if self.kl_loss else []
+        terms += [Imitation(weight=supervised.weight, srft=srft if srft.use else None)] if supervised.use else []
+        return terms
+
+    def fields(self) -> list[str]:
+        options = self.options
+        optional = {
+            "off_policy_log_probs": options.has_teacher_log_probs,
+            "responses": options.replay.use,
+            "guided": options.shows_prefix,
+            "teacher_log_probs": options.distillation.use,
+        }
+        return [name for name, needed in optional.items() if needed]
+
+    def signal(self, samples: Samples, rewards: Tensor, step: int) -> Signal:
+        metrics: dict[str, float] = {}
+        advantages = self.advantages(samples, self.scores(samples, rewards, metrics), metrics)
+        rows = samples.rows
+        ratio_weights, _, measured = rollout_correction(
+            rows["old_log_probs"],
+            rows["rollout_log_probs"],
+            samples.mask,
+            samples.off_policy_mask,
+            self.options.rollout_correction,
+        )
+        metrics |= {f"rollout_correction/{name}": value for name, value in measured.items()}
+        weights = self.weights(samples, metrics)
+        return Signal(advantages, ratio_weights, weights, self.coefficients(step), metrics)
+
+    def coefficients(self, step: int) -> dict[str, float]:
+        """Return the coefficients of the terms in ``step``."""
+        supervised, coefficients = self.options.sft_multitask, {"pg_loss": 1.0, "entropy_loss": -self.entropy_coeff}
+        if self.kl_loss:
+            coefficients["kl_loss"] = self.kl_loss[0]
+        if supervised.use:
+            coefficients["sft_loss"] = sft_coefficient(supervised, step)
+            coefficients["pg_loss"] = policy_weight(supervised, coefficients["sft_loss"])
+        return coefficients
+
+    def scores(self, samples: Samples, rewards: Tensor, metrics: dict[str, float]) -> Tensor:
+        """Return the score of each sample, less the penalty on long responses."""
+        scores = rewards.sum(-1)
+        if self.options.length_penalty.use:
+            penalty = length_penalty(samples.mask.sum(-1), self.limit, self.options.length_penalty)
+            generated = (samples.mask & ~samples.off_policy_mask).any(-1)  # nobody could have sampled a shorter target
+            scores = scores + penalty * generated
+            counted = penalty[samples.sampled & generated]
+            metrics["reward/length_penalty"] = float(counted.mean()) if generated.any() else 0.0
+        return scores
+
+    def advantages(self, samples: Samples, scores: Tensor, metrics: dict[str, float]) -> Tensor:
+        options, rows, mask, off_policy = self.options, samples.rows, samples.mask, samples.off_policy_mask
+        advantages = group_advantage(scores, samples.baselines, samples.on_policy, options).unsqueeze(-1) * mask
+        advantages = apply_prefix_weights(advantages, off_policy, options.prefix)
+        if options.srft.use:
+            outcomes = outcome_advantage(samples.solved, options.srft)
+            advantages = torch.where(off_policy, advantages, outcomes.unsqueeze(-1) * mask)
+        if options.distillation.use:
+            teacher, scored = fit_width(rows["teacher_log_probs"], mask.shape[1]), mask & ~off_policy
+            if not options.distillation.task_rewards:
+                advantages = advantages * off_policy
+            advantages = advantages + teacher_advantage(rows["old_log_probs"], teacher, scored, options.distillation)
+            if scored.any():
+                metrics["distillation/kl"] = float((rows["old_log_probs"] - teacher)[scored].mean())
+        return advantages
+
+    def weights(self, samples: Samples, metrics: dict[str, float]) -> dict[str, Tensor]:
+        """Return the weights of the tokens by stream."""
+        gate = None
+        if self.options.gate.type != "none":
+            outcomes = samples.solved.tolist(), samples.index.tolist(), samples.on_policy.tolist()
+            policy, supervised = torch.tensor(group_gate(*outcomes, self.options.gate)).unsqueeze(-1).unbind(1)
+            gate = torch.where(samples.off_policy_mask, supervised, policy)
+            metrics["groups/supervised"] = float(1.0 - policy[samples.sampled].mean())
+        return stream_weights(self.options, samples.mask, samples.off_policy_mask, gate)
+
+
+def stream_weights(
+    options: MixedPolicyOptions, mask: Tensor, off_policy: Tensor, gate: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Return the weights of the tokens by stream (`Signal.weights`).
+
+    Args:
+        gate: what a token's loss is multiplied by; None without a gate.
+    """
+    kept = mask if gate is None else mask & (gate > 0)
+    factor: Tensor | float = 1.0 if gate is None else gate
+    weights = {} if gate is None else {"kept": kept.float()}
+    if not options.use_off_policy_loss:
+        weights["policy"] = (mask & ~off_policy) * factor
+    elif gate is not None:
+        weights["policy"] = mask * gate
+    if options.sft_multitask.use:
+        weights["imitation"] = (mask & off_policy) * factor
+    if options.regularize_on == "on_policy":
+        weights["regular"] = (kept & ~off_policy).float()
+    return weights
