@@ -41,9 +41,11 @@ _CHINESE = {
     "分米": "\\text{ dm}", "毫米": "\\text{ mm}", "千克": "\\text{ kg}", "公斤": "\\text{ kg}", "毫克": "\\text{ mg}",
     "毫升": "\\text{ mL}", "公顷": "\\text{ ha}", "小时": "\\text{ h}", "分钟": "\\text{ min}", "米": "\\text{ m}",
     "克": "\\text{ g}", "升": "\\text{ L}", "吨": "\\text{ tons}", "秒钟": "\\text{ s}", "秒": "\\text{ s}",
-    "天": "\\text{ days}", "年": "\\text{ years}", "美元": "\\text{ dollars}", "欧元": "\\text{ euros}",
+    "千米/时": "\\text{ km/h}", "公里/时": "\\text{ km/h}", "天": "\\text{ days}",
+    "年": "\\text{ years}", "美元": "\\text{ dollars}", "欧元": "\\text{ euros}",
     "人民币": "\\text{ yuan}", "元": "\\text{ yuan}", "度": "^\\circ ", "摄氏": "", "个百分点": "\\text{ points}",
 }  # fmt: skip
+_MINUTES = compile_quick_pattern(r"(?<=\d)\s?\u5206(?=\s?\d{1,2}\s?\u79d2)|(?<=\u65f6)(\d{1,2})\s?\u5206(?!\u949f)")
 _CHINESE_WORD = compile_quick_pattern("|".join(sorted(_CHINESE, key=len, reverse=True)))
 _CHINESE_DATE = compile_quick_pattern(r"(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?[日号]")
 _UNKNOWN_WORD = compile_quick_pattern(r"(?<=[\d})])\s?(?<!\\text\{)([\u4e00-\u9fff]{1,6})(?=\Z|[^}\u4e00-\u9fff])")
@@ -76,7 +78,7 @@ def to_latex(text: str) -> str:
     """
     if text.isascii():
         return text
-    text = _RANGE.sub("\\\\text{ to }", _FRACTION.sub(_fraction, text))
+    text = _RANGE.sub(" to ", _FRACTION.sub(_fraction, text))
     text = _RAISED_RUN.sub(_raised, text)
     text = _LOWERED_RUN.sub(lambda run: f"_{{{run.group().translate(_PLAIN)}}}", text).translate(_SIGNS)
     text = _NESTED.sub(r"\1", text)
@@ -84,6 +86,7 @@ def to_latex(text: str) -> str:
         lambda date: "-".join(filter(None, date.groups())) if date.group(1) else date.group(), text
     )
     text = _UNIT_SIGN.sub(lambda sign: f"\\text{{ {unicodedata.normalize('NFKC', sign.group())}}}", text)
+    text = _MINUTES.sub(r"\1分钟", text)
     text = _CHINESE_WORD.sub(lambda word: _CHINESE[word.group()], text)
     text = _UNKNOWN_WORD.sub(r"\\text{ \1}", text)
     return _ROOT.sub(

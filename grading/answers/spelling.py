@@ -24,12 +24,14 @@ _BLANKS = (
 _EQUAL = {  # spellings of a command
     "\\frac": r"\dfrac \tfrac \cfrac \sfrac \nicefrac", "\\binom": r"\tbinom \dbinom", "|": r"\lvert \rvert \vert",
     "\\ldots": r"\dots \cdots \dotsc \dotsb \dotsm", "\\circ": r"\textdegree \degree", "\\boldsymbol": r"\bm \pmb",
-    "\\{": r"\lbrace", "\\}": r"\rbrace", "[": r"\lbrack", "]": r"\rbrack", "\\emptyset": r"\varnothing",
+    "\\\\": r"\cr", "\\setminus": r"\smallsetminus", "\\{": r"\lbrace", "\\}": r"\rbrace", "[": r"\lbrack",
+    "]": r"\rbrack", "\\emptyset": r"\varnothing",
     "\\le": r"\leqslant \leq", "\\ge": r"\geqslant \geq", "\\neq": r"\ne", "<": r"\lt", ">": r"\gt", "*": r"\ast",
     "\\cdot": r"\bullet", "\\lor": r"\vee", "\\land": r"\wedge", "\\phi": r"\varphi", "\\epsilon": r"\varepsilon",
     "\\theta": r"\vartheta", "\\rho": r"\varrho", "\\sigma": r"\varsigma", "\\mathrm": r"\mathop",
     "\\mathbb{R}": r"\R \reals", "\\mathbb{Z}": r"\Z", "\\mathbb{N}": r"\N", "\\mathbb{Q}": r"\Q",
-    "\\text{ pounds}": r"\pounds \textsterling", "\\$": r"\textdollar", "\\text{ euros}": r"\euro \texteuro",
+    "\\text{ pounds}": r"\pounds \textsterling", "\\$": r"\textdollar \mathdollar",
+    "\\text{ euros}": r"\euro \texteuro",
     "\\text{ yen}": r"\yen \textyen", "\\text{ cents}": r"\textcent",
     "": r"\! \limits \displaylimits \null",
 }  # fmt: skip
@@ -45,6 +47,7 @@ _UPRIGHT = compile_quick_pattern(
 _BRACED_POWER = compile_quick_pattern(r"\^\s?\{\s?(-?\d)\s?\}")
 _NAMES = FUNCTIONS | SCHOOLS.keys() | {"lg"}
 _NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # as plain words these are no functions
+_NUMBER = compile_full_match(r"-?\d+(?:\.\d+)?")
 _THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ROUND_THOUSANDS = compile_quick_pattern(
     r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"
@@ -57,8 +60,9 @@ _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
 _US_DOLLAR = compile_quick_pattern(
     r"(?:US|U\.S\.|\\(?:text|mathrm) ?\{ ?US ?\}) ?(?=\\?\$)|(?<=\$) ?(?:US|U\.S\.)(?= ?\d)"
 )
+_TEXT_DOLLAR = compile_quick_pattern(r"\\(?:text|mathrm) ?\{ ?(?:US ?)?\\?\$ ?\}")
 _DOLLARS = compile_full_match(r"(-?) ?\\\$ ?(-?) ?(\d[\d.,]*)")
-_BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")
+_MARKED = compile_full_match(r"""\*\*([^*]+)\*\*|\*([^*]+)\*|["'\u201c\u2018]([^"'\u201c\u201d]+)["'\u201d\u2019]""")
 _FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?[.;]$|(?<=\d)\.(?=[/}]|\\(?!overline|bar|dot(?![a-z])))")
 _ONLY_ITEM = compile_full_match(r"""\[\s*(?:'([^'"]+)'|"([^'"]+)"|(-?\d+(?:\.\d+)?))\s*\]""")  # a list as a text
 _SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
@@ -75,17 +79,19 @@ _COMBINATIONS = compile_quick_pattern(
     rf"(?<![a-zA-Z\\}}])(?:C_{_ARGUMENT} ?\^ ?{_ARGUMENT}|C ?\^ ?{_ARGUMENT}_{_ARGUMENT}"
     rf"|(?:\{{\}})?(?:_|\^) ?{_ARGUMENT} ?C_ ?{_ARGUMENT}|(?<!\w)(\d{{1,3}}) ?C ?(\d{{1,3}}))(?![\w}}])"
 )
-_SI = compile_quick_pattern(r"\\(?:SI|qty) ?\{([^{}]{1,40})\} ?\{([^{}]{1,60})\}|\\(?:num|ang) ?\{([^{}]{1,40})\}")
+_SI = compile_quick_pattern(
+    r"\\(?:SI|qty) ?\{([^{}]{1,40})\} ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}|\\(?:num|ang) ?\{([^{}]{1,40})\}"
+)
 # What stands around an answer and states nothing.
 _BEFORE = compile_quick_pattern(
-    r"\A(?:\s|=>|->|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:therefore|implies|Rightarrow|Longrightarrow"
-    r"|Leftrightarrow|iff|rightarrow|longrightarrow|to"
+    r"\A(?:\s|:|\uff1a|=>|->|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:therefore|implies|Rightarrow|Longrightarrow"
+    r"|Leftrightarrow|Longleftrightarrow|leadsto|iff|rightarrow|longrightarrow|to"
     r"|hence)(?![a-zA-Z])){1,20}"
 )
 _BEHIND = compile_quick_pattern(
     r"(?<=\S)(?:\s|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:checkmark|blacksquare|square|Box|qed|qedsymbol|notag"
     r"|nonumber|hfill)(?![a-zA-Z])"
-    r"|\\(?:tag\*?|label) ?\{[^{}]{0,40}\}|\\\\|\\\Z|\{\}){1,20}\Z"
+    r"|\\text ?\{ ?\\checkmark ?\}|\\(?:tag\*?|label) ?\{[^{}]{0,40}\}|\\\\|\\\Z|\{\}){1,20}\Z"
 )
 _EMPTY_BRACES = compile_quick_pattern(
     r"(?<![_^}])(?<!\\[a-zA-Z])(?<!\\[a-zA-Z]{2})(?<!\\[a-zA-Z]{3})(?<![a-zA-Z]{4})(?:\{\})+"
@@ -108,22 +114,32 @@ def normalize(answer: str) -> str:
     >>> normalize(r"0.1\overline{6}"), normalize(r"\therefore 5\ "), normalize(r"\mathrm{e}^2"), normalize("3{,}5")
     ('\\frac{15}{90}', '5', 'e^2', '3.5')
     """
-    text = _DOLLAR.sub("", _US_DOLLAR.sub("", answer)).strip()
+    if _NUMBER(answer):
+        return answer
+    text = answer.strip()
+    if "$" in text:
+        text = _DOLLAR.sub("", _US_DOLLAR.sub("", _TEXT_DOLLAR.sub(r"\\$", text))).strip()
     boxed = extract_boxed(text)
     if boxed is not None and BOX.match(text):
         return normalize(boxed) if boxed != answer else boxed
-    if bold := _BOLD(text):
-        text = bold.group(1) or bold.group(2)
+    if marked := _MARKED(text):
+        text = next(filter(None, marked.groups()))
     text = to_latex(text).replace("**", "^")
     if "\\" in text:
         text = _SI.sub(_with_unit, _STACKED.sub(_fraction, _COLOR.sub("", text)))
     text = _BEHIND.sub("", _BEFORE.sub("", text))
-    text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{:}", ":")
+    if "\\" in text or "~" in text:
+        text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text))
+    text = text.replace("{:}", ":")
     if "{,}" in text:
         text = _BRACED_NUMBER.sub(_with_decimal_comma, text).replace("{,}", ",")
-    text = _BARE_ORDINAL.sub(r"\1", _EMPTY_BRACES.sub("", text) if "C" not in text else text)
+    if "{}" in text and "C" not in text:
+        text = _EMPTY_BRACES.sub("", text)
+    text = _BARE_ORDINAL.sub(r"\1", text)
     if "\\" in text:
         text = _UPRIGHT.sub(_upright, _ORDINAL.sub("", text))
+        if "\\underline" in text or "\\math" in text:
+            text = _UPRIGHT.sub(_upright, text)
         if cell := _ONE_CELL(text.strip()):
             text = cell.group(1)
     text = _BLANK.sub(" ", text).strip()
@@ -134,9 +150,8 @@ def normalize(answer: str) -> str:
     text = _FULL_STOP.sub("", _FULL_STOP.sub("", text))
     if item := _ONLY_ITEM(text):
         return normalize((item.group(1) or item.group(2) or item.group(3)).replace("\\\\", "\\"))
-    if _THOUSANDS(text):
-        text = text.replace(",", "")
-    text = _ROUND_THOUSANDS.sub(lambda number: number.group().replace(",", ""), text)
+    if "," in text:
+        text = text.replace(",", "") if _THOUSANDS(text) else _ROUND_THOUSANDS.sub(_without_commas, text)
     if "C" in text:
         text = _COMBINATIONS.sub(_binomial, text)
     if number := _SCIENTIFIC(text):
@@ -144,6 +159,10 @@ def normalize(answer: str) -> str:
     if money := _DOLLARS(text):
         text = f"{money.group(1) or money.group(2)}{money.group(3).replace(',', '')}\\text{{ dollars}}"
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
+
+
+def _without_commas(number: Match) -> str:
+    return number.group().replace(",", "")
 
 
 def _is_plain(content: str) -> bool:

@@ -35,7 +35,9 @@ _TIMES, _OVER = ("*", "\\cdot", "\\times"), ("/", "\\div")
 _SEVERAL = ("max", "min", "gcd", "lcm")
 _ENDS = frozenset((*CLOSING, *_TIMES, *_OVER, "+", "-", "&", "\\\\", ",", "^", "_", "!", "'"))
 _ROUNDED = {"\\lfloor": ("\\rfloor", sympy.floor), "\\lceil": ("\\rceil", sympy.ceiling)}
-_MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix", "vmatrix"))
+_MATRICES = frozenset(
+    ("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix", "vmatrix", "psmallmatrix", "bsmallmatrix")
+)
 _TRANSPOSED = frozenset(("T", "\\top", "\\intercal", "\\textT", "\\mathsfT", "\\mathrmT", "\\prime"))
 _BARE = str.maketrans("", "", "{} ")
 BARE_NAMES = FUNCTIONS | SCHOOLS.keys() | {"pi", "sqrt", "lg", "alpha", "beta", "theta", "lambda"}
@@ -75,7 +77,7 @@ def with_functions(parts: list[str]) -> list[str]:
         position += len(letters)
         name = "".join(letters).removeprefix("\\")
         is_prose = len(letters) > WORD and is_word(name) and name not in BARE_NAMES and result[-1:] != ["{"]
-        if name == "mod" or is_prose:
+        if name in ("mod", "to") or is_prose:
             raise Unread(f"{name} in a formula")
         if name == "lg":
             result += ["\\log", "_", "{", "10", "}"]

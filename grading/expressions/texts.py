@@ -157,7 +157,7 @@ def capitals(text: str) -> str | None:
 
 def joined(text: str, *, strictly: bool = True) -> bool:
     """Return whether digits are joined without being arithmetic; ``strictly``: unless two whole numbers alone are."""
-    plain = prose_of(text)
+    plain = prose_of(text).strip("() ")
     if _ARITHMETIC_NOT(plain) or (not strictly and _TWO_WHOLE(plain)):
         return True
     parts = _RANGE(plain)
@@ -168,7 +168,7 @@ def read_text(text: str) -> Words | None:
     r"""Return a gold answer that is text and no mathematics; None for other answers."""
     whole = TEXT.fullmatch(text.strip())
     prose = prose_of(text)
-    is_code = capitals(prose) or _SIGNED_CODE(prose) or joined(text, strictly=False)
+    is_code = capitals(prose) or _SIGNED_CODE(prose) or joined(text.strip("() "), strictly=False)
     if is_code or (whole and _is_listed(whole.group(1))) or _has_letters(prose):
         return Words(folded(prose))
     return as_words(prose, is_text="\\text" in text)

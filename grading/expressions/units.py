@@ -16,12 +16,14 @@ UNIT_NAMES = {
         "m": "meter metre", "cm": "centimeter centimetre zentimeter", "mm": "millimeter millimetre",
         "km": "kilometer kilometre",
         "kg": "kilogram kilogramm", "g": "gram gramm", "l": "liter litre L", "s": "second sec secs sekunde sekunden",
-        "min": "minute mins minuten", "h": "hour hr hrs stunde stunden std", "in": "inch inche", "ft": "foot feet",
+        "min": "minute mins minuten", "h": "hour hr hrs stunde stunden std heure hora", "in": "inch inche",
+        "ft": "foot feet",
         "mi": "mile", "yd": "yard", "lb": "pound-mass lbs", "oz": "ounce", "gbp": "gbp", "month": "mo monat monate",
         "degree": "deg grad", "percent": "pct prozent", "dollar": "usd us-dollar", "euro": "eur", "yuan": "cny rmb",
         "yen": "jpy", "rupee": "rs inr", "cent": "ct", "am": "a.m", "pm": "p.m",
         "gal": "gallon", "N": "newton", "J": "joule", "W": "watt", "V": "volt", "Hz": "hertz", "Pa": "pascal",
-        "K": "kelvin", "A": "ampere amp", "rad": "radian", "mL": "milliliter millilitre ml", "day": "d tag tage",
+        "K": "kelvin", "A": "ampere amp", "rad": "radian", "mL": "milliliter millilitre ml",
+        "day": "d tag tage jour dia",
         "yr": "year jahr jahre yrs",
         "wk": "week woche wochen wks", "unit": "units", "celsius": "celsius", "C": "coulomb", "F": "farad",
         "H": "henry", "T": "tesla",
@@ -38,7 +40,7 @@ SHORT_UNITS = frozenset((
     "GB", "TB", "px", "qt", "pt", "ha", "um", "us", "ns", "ps", "Ci", "Bq", "Gy", "Sv", "lm", "lx", "mT", "nT", "pF",
     "nF", "uF", "mF", "mH", "kA", "uA", "dB", "ly", "AU", "au", "pc", "cd", "yr", "wk", "mo", "hp", "Wh", "ct", "ug",
     "cL", "cl", "Da", "bp", "nC", "mC", "uC", "u", "sr", "Nm", "mM", "pH",
-    "gm", "Rs", "rs", "cP", "ppm", "ppb",
+    "gm", "Rs", "rs", "kr", "sq", "cu", "cP", "ppm", "ppb",
 ))  # fmt: skip
 _BASES = (
     "m", "g", "s", "J", "W", "V", "A", "N", "L", "l", "K", "M", "B", "b", "F", "C", "H", "T", "S", "Pa", "Hz", "eV",
@@ -114,10 +116,10 @@ _SHORT_WORDS = frozenset((  # things of three letters; other bare letters may be
 ))  # fmt: skip
 MOST_WORDS = 5
 _LETTERS = compile_quick_pattern(r"[a-zA-Z]{2,}")
-_CHINESE_NO_UNIT = frozenset("半多约至到不零几约十百千或和上下余来倍点分之")
+_CHINESE_NO_UNIT = frozenset("半多约至到不零几十百千或和上下左右前后内外余来倍点分之以过超近低高少最每概")
 _RAISED = compile_quick_pattern(r"\b([a-zA-Z]{1,20}) (squared|cubed)\b")
 _US = compile_quick_pattern(r"\bU\.?S\.? dollars?\b")
-_LETTER = "a-zA-Z\u00c0-\u024f\u4e00-\u9fff"
+_LETTER = "a-zA-Z\u00c0-\u024f\u0400-\u04ff\u4e00-\u9fff"
 _RAISED_WORD = compile_full_match(rf"([{_LETTER}.-]*[{_LETTER}])\^?(-?\d)?")
 _WORD = compile_full_match(rf"[{_LETTER}]+(?:-[{_LETTER}]+)*\.?(?:[a-zA-Z]\.?)?(?:\^?-?\d)?")
 _SYMBOLS = str.maketrans(

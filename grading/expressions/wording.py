@@ -16,6 +16,9 @@ NUMBER_WORDS = {word: number for number, word in enumerate(_ONES.split())} | {
 _SIGNS = {
     **dict.fromkeys(("infinity", "positive infinity", "infinite", "infinitely many"), "\\infty"),
     "negative infinity": "-\\infty",
+    **dict.fromkeys(("all positive real numbers", "all positive reals"), "(0,\\infty)"),
+    **dict.fromkeys(("all nonnegative real numbers", "all non negative real numbers"), "[0,\\infty)"),
+    **dict.fromkeys(("all negative real numbers", "all negative reals"), "(-\\infty,0)"),
     **dict.fromkeys(
         ("all real numbers", "all reals", "all real values", "any real number", "every real number"), "\\mathbb{R}"
     ),
@@ -56,20 +59,28 @@ _SETS = {  # the sign at the name of a set of numbers, and what it leaves
         | dict.fromkeys(("0", "\\ge0", "+0", "0+"), "\\mathbb{N}_0"),
     ),
 }
+_SPACED = compile_full_match(r"[+-]?\d{1,3}(?: \d{3}){1,9}")
 _N = r"(?:[\s~]|\\text ?\{|\}){0,4}"  # between the words of a qualifier, whose text may be written in pieces
 _START, _END = r"(?:[\s,;~]|\\text ?\{|\(){1,8}", r"[\s.~)}]{0,6}\Z"
-_REALS = r"(?: ?\\in ?\\mathbb\{[RC]\})?"
+_IN_REALS = rf"(?: ?\\in|{_N}in{_N}) ?\\mathbb\{{[RC]\}}"
+_REALS = f"(?:{_IN_REALS})?"
 _QUALIFIERS = (
     "only", "alone", "exactly", "respectively", "in total", "altogether", "overall", r"as (?:required|desired)",
     r"(?:is )?(?:an? |with an? )?(?:double|repeated|triple|simple)(?: real)? (?:root|solution|zero)s?",
-    rf"(?:with |of )?(?:multiplicity|order){_N}(?:two|three|\d)",
+    rf"(?:with |of )?(?:mult(?:iplicity|\.)|order){_N}(?:two|three|\d)", "twice", "double", "repeated",
     rf"(?:(?:where|for|with){_N})?(?:all|any|every|each|arbitrary){_N}(?:(?:real|complex){_N})?(?:(?:numbers?"
     rf"|values?){_N})?"
     rf"(?:of{_N})?[a-z]?{_REALS}",
     rf"\\forall ?[a-z](?:, ?[a-z])?{_REALS}",
-    r"[a-z] ?\\in ?\\mathbb\{[RC]\}",
+    rf"(?:(?:where|for|with){_N})?[a-z]{_IN_REALS}",
 )  # fmt: skip
-_ONLY = compile_quick_pattern(r"\A\\text ?\{ ?(?:only|exactly|just) ?\} ?|\A(?:only|exactly|just) (?=[\d\\(-])")
+_BEFORE = compile_quick_pattern(
+    rf"(?i)\A\\text ?\{{ ?(?:only|exactly|just|so|thus|hence|therefore|i\.e\.|that is|we get|then|also|daher)[,:]?"
+    r" ?\} ?"
+    rf"|\A(?:only|exactly|just|so|thus|hence|therefore)[,:]? (?=[\d\\(-])"
+    rf"|\A(?:\\forall|\\text ?\{{ ?for (?:all|any|every) ?\}}) ?[a-z]{_REALS} ?[:,] ?"
+    r"|\A(?:\u6545|\u6240\u4ee5|\u56e0\u6b64)?(?:\u7b54\u6848?|\u89e3)(?:[\u662f\u4e3a]:?|:) ?"
+)
 _QUALIFIER = compile_quick_pattern(f"(?i){_START}(?:{'|'.join(_QUALIFIERS)}){_END}")
 _INTEGER = compile_quick_pattern(
     rf"(?i){_START}(?:(?:where|for|with|and|\\forall|all|any|every|each|some|an?|arbitrary){_N}){{0,4}}"
@@ -99,7 +110,6 @@ _REWRITTEN = tuple(
         (r"\\(max|min|gcd|lcm) ?\\\{([^{}]{1,80})\\\}", r"\\\1(\2)"),
         (r"\\(?:AA(?![a-zA-Z])|mathring ?\{ ?(?:A|\\text ?\{A\}) ?\})", r"\\text{ angstrom}"),
         (r"(?<=\d) ?x ?(?=10 ?\^)", r" \\times "),
-        (r"(?<=\A\d) (?=\d{3}\Z)|(?<=\A\d\d) (?=\d{3}\Z)|(?<=\A\d{3}) (?=\d{3}\Z)", ""),
         (r"\\(?:hat|vec|overrightarrow) ?(?:\{ ?\\?([ijk])(?:math)? ?\}|([ijk])(?![a-zA-Z]))", r"\\mathbf{\1\2}"),
         (r"\\(?:hat|vec|widehat|mathbf) ?\{ ?\\mathbf ?\{ ?([ijk]) ?\} ?\}", r"\\mathbf{\1}"),
     )
@@ -115,8 +125,10 @@ def unwrap(text: str) -> str:
     if answer := _ANSWER.match(text):
         rest = text[answer.end() :].lstrip(": ")
         text = f"\\text{{{rest}" if answer["text"] and not answer["end"] else rest
+    if _SPACED(text):
+        text = text.replace(" ", "")
     text = _SET.sub(_number_set, text)
-    text = without_qualifiers(_ONLY.sub("", text))
+    text = without_qualifiers(_BEFORE.sub("", text))
     for pattern, replacement in _REWRITTEN:
         text = pattern.sub(replacement, text)
     if (rows := _ROWS(text)) and not (rows.group(1) == "cases" and "&" in rows.group(2)):
