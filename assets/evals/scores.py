@@ -181,7 +181,7 @@ def _request(
         benchmarks=tuple(names),
         out=out,
         checkpoint=model.digest,
-        cache=None if storage.force else storage.path / "samples",
+        cache=(out if storage.force else storage.path) / "samples",
         **options.model_dump(
             include={*SAMPLING, "replicas", "tensor_parallel", "trust_remote_code"},
             exclude={"samples"} if counts else None,
