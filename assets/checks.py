@@ -137,7 +137,7 @@ def targets_checks(
     train: TrainReference,
     storage: Storage,
 ) -> Iterator[dg.AssetCheckResult]:
-    from targets.check.expectations import validate
+    from targets.check.expectations import summarize, validate
 
     suite, rows, previous = profile.checks, Path(train.profile), Path(train.previous) if train.previous else None
     files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
@@ -154,8 +154,8 @@ def targets_checks(
     results = [result for result in validated if result.name in selected]
     for result in results:
         yield _outcome(profile.names.key(TRAIN), result, train.digest, storage.link(pages / "index.html"))
-    failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
-    context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
+    passed = sum(result.passed for result in results)
+    context.log.info("; ".join([f"{passed} of {len(results)} checks passed", *summarize(results)]))
 
 
 def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:

@@ -14,7 +14,7 @@ from core.errors import InputError
 from core.parquet import is_there, read_table
 from core.plugins.user_code import python_path
 from core.progress import Progress, Terminal
-from targets.check.expectations import SUITE, check_suite, validate
+from targets.check.expectations import SUITE, check_suite, summarize, validate
 from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
 from targets.config import build_config, read_config
@@ -164,4 +164,6 @@ def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | 
         elif len(what) > LONGEST_OBSERVED:
             what = "as expected"
         say(f"{state:8}{result.name:32}{what}")
+    for line in summarize(results):
+        say(line)
     return int(any(not result.passed and result.severity == "error" for result in results))

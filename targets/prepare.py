@@ -141,6 +141,7 @@ def _inputs(
     """What decides what comes out, as the files record it; the code, which they record too, is not part of it."""
     config = exclusions.config
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
+    files = {part.name: {"source": part.source.name, "digest": part.fingerprint[0]} for part in parts}
     inputs = {
         "format": "luffy-targets",
         "version": FORMAT_VERSION,
@@ -153,6 +154,7 @@ def _inputs(
         **exclusions.digests(),
         "versions": versions(languages=bool(config.languages)),
         "mappings": json.dumps(mappings, sort_keys=True),
+        "files": json.dumps(files),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
     }
     if generations := {digest: settings for part in parts for digest, settings in part.generation.items()}:

@@ -151,6 +151,21 @@ def validate(
     ]
 
 
+def summarize(results: Sequence[CheckResult]) -> list[str]:
+    """The last lines of a report: which checks warn and which block, with the source that each names."""
+
+    def named(severity: str) -> list[str]:
+        failed = [result for result in results if not result.passed and result.severity == severity]
+        return [f"{result.name} ({result.where})" if result.where else result.name for result in failed]
+
+    def line(names: Sequence[str], one: str, several: str) -> str:
+        return f"{len(names)} {one if len(names) == 1 else several}: {'; '.join(names)}"
+
+    warnings, errors = named("warning"), named("error")
+    lines = [line(warnings, "check warns", "checks warn")] if warnings else []
+    return [*lines, line(errors, "check blocks", "checks block") if errors else "no check blocks"]
+
+
 def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, Any], suite: Path) -> list[str]:
     """How many rows of each source fail ``check``, most first; nothing where it is not about rows."""
     (outcome,) = _run(frame, [check], [expected], suite, None, result_format="COMPLETE")

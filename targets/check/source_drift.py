@@ -6,13 +6,15 @@ explain counts, so that a small source does not raise an alarm by chance.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.parquet import read_shards
+from targets.check.renamed_files import Named, common_names
 from targets.target_tables import read_metadata, readable
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 REMEDY = "prepare targets first"
 STANDARD_ERRORS = 3
-FEWEST_READ = 0.8  # of the rows of a source block, with which a file that is gone may have another name
+FEWEST_READ = 0.8  # of the rows of a source block; with fewer, a file that is gone is a loss
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Version:
     blocks: Mapping[str, Mapping[str, int]]  # by source block: "read", "kept", first reasons
     tokenizer: str
     settings: Mapping[str, Any]  # of the preparation
+    files: Mapping[str, str] = field(default_factory=dict)  # the source block of each file
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the content of each file
 
     def by_source(self, column: str) -> "dict[str, np.ndarray]":
         """The numbers of a column by file; empty if an older version has no such column."""
@@ -65,7 +69,16 @@ def read_version(profile: Path) -> Version:
     frame = table.flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
     recorded = read_metadata(profile, REMEDY)
     sources, blocks, settings = (json.loads(recorded.get(name, "{}")) for name in ("sources", "by_source", "config"))
-    return Version(frame, sources, blocks, recorded.get("tokenizer_digest", ""), settings)
+    files = json.loads(recorded.get("files", "{}"))
+    return Version(
+        frame,
+        sources,
+        blocks,
+        recorded.get("tokenizer_digest", ""),
+        settings,
+        files={name: file["source"] for name, file in files.items()},
+        digests={name: file["digest"] for name, file in files.items()},
+    )
 
 
 def measure(now: Version, before: Version | None) -> dict[str, Change]:
@@ -73,7 +86,29 @@ def measure(now: Version, before: Version | None) -> dict[str, Change]:
     measured = {name: of_version(now) if len(now.rows) else Change() for name, of_version in OF_ONE.items()}
     if before is None or not (len(before.rows) and len(now.rows)):
         return {**measured, **dict.fromkeys(OF_TWO, Change())}
-    return {**measured, **{name: of_versions(before, now) for name, of_versions in OF_TWO.items()}}
+    old, new = (
+        _named(version, names)
+        for version, names in zip((before, now), common_names(before.files, now.files), strict=True)
+    )
+    return {**measured, **{name: of_versions(old, new) for name, of_versions in OF_TWO.items()}}
+
+
+def _named(version: Version, names: Named) -> Version:
+    """The version under the names by which it is compared with the other one; what shares a name is added up."""
+
+    def added(counts: Mapping[str, Mapping[str, int]], named: Mapping[str, str]) -> dict[str, Counter[str]]:
+        sums: dict[str, Counter[str]] = {}
+        for name, of in counts.items():
+            sums.setdefault(named.get(name, name), Counter()).update(of)
+        return sums
+
+    return replace(
+        version,
+        rows=version.rows.assign(source=version.rows["source"].replace(names.files)),
+        sources=added(version.sources, names.files),
+        blocks=added(version.blocks, names.blocks),
+        files={names.files[file]: names.blocks[block] for file, block in version.files.items()},
+    )
 
 
 def _largest(changes: Iterable[Change]) -> Change:
@@ -131,10 +166,29 @@ def _rejections(chosen: Callable[[str], bool], before: Version, now: Version) ->
 
 
 def _survivals(before: Version, now: Version) -> Iterator[Change]:
-    """The relative change of the share of its traces that each file keeps."""
+    """The relative change of the share of its traces that each file keeps, and the filter behind it."""
     for name, old, new in _common(before.sources, now.sources):
         if old["kept"] and new["read"]:
-            yield Change((new["kept"] / new["read"]) / (old["kept"] / old["read"]) - 1, name)
+            change = (new["kept"] / new["read"]) / (old["kept"] / old["read"]) - 1
+            yield Change(change, f"{name}{_changed_most(now.files.get(name, ''), before, now)}")
+
+
+def _changed_most(block: str, before: Version, now: Version) -> str:
+    """The filter that took the share of the traces of a source block that differs most from before."""
+    if not (block in before.blocks and block in now.blocks):
+        return ""
+    old, new = before.blocks[block], now.blocks[block]
+    shares = {
+        reason: abs(new.get(reason, 0) / new["read"] - old.get(reason, 0) / old["read"])
+        for reason in sorted((old.keys() | new.keys()) - {"read", "kept"})
+    }
+    reason = max(shares, key=lambda name: shares[name], default="")
+    if not reason:
+        return ""
+    return (
+        f": {reason} took {new.get(reason, 0):,} of {new['read']:,} traces, "
+        f"{old.get(reason, 0):,} of {old['read']:,} before"
+    )
 
 
 def _survival(before: Version, now: Version) -> Change:
@@ -154,14 +208,24 @@ def _rows_read(before: Version, now: Version) -> Change:
 
 
 def _missing(before: Version, now: Version) -> Change:
-    """The number of files, and of blocks without a file, that are gone and have not just another name."""
-    shrunk = [
+    """The number of files that are gone from source blocks that have fewer traces than before."""
+    shrunk = {
         name
         for name, old in before.blocks.items()
         if now.blocks.get(name, {}).get("read", 0) < FEWEST_READ * old["read"]
-    ]
-    gone = sorted(before.sources.keys() - now.sources.keys()) if shrunk else []
+    }
+    gone = [name for name in sorted(before.sources.keys() - now.sources.keys()) if before.files.get(name) in shrunk]
     return Change(float(len(gone)), ", ".join(gone))
+
+
+def _copies(now: Version) -> Change:
+    """The number of files with the content of another one."""
+    alike: dict[str, list[str]] = {}
+    for name, digest in now.digests.items():
+        alike.setdefault(digest, []).append(name)
+    copies = [(names[1:], names[0]) for names in alike.values() if len(names) > 1]
+    where = "; ".join(f"same content as {first}: {', '.join(names)}" for names, first in copies)
+    return Change(float(sum(len(names) for names, _ in copies)), where)
 
 
 def _other_values(column: str, before: Version, now: Version) -> Change:
@@ -205,6 +269,7 @@ def _common(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[st
 OF_ONE: Mapping[str, Callable[[Version], Change]] = {
     "least_about_problem": partial(_least_share, "about_problem"),
     "most_html_escapes": partial(_largest_share, "html_escapes"),
+    "copied_files": _copies,
 }
 OF_TWO: Mapping[str, Callable[[Version, Version], Change]] = {
     "source_mix_shift": _mix,

@@ -1,5 +1,6 @@
 """Two sources of generated traces, honest versions of them, and corruptions of the second one."""
 
+import gzip
 import html
 import json
 from collections.abc import Callable
@@ -50,13 +51,24 @@ def traces(name: str, seed: int, *, rows: float = 1) -> list[Row]:
     return [trace(random, number) for number in range(int(rows * ROWS[name]))]
 
 
-def write(folder: Path, files: dict[str, list[Row]], **of_b: Any) -> list[Source]:
-    """Write a file per source below ``folder``, and return the settings of the sources ``a`` and ``b``."""
+def write(folder: Path, files: dict[str, list[Row]], *, suffix: str = "", **of_b: Any) -> list[Source]:
+    """Write the files below ``folder``, and return the settings of their sources.
+
+    ``files``: the rows of each file, called after its source and perhaps more. A source with one file is read by the
+    path of the file, and one with several by that of their folder.
+    """
+    sources: dict[str, list[Path]] = {}
     for name, rows in files.items():
-        (folder / name[0]).mkdir(parents=True, exist_ok=True)
-        (folder / name[0] / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+        path = folder / name[0] / f"{name}.jsonl{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = ("\n".join(map(json.dumps, rows)) + "\n").encode()
+        path.write_bytes(gzip.compress(data) if suffix == ".gz" else data)
+        sources.setdefault(name[0], []).append(path)
     settings = {"a": {"license": "MIT", "teacher": "R1"}, "b": {"license": "Apache-2.0", "teacher": "QwQ", **of_b}}
-    return [{"path": str(folder / name), **settings[name]} for name in ("a", "b") if (folder / name).is_dir()]
+    return [
+        {"path": str(paths[0] if len(paths) == 1 else paths[0].parent), **settings[name]}
+        for name, paths in sorted(sources.items())
+    ]
 
 
 def of_answers(change: Callable[[list[str]], list[str]]) -> Corruption:
@@ -124,6 +136,11 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "responses cut": (of_responses(lambda response: response[:800]), "rejections_stable"),
     "thoughts cut": (of_responses(_thoughts_cut), "thoughts_reach_answers"),
     "thoughts of another problem": (_thoughts_of_others, "thoughts_about_problems"),
+    "half of the responses cut": (
+        lambda rows: [*of_responses(lambda response: response[:100])(rows[::2]), *rows[1::2]],
+        "survival_stable",
+    ),
+    "an older file": (lambda rows: rows[: int(0.85 * len(rows))], "rows_read_stable"),
     "half of b": (lambda rows: rows[::2], "rows_read_stable"),
     "b twice": (lambda rows: [*rows, *rows], "rows_read_stable"),
     "only short": (lambda rows: _by_length(rows)[: len(rows) // 2], "source_lengths_stable"),

@@ -75,7 +75,8 @@ def test_each_check_fails_for_its_own_fault(prepared: Prepared, tmp_path: Path) 
     assert "enough_rows" in [r.name for r in validate(tmp_path / "empty.parquet") if not r.passed]
     pq.write_table(table.append_column("more", pa.array([1] * 120)), tmp_path / "wide.parquet")
     assert [r.name for r in validate(tmp_path / "wide.parquet") if not r.passed] == ["profile_schema"]
-    drift = {check.name for check in load_checks() if check.kwargs.get("column") in OF_TWO}  # test_corruptions.py
+    others = {"copied_files", *OF_TWO}  # test_corruptions.py
+    drift = {check.name for check in load_checks() if check.kwargs.get("column") in others}
     assert {*BREAKS, *drift, "enough_rows", "profile_schema"} == set(check_names())
 
 
@@ -100,6 +101,7 @@ def version(prepared: Prepared, path: Path, *, source: str, tokens: float, survi
         ({"tokens": 0.7}, ["source_lengths_stable", "mean_length_stable"]),
         ({"tokens": 1.4}, ["source_lengths_stable", "mean_length_stable"]),
         ({"survival": 0.5}, ["survival_stable"]),
+        ({"survival": 1.6}, ["survival_stable"]),
         ({"tokens": 1.1, "survival": 0.9}, []),
     ],
 )
