@@ -76,6 +76,7 @@ def batch(prefixes: list[int], replayed: bool = False, sizes: tuple[int, int] = 
         return (log_prob + scale * torch.randn(log_prob.shape, generator=draw, dtype=torch.float64)).clamp(max=0.0)
 
     made.old, made.stored, made.reference = moved(0.3), moved(0.5).clamp(min=-4.0), moved(0.2)
+    made.old[:, ::7] -= 2.0  # ratios beyond every clip
     made.table.requires_grad_()
     return made
 

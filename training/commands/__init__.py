@@ -1,5 +1,4 @@
 """The longer subcommands of ``python -m training``.
 
 ``examine`` looks for known faults before a training; ``rollout_browser`` writes the samples of one on a page.
-``fidelity`` is no command: it writes a page of the documentation.
 """

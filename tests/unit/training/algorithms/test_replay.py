@@ -19,7 +19,7 @@ from verl.utils import tensordict_utils as tu  # noqa: E402
 from core.errors import InputError  # noqa: E402
 from core.model.base_model import SHIPPED  # noqa: E402
 from core.model.prompts import CHAT  # noqa: E402
-from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
+from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory  # noqa: E402
 from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio  # noqa: E402
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
 from training.algorithms.samples import Samples  # noqa: E402
@@ -160,7 +160,7 @@ def test_half_a_batch_is_replayed_at_most_and_prompts_solved_half_of_the_time_mo
     drawn = Counter(prompt for seed in range(400) for prompt in store.draw(9, seed))
     assert all(len(store.draw(9, seed)) == len(set(store.draw(9, seed))) == 4 for seed in range(20))
     by_bucket = Counter({k: sum(drawn[p] for p in range(70) if 1 + p % 7 == k) for k in range(1, 8)})
-    weights = {k: bucket_weight(k, 8) for k in by_bucket}
+    weights = {1: 0.0111, 2: 0.1353, 3: 0.6065, 4: 1.0, 5: 0.6065, 6: 0.1353, 7: 0.0111}  # exp(-(k - 4)^2 / 2)
     for k, count in by_bucket.items():
         assert count / 1600 == pytest.approx(weights[k] / sum(weights.values()), abs=0.04)
     assert [len(filled(prompts=3).draw(batch, 0)) for batch in (1, 2, 4, 100)] == [0, 1, 2, 3]

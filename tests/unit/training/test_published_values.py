@@ -1,0 +1,44 @@
+"""The recipes have the published numbers, or training/config/published.yaml says why not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import ListConfig, OmegaConf
+
+from core.files import read_yaml
+from core.plugins.config_files import RECIPES, config_file, config_names
+from training.config.keys import leaf_values
+from training.job.configuration import CONFIG, compose_run
+
+TABLE = read_yaml(CONFIG / "published.yaml", "published values")
+
+
+def published(recipe: str) -> dict[str, Any]:
+    """The values of a recipe, with those of the one that it comes from."""
+    entry = TABLE[recipe]
+    return (published(entry["from"]) if "from" in entry else {}) | entry["values"]
+
+
+def test_every_recipe_is_in_the_table_with_its_source() -> None:
+    assert sorted(TABLE) == sorted(config_names(RECIPES))
+    assert all(entry["source"] for entry in TABLE.values())
+
+
+@pytest.mark.parametrize("recipe", TABLE)
+def test_a_recipe_composes_its_published_numbers_but_for_those_with_a_reason(recipe: str) -> None:
+    config = compose_run(recipe, "gpu", [], run=Path("run"))
+    for key, value in published(recipe).items():
+        if isinstance(value, dict):
+            assert value["published"] != value["ours"] and value["why"], key
+            value = value["ours"]
+        section, _, name = key.rpartition(".")
+        composed = OmegaConf.select(config, section)[name] if section else config[name]
+        assert (list(composed) if isinstance(composed, ListConfig) else composed) == value, key
+
+
+@pytest.mark.parametrize("recipe", TABLE)
+def test_each_number_of_a_recipe_is_in_the_table(recipe: str) -> None:
+    values = leaf_values(read_yaml(config_file(RECIPES, recipe), "recipe"))
+    numbers = {key for key, value in values if isinstance(value, int | float) and not isinstance(value, bool)}
+    assert numbers <= published(recipe).keys()
