@@ -34,12 +34,13 @@ TRAINING = [
     "integration/test_targets_on_ray.py",
     "integration/test_training*.py",
 ]
+IN_BOTH = ["unit/test_doctests.py"]
 if IN_TRAINING:
     tests = Path(__file__).parent
     collect_ignore = [
         str(file)
         for file in tests.rglob("test_*.py")
-        if not any(fnmatch(file.relative_to(tests).as_posix(), pattern) for pattern in TRAINING)
+        if not any(fnmatch(file.relative_to(tests).as_posix(), pattern) for pattern in (*TRAINING, *IN_BOTH))
     ]
 else:
     collect_ignore_glob = TRAINING

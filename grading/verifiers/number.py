@@ -122,9 +122,10 @@ def _is_same_unit(one: str, other: str) -> bool:
 def read_quantity(text: str) -> Quantity | None:
     r"""Return the number that a text is, with its unit; None if it is none.
 
-    >>> read_quantity(r"$1{,}500\text{ km/h}$"), read_quantity("-2.5e3"), read_quantity("1/4 %"), read_quantity("a 5")
-    (Quantity(value=Fraction(1500, 1), unit='km/h'), Quantity(value=Fraction(-2500, 1), unit=''), \
-Quantity(value=Fraction(1, 4), unit='%'), None)
+    >>> read_quantity(r"$1{,}500\text{ km/h}$")
+    Quantity(value=Fraction(1500, 1), unit='km/h')
+    >>> read_quantity("1/4 %"), read_quantity("a 5")
+    (Quantity(value=Fraction(1, 4), unit='%'), None)
     """
     if len(text) > LONGEST:
         return None

@@ -143,8 +143,8 @@ def _mean(column: str, before: Version, now: Version, *, relative: bool = False)
 def _beyond(difference: float, error: float) -> float:
     """What `STANDARD_ERRORS` do not explain of a difference.
 
-    >>> _beyond(-0.5, 0.1), _beyond(0.2, 0.1)
-    (-0.2, 0.0)
+    >>> _beyond(-0.5, 0.125), _beyond(0.2, 0.1)
+    (-0.125, 0.0)
     """
     return math.copysign(max(0.0, abs(difference) - STANDARD_ERRORS * error), difference)
 

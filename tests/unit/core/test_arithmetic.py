@@ -1,6 +1,5 @@
 """The embedded task: true traces, disjoint sides, the same problems everywhere."""
 
-import doctest
 import random
 import re
 from dataclasses import replace
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import arithmetic
 from core.arithmetic import (
     LARGEST_TOTAL,
     SPLITS,
@@ -116,7 +114,3 @@ def test_more_problems_than_a_split_has_are_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(SPLITS, "short", replace(SPLITS["short"], terms=(2, 2)))
     with pytest.raises(InputError, match=r"no more than about \d+ distinct problems; you asked for 1000000"):
         problems("short", 10**6)
-
-
-def test_the_examples_in_the_docstrings_are_true() -> None:
-    assert doctest.testmod(arithmetic).failed == 0

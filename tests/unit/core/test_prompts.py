@@ -1,13 +1,11 @@
 """Prompts: templates hold the problem, and every package renders a conversation to the same text."""
 
-import doctest
 import hashlib
 from pathlib import Path
 
 import pytest
 
 from core.errors import InputError
-from core.model import prompts
 from core.model.chat_template import ChatTemplate
 from core.model.prompts import messages, prompt_frame, render_prompt, templates
 from core.model.token_counts import load_lengths
@@ -15,10 +13,6 @@ from core.model.token_counts import load_lengths
 QUESTION = messages("What is {problem}? 2+2", "Be brief.")
 BASE = Path(__file__).resolve().parents[3] / "training/embedded_model/model"
 CHAT_ML = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_the_examples_in_the_docstrings_are_true():
-    assert doctest.testmod(prompts).failed == 0
 
 
 def test_own_is_the_system_message_of_the_published_files():

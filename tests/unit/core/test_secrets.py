@@ -1,8 +1,5 @@
 """What `redact` keeps out of texts."""
 
-import doctest
-
-import core.text.secrets
 from core.text.secrets import redact
 
 
@@ -25,7 +22,3 @@ def test_passwords_in_addresses_of_any_variable_are_secret_as_written_and_as_mea
 def test_an_address_without_a_password_stays():
     text = "https://example.org/a?b=c@d, file:///srv/x@y and ops@example.org"
     assert redact(text, {"URL": text}) == text
-
-
-def test_the_examples_of_the_docstrings():
-    assert doctest.testmod(core.text.secrets).failed == 0

@@ -1,12 +1,10 @@
 """What the report on rollout corrections says about a few runs whose figures are known."""
 
-import doctest
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from evaluation.report import drift
 from evaluation.report.drift import Condition, DriftReport, drift_report
 from evaluation.report.recipe_comparison import Recipe, Run
 
@@ -71,11 +69,6 @@ def report(*recipes: Recipe) -> DriftReport:
     result = drift_report(recipes)
     assert result is not None
     return result
-
-
-def test_the_examples_are_true():
-    failed, tried = doctest.testmod(drift)
-    assert tried and not failed
 
 
 def test_a_row_has_the_figures_of_every_seed(variant):

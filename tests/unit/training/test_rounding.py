@@ -1,17 +1,9 @@
 """What quantisation leaves of weights."""
 
-import doctest
-
 import pytest
 import torch
 
-from training.platforms import rounding
 from training.platforms.rounding import round_weight
-
-
-def test_the_examples_are_true():
-    failed, tried = doctest.testmod(rounding, extraglobs={"torch": torch})
-    assert tried and not failed
 
 
 @pytest.mark.parametrize(("precision", "error"), [("fp8", 2**-4), ("int4", 1 / 14)])
