@@ -42,7 +42,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gym languages ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
+.PHONY: help setup demo gym languages ui test test-all mutants test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
   frozen frozen-trainings unit-orchestration unit-training others-orchestration others-training
 
 help:  ## list the targets (luffy --help lists the commands)
@@ -154,6 +154,9 @@ languages: setup  ## install py3langid into both environments, for the setting t
 
 test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the real Inspect, lm-evaluation-harness and MLflow
 	@.venv-interop/bin/python -m pytest tests/interop -q
+
+mutants: setup  ## plant each fault of tests/mutants, one at a time, and say which test notices it (MUTANTS="NAME ...")
+	@$(ORCHESTRATION) tests/mutants/run.py $(MUTANTS)
 
 test-unit: setup  ## the unit tests alone, those of both environments at once
 	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training

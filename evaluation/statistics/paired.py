@@ -128,6 +128,9 @@ def t_interval(deltas: Sequence[float]) -> tuple[float, float]:
     >>> low, high = t_interval([0.5, 0.25, 0.25, 0.0] * 10)
     >>> (round(low, 3), round(high, 3))
     (0.193, 0.307)
+    >>> low, high = t_interval([1.0] * 20)
+    >>> (round(low, 3), high)
+    (0.76, 1.0)
     >>> t_interval([0.4, 0.4, 0.4])
     (-1.0, 1.0)
     """

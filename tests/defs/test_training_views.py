@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assets.shared.live_metrics import POINTS, observed
 from assets.shared.training_metadata import SAMPLES, against_champion, curves, samples
 from core.files import write_json
 from core.metric_table import View, title_of, titles
@@ -25,6 +26,12 @@ def test_every_curve_that_was_recorded_is_drawn_and_time_is_told_by_phase() -> N
         "| other | 3.0 | 10.0% |",
     ]
     assert found["reward"] == 0.5
+
+
+@pytest.mark.parametrize("total", [1, 2, 79, 80, 500, 10_800])
+def test_the_first_and_the_last_step_are_observed_and_not_many_between(total: int) -> None:
+    steps = [step for step in range(1, total + 1) if observed(step, total)]
+    assert (steps[0], steps[-1]) == (1, total) and len(steps) <= POINTS
 
 
 def test_drift_is_drawn_for_each_age_that_the_run_had() -> None:

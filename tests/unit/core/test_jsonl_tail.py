@@ -17,6 +17,7 @@ def test_a_record_that_is_seen_half_written_arrives_and_so_does_the_next(tmp_pat
             stream.write(part)
             read.extend(records.new_records())
     assert read == sent
+    assert list(records.new_records()) == []
 
 
 def test_what_is_written_last_is_read_before_the_end(tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ def test_a_comparison_spends_its_level_once_and_a_promotion_gives_it_back(tmp_pa
     assert spent == ErrorBudget(0.05 - level, 1)
     decide(registry, 1, lost)  # the same candidate on a schedule
     assert registry.error_budget(0.05) == spent and registry.level("first", 0.05) == level
+    assert registry.is_new("second") and not registry.is_new("first")
     second = registry.level("second", 0.05)
     assert second == pytest.approx((0.05 - level) / 52)
     decide(registry, 2, lost.model_copy(update={"test": "second", "level": second}))

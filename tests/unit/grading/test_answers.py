@@ -107,3 +107,8 @@ def test_texts_that_are_too_long_are_compared_or_refused(grader: Grader, text: s
 @pytest.mark.parametrize("gold", ["\u00b2", "\u0661", LONG, "", "0"])
 def test_a_gold_that_is_no_position_matches_no_letter(gold: str) -> None:
     assert not any(same_choice(letter, gold) for letter in "ABCDEFGHIJ")
+
+
+def test_of_a_gold_answer_with_a_rounded_value_either_is_right(grader: Grader) -> None:
+    gold = "2\\sqrt{3} \\approx 3.46"
+    assert [grader.verify(answer, gold) for answer in ("2\\sqrt{3}", "3.46", "3.5")] == ["correct", "correct", "wrong"]

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from rapidfuzz import fuzz
 from core.errors import InputError
 from core.model.token_counts import load_lengths
 from targets.config import build_config
+from targets.filter.cache import in_order
 from targets.filter.filter_stages import VERDICTS
 from targets.filter.filters import DOUBLE_ESCAPED, FILTERS
-from targets.filter.text_properties import compression_ratio
+from targets.filter.text_properties import compression_ratio, measure
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
 from targets.select.dedupe import describe, jaccard, minhash, problem_digest, problem_text
@@ -223,3 +225,37 @@ def test_the_documentation_lists_the_filters_as_they_are_registered() -> None:
 )
 def test_commands_whose_backslashes_were_escaped_twice_are_found(text: str, expected: bool) -> None:
     assert bool(DOUBLE_ESCAPED.search(text)) is expected
+
+
+@pytest.mark.parametrize(
+    ("target", "once", "reaches"),
+    [
+        ("<think>\n2 + 2 is 4\n</think>\n\n4", True, True),
+        ("<think>\na\n</think>\n<think>\nb\n</think>\n\n4", False, False),
+        ("<think>\nhm\n</think>\n\n4", True, False),
+    ],
+)
+def test_the_profile_of_a_target_takes_its_text_apart_again(target: str, once: bool, reaches: bool) -> None:
+    trace = Trace("id", "source", 0, problem="What is it?", gold="4", target=target)
+    measure(trace, boxed=False)
+    assert (trace.has_think, trace.reaches_answer) == (once, reaches)
+
+
+@pytest.mark.parametrize(
+    ("rows", "complete"),
+    [
+        ([(0, 2), (0, 2), (1, 1)], True),
+        ([(0, 2), (1, 1)], False),  # a generation of row 0 is missing
+        ([(0, 1)], False),
+        ([(1, 1)], False),
+        ([(0, 1), (0, 1), (1, 1)], False),
+    ],
+)
+def test_a_trace_that_is_lost_or_read_twice_is_an_error(rows: list[tuple[int, int]], complete: bool) -> None:
+    piece: Any = SimpleNamespace(start=0, stop=2, most=None, part=SimpleNamespace(name="a.jsonl"))
+    traces = [Trace(f"id{row}", "source", row, of=of) for row, of in rows]
+    if complete:
+        assert list(in_order([traces[:1], traces[1:]], piece)) == traces
+    else:
+        with pytest.raises(RuntimeError, match=r"conservation violated: a\.jsonl"):
+            list(in_order([traces], piece))
