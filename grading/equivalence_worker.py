@@ -29,7 +29,7 @@ def reply(gold: str, answer: str | None = None) -> tuple[str, str]:
     if answer is None:
         return "read", f"a {kind}"
     try:
-        stated = read_as(without_label(answer, gold), kind)
+        stated = read_as(answer if kind is Kind.CHOICE else without_label(answer, gold), kind)
     except Unread as error:
         return "wrong", f"no {kind} that is read to its end ({error})"
     if kind not in _PLAIN:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.answers.extraction import BOX, extract_boxed
+from grading.answers.extraction import BOX, braced
 from grading.answers.signs import to_latex
 from grading.vocabulary import FUNCTIONS, SCHOOLS, WORD, is_word
 
@@ -119,9 +119,10 @@ def normalize(answer: str) -> str:
     text = answer.strip()
     if "$" in text:
         text = _DOLLAR.sub("", _US_DOLLAR.sub("", _TEXT_DOLLAR.sub(r"\\$", text))).strip()
-    boxed = extract_boxed(text)
-    if boxed is not None and BOX.match(text):
-        return normalize(boxed) if boxed != answer else boxed
+    if box := BOX.match(text):
+        rest = text[box.end() :].rstrip(" .")
+        if (content := braced(rest)) is not None and len(content) + 2 == len(rest):
+            return normalize(content)
     if marked := _MARKED(text):
         text = next(filter(None, marked.groups()))
     text = to_latex(text).replace("**", "^")

@@ -95,9 +95,18 @@ def without_integers(gold: Form, answer: Form) -> tuple[Form, Form, str]:
         return gold, answer, ""
     if other != integer:
         answer = mapped(answer, lambda value: value.xreplace({other: integer}))
-    if declared[0] and values == {Integers}:
+    if declared[0] and values == {Integers} and all(map(_are_solutions, (gold, answer))):
         gold, answer = (mapped(form, lambda value: _first_period(value, integer)) for form in (gold, answer))
     return gold, answer, "" if other == integer else f"with {other} for the integer {integer}"
+
+
+def _are_solutions(form: Form) -> bool:
+    """Return whether a form is values of a letter, or of angles, and no formula for a term or a function."""
+    if isinstance(form, Value):
+        return form.expression.has(pi)
+    if isinstance(form, Relation):
+        return form.name is not None and len(form.name.lstrip("\\")) in (1, 5) and form.name.lstrip("\\").isalpha()
+    return isinstance(form, Group) and all(map(_are_solutions, form.items))
 
 
 def _parameter(form: Form) -> tuple[Any, Any] | None:

@@ -152,8 +152,9 @@ class _Formula:
         """Read factors side by side; ``plain``: the argument of a function, which ends before the next function."""
         value = self.factor()
         while self.starts_factor() and not (plain and self.is_function()):
-            if _NUMBER(self.next) and _NUMBER(self.parts[self.position - 1]):
-                raise Unread("numbers side by side")
+            before = self.parts[self.position - 1]
+            if _NUMBER(self.next) and (_NUMBER(before) or before in ascii_letters):
+                raise Unread("a number behind another one, or behind a letter")
             value = _multiply(value, self.factor())
         return value
 
@@ -405,6 +406,10 @@ class _Formula:
         if kind not in _MATRICES or "\\begin" in self.parts[start:end]:
             raise Unread(f"an environment {kind}")
         self.position = closing(self.parts, end + 1) + 1
+        if "".join(self.parts[end + 2 : self.position - 1]) != "".join(
+            self.parts[begin + 2 : self.parts.index("}", begin)]
+        ):
+            raise Unread("an environment with another end")
         rows = [divide(row, ("&",))[0] for row in divide(self.parts[start:end], ("\\\\",))[0]]
         if not any(rows[-1]):
             rows.pop()

@@ -12,6 +12,8 @@ from itertools import chain
 from sympy import MatrixBase, Rational, S
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
+from grading.answers.choices import choice_in
+from grading.answers.extraction import LETTERS
 from grading.expressions.forms import (
     DOTS,
     LARGEST_BASE,
@@ -110,8 +112,8 @@ def read_as(answer: str, kind: Kind) -> Form:
     if kind is Kind.TEXT:
         return text_of(text)
     if kind is Kind.CHOICE:
-        choice = _CHOICE(text_of(text).text) or _CHOICE(prose_of(text))
-        form = Words(choice.group(1)) if choice else None
+        choice = choice_in(text)
+        form = Words(choice) if choice in LETTERS and choice in text else None
     elif kind is Kind.DATE:
         form = read_date(text)
     elif kind is Kind.TIME:

@@ -64,6 +64,8 @@ def _letters(unit: str) -> Any:
         name, _, exponent = factor.partition("^")
         micro = name[:1] == "u" and len(name) > 1
         letters = [Symbol("mu" if micro and not position else letter) for position, letter in enumerate(name)]
+        if len(letters) > 1 and not micro:
+            return Symbol(name)  # of which the order of the letters counts
         power = int(exponent or 1)
         factors += [letter**power for letter in letters] if power < 0 else [*letters[:-1], letters[-1] ** power]
     return Mul(*factors)

@@ -180,6 +180,8 @@ def in_signs(prose: str) -> str | None:
     ('12', '42\\text{ apples}', '\\infty', None)
     """
     words = prose.lower().rstrip(".").replace("-", " ").split()
+    if prose.startswith("-"):
+        return None
     if len(words) > 1 and words[0] in ("negative", "minus") and words[1] in NUMBER_WORDS:
         return f"-{in_signs(' '.join(words[1:]))}"
     number = NUMBER_WORDS.get(words[0]) if words else None
