@@ -162,10 +162,10 @@ test-unit: setup  ## the unit tests alone, those of both environments at once
 	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training
 
 unit-orchestration:
-	@$(ORCHESTRATION) -m pytest tests/unit examples -q $(SELECT)
+	@$(ORCHESTRATION) -m pytest tests/unit tests/research examples -q $(SELECT)
 # On one thread, because tensors are small there and both environments run at once.
 unit-training:
-	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit examples/loss -q $(SELECT)
+	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit tests/research examples/loss -q $(SELECT)
 others-orchestration:
 	@$(ORCHESTRATION) -m pytest $(LEVELS) -q $(SELECT)
 others-training:

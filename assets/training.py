@@ -7,7 +7,6 @@ import dagster as dg
 
 from assets.checks import Verdicts, check_keys, require_passed, verdicts
 from assets.models import KEY as BASE
-from assets.shared.experiment_options import training_of
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.live_metrics import StepObserver, metrics_key
 from assets.shared.metadata import rounded
@@ -50,17 +49,13 @@ def policy(
     from core.model.lineage_file import parse_manifest
     from training.job.run_folder import RunFolder
 
-    settings = config
-    if context.has_partition_key:  # experiments/policy
-        assert isinstance(context.partition_key, dg.MultiPartitionKey)
-        settings = training_of(profile.experiments, config, context.partition_key)
     main_line = profile.names.plain(context.asset_key_for_input("train")) == TRAIN  # rounds/N/train checks its own
     checked = verdicts(context.instance, check_keys(profile) if main_line else [], train.digest)
-    require_passed(checked, ignore=settings.ignore_checks)
+    require_passed(checked, ignore=config.ignore_checks)
     interpreter.executable()
-    request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
-    if unread := [text for text in settings.overrides if text not in request.overrides]:
-        context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
+    request = training_request(config, train, base, upstream=upstream(context, train, base, checked)).complete()
+    if unread := [text for text in config.overrides if text not in request.overrides]:
+        context.log.info(f"left out, because recipe {config.recipe} has no rollouts: {', '.join(unread)}")
     out = storage.result("training", "policy", request.identity(), complete="policy")
     observer = StepObserver(context, metrics_key(context.asset_key))
     if RunFolder(out).answers(request):
@@ -74,7 +69,7 @@ def policy(
         interpreter.run(
             context, ["training", "--request", str(file)], observer, lambda: RunFolder(out).kept("materialize again")
         )
-    return _result(context, settings, observer, out, train, base, Registry(storage.path))
+    return _result(context, config, observer, out, train, base, Registry(storage.path))
 
 
 def training_request(

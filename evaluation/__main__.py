@@ -12,7 +12,6 @@ import typer
 
 from core.cli import examples, exit_status, new_app, run_app, say
 from core.command_options import add_request_command
-from core.errors import InputError
 from core.machine.request_paths import check_output, writable_file, writable_folder
 from evaluation import commands
 from evaluation.command_requests import (
@@ -25,10 +24,6 @@ from evaluation.command_requests import (
     TracesRequest,
 )
 
-SECOND_GRADERS = {
-    "whole-text": "math-verify on everything after the first </think>, the rule of LUFFY's published evaluation",
-    "prime": "the sympy grader of PRIME and PRM800K on the extracted answer, from verl (training interpreter)",
-}
 app = new_app(
     "From benchmark problems to a scorecard, without Dagster. The usual order is suite, generate, grade, report; "
     "`compare` does the first three for several models at once. Every command has --help.",
@@ -65,41 +60,6 @@ add_request_command(
 add_request_command(
     app, GradeRequest, commands.grade, "luffy evaluate grade --suite suite.parquet --samples samples --out graded"
 )
-
-
-@app.command()
-def disagreements(
-    results: Results,
-    second: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(SECOND_GRADERS),
-            help=f"The second grader. {'; '.join(map(': '.join, SECOND_GRADERS.items()))}.",
-        ),
-    ] = "whole-text",
-    limit_s: Annotated[float, typer.Option(help="Seconds allowed for one sample.")] = 5.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.parquet", help="Also write all disagreements, with prompt and response."),
-    ] = None,
-) -> None:
-    """List the verdicts with which a second grader disagrees."""
-    if second not in SECOND_GRADERS:
-        raise InputError(f"--second: got {second!r}, expected one of {', '.join(SECOND_GRADERS)}")
-    if not 0 < limit_s < float("inf"):
-        raise InputError(f"--limit-s: got {limit_s}, expected a number above 0")
-    if out:
-        check_output(writable_file(out), results)
-    from core.files import write_table
-    from evaluation.sample_tables import read_folder
-    from evaluation.second_grader import disagreements as find_disagreements
-    from evaluation.second_grader import disagreements_text
-
-    table = find_disagreements(read_folder(results, "graded"), second, limit_s=limit_s)
-    say(disagreements_text(table))
-    if out:
-        write_table(table, out)
-        say(out)
 
 
 @app.command()
@@ -196,38 +156,6 @@ def leaderboard(
     if markdown:
         write_text(leaderboard_markdown(rankings), markdown)
         say(f"\n{markdown}")
-
-
-@app.command(
-    epilog=examples(
-        "luffy evaluate recheck research/runs/comparison/hpt-0.zip --suite suite.parquet",
-        "luffy evaluate recheck theirs/mine-0.zip --suite suite.parquet --remade var/runs/mine-0.zip",
-    )
-)
-def recheck(
-    run: Annotated[Path, typer.Argument(metavar="RUN.zip", help="A recorded run of an experiment.")],
-    suite: SuiteFile,
-    remade: Annotated[Path | None, typer.Option(metavar="RUN.zip", help="Your own recording of the same run.")] = None,
-) -> None:
-    """Check a recorded run: grade its responses again, and compare it with your own recording of the same run.
-
-    The exit status is 1 if something differs.
-    """
-    from evaluation.recheck import compare_runs, recheck_verdicts
-    from evaluation.recorded_run import read_run
-    from evaluation.sample_tables import read_suite_file
-    from grading.graded_table import Verifiers
-
-    recorded = read_run(run)
-    with Verifiers(2, 5.0) as verifiers:
-        checks = [recheck_verdicts(recorded, read_suite_file(suite), verifiers)]
-    say(checks[0])
-    if remade is not None:
-        for check in compare_runs(recorded, read_run(remade)):
-            say(check)
-            checks.append(check)
-    if any(check.differences for check in checks):
-        raise typer.Exit(1)
 
 
 add_request_command(

@@ -1,37 +1,32 @@
-"""Ask the training interpreter for the configuration of trainings before the first stage of a run starts.
+"""Ask the training interpreter for the configuration of the training before the first stage of a run starts.
 
-Only the training environment, which has verl, knows every key. It takes two seconds, so the trainings of a
-shipped profile are not checked unless a variable changes their settings.
+Only the training environment, which has verl, knows every key. It takes two seconds, so the training of a
+shipped profile is not checked unless a variable changes its settings.
 """
 
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assets.shared.experiment_options import training_of
-from assets.shared.stage_options import TrainingOptions
 from core import PROJECT
 from core.errors import InputError
 from core.plugins.config_files import PROFILES
 from core.text.parse import parse_yaml
 from pipelines.definitions.profile_settings import Settings, profile_file
 from pipelines.variables import PREFIX, environment
-from training.config.keys import key_of, read_by
+from training.config.keys import read_by
 
 # Settings that change the configuration of a training.
 CHANGES = (
     "TRAINING__RECIPE",
     "TRAINING__HARDWARE",
     "TRAINING__OVERRIDES",
-    "EXPERIMENTS__VARIANTS",
-    "EXPERIMENTS__MATRIX",
-    "EXPERIMENTS__OVERRIDES",
 )
 
 
-def check_trainings(settings: Settings, python: Path, recipes: Iterable[str] | None = None) -> None:
-    """Check the configurations of the main training, or of ``recipes`` and variants; one of those with the same keys.
+def check_training(settings: Settings, python: Path) -> None:
+    """Check the configuration of the training.
 
     Raises:
         InputError: there is no such key, or the value of one that was checked is not allowed.
@@ -39,21 +34,7 @@ def check_trainings(settings: Settings, python: Path, recipes: Iterable[str] | N
     changed = any(name.startswith(tuple(PREFIX + change for change in CHANGES)) for name in environment())
     if profile_file().is_relative_to(PROJECT / PROFILES) and not changed:
         return
-    if recipes is None:
-        _check(settings.training, "training.overrides", python)
-        return
-    from assets.experiments.runs import partition
-
-    trainings: dict[Any, tuple[str, TrainingOptions]] = {}
-    for name in recipes:
-        training = training_of(settings.experiments, settings.training, partition(name, settings.training.seed))
-        keys = (training.recipe, *map(key_of, training.overrides))
-        trainings.setdefault(keys, (name, training))
-    for name, training in trainings.values():
-        _check(training, f"experiments: overrides of {name}", python)
-
-
-def _check(training: TrainingOptions, where: str, python: Path) -> None:
+    training = settings.training
     options = ["--recipe", training.recipe, "--hardware", training.hardware]
     for override in read_by(training.recipe, training.overrides)[0]:
         options += ["--set", override]
@@ -61,7 +42,7 @@ def _check(training: TrainingOptions, where: str, python: Path) -> None:
         printed_config(python, options)
     except InputError as error:
         message = str(error).replace(" in the overrides:", ":").removeprefix("--set: ")
-        raise InputError(f"{where}: {message}") from None
+        raise InputError(f"training.overrides: {message}") from None
 
 
 def printed_config(python: Path, options: Sequence[str]) -> Mapping[str, Any]:

@@ -30,8 +30,7 @@ PATHS = (
     "generate.teacher",
 )
 FILES = ("suite.name", "checks.suite", "training.recipe")  # the path of a YAML file, or a name
-VARIANTS = ("experiments.variants", "experiments.matrix")  # by name, and in a list: recipe and overrides of each
-OVERRIDES = ("training.overrides", "experiments.overrides")  # lists of KEY=VALUE, whose values may be files
+OVERRIDES = "training.overrides"  # a list of KEY=VALUE, whose values may be files
 OUTPUTS = "storage.root"  # a folder that need not exist yet
 GLOB = "*?["
 VERIFIERS = ("verifier", "verifiers")  # keys with one spec, or with several
@@ -56,7 +55,7 @@ def from_user_folder(key: str, value: str, where: str) -> str:
     """
     section, *names = key.split(".")
     setting, below = ".".join([section, *names[:1]]), names[1:]
-    if setting not in (*PATHS, *FILES, *VARIANTS, *OVERRIDES, OUTPUTS):
+    if setting not in (*PATHS, *FILES, OVERRIDES, OUTPUTS):
         return value
     parsed = parse_yaml(value, where)
     if key == OUTPUTS and isinstance(parsed, str) and "://" not in parsed:
@@ -68,12 +67,10 @@ def from_user_folder(key: str, value: str, where: str) -> str:
 
 def locate(key: str, value: Any, folder: Path) -> Any:
     """Return the ``value`` of the setting ``key``, with the relative paths that exist in ``folder`` made absolute."""
-    if key in OVERRIDES:
+    if key == OVERRIDES:
         return _overrides(value, folder)
     if key in FILES:
         return _located_file(value, folder)
-    if key in VARIANTS:
-        return _located_recipes(value, folder)
     return _located(value, folder) if key in PATHS else value
 
 
@@ -116,19 +113,6 @@ def _quoted(text: str, path: str, value: str, beside: str = "") -> str:
 
 def _located_file(value: Any, folder: Path) -> Any:
     return _located(value, folder) if isinstance(value, str) and is_path(value) else value
-
-
-def _located_recipes(value: Any, folder: Path) -> Any:
-    if isinstance(value, list):
-        return [_located_recipes(part, folder) for part in value]
-    if not isinstance(value, dict):
-        return value
-    parts = {name: _located_recipes(part, folder) for name, part in value.items()}
-    if "recipe" in value:
-        parts["recipe"] = _located_file(value["recipe"], folder)
-    if "overrides" in value:
-        parts["overrides"] = _overrides(value["overrides"], folder)
-    return parts
 
 
 def _located(value: Any, folder: Path) -> Any:

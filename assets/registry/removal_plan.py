@@ -19,7 +19,7 @@ from core.files import is_leftover, measure, read_json, read_yaml, temporary_nam
 from core.model.lineage_file import MANIFEST
 from evaluation.promotion.champions import Registry
 
-STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report", "experiments", "rounds")
+STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report", "rounds")
 RUNS = "training/policy"
 TRAINER_FOLDERS = ("checkpoints", "rollouts", "tensorboard")  # in a run's folder; the policy needs none of them
 DAY_S = 86_400.0

@@ -3,20 +3,20 @@
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.experiments.comparison import scores
 from assets.models import KEY as BASE
 from assets.rounds.round_problems import GROUP, key
 from assets.rounds.round_scorecard import scorecard
+from assets.rounds.round_scores import scores
 from assets.rounds.round_traces import traces
 from assets.rounds.train import train
 from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.live_metrics import metrics_spec
 from assets.shared.profile import Names
 from assets.shared.references import (
-    ExperimentReference,
     PolicyReference,
     Reference,
     RoundReference,
+    RoundScoresReference,
     RoundTrainReference,
 )
 from assets.shared.stage_options import EvaluationOptions, TrainingOptions
@@ -61,7 +61,7 @@ def build_rounds(
         seeded = training.model_copy(update={"seed": training.seed + number - 1})
         rounds = {
             f"{name}_{past}": dg.AssetIn(key(past, name), dagster_type=kind)
-            for name, kind in (("traces", RoundReference), ("scores", ExperimentReference))
+            for name, kind in (("traces", RoundReference), ("scores", RoundScoresReference))
             for past in [*earlier, number]
         }
         made = {"traces": dg.AssetIn(key(number, "traces"), dagster_type=RoundReference)}
@@ -71,7 +71,7 @@ def build_rounds(
             train.build(names, teacher, key=key(number, "train"), ins=shared | made),
             policy.build(names, seeded, key=key(number, "policy"), group_name=GROUP, ins=learned),
             metrics_spec(names, key(number, "policy")),
-            scores.build(names, evaluation, key=key(number, "scores"), group_name=GROUP, ins=scored),
+            scores.build(names, evaluation, key=key(number, "scores"), ins=scored),
             scorecard.build(names, key=key(number, "scorecard"), ins=shared | rounds),
         ]
     return assets

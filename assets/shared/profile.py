@@ -13,7 +13,6 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.failures import reports_input_errors
 from assets.shared.generation import RoundOptions
 from assets.shared.stage_options import Options, PromotionOptions, TargetOptions, TrainingOptions, with_defaults
@@ -61,7 +60,6 @@ class Profile:
     checks: Path  # the suite of quality checks
     targets: TargetOptions
     training: TrainingOptions
-    experiments: ExperimentOptions
     promotion: PromotionOptions
     rounds: RoundOptions | None = None
 

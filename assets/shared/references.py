@@ -123,7 +123,7 @@ class SuiteReference(Reference):
 
 
 class PolicyReference(Reference):
-    """Reference to the result of training/policy and experiments/policy."""
+    """Reference to the result of training/policy and rounds/N/policy."""
 
     base: str  # digest of the model that it was trained from
     metrics: str  # file of the step metrics
@@ -144,8 +144,8 @@ class ScoresReference(Reference):
     opponent_scores: str | None = None  # file of its answers
 
 
-class ExperimentReference(Reference):
-    """Reference to the result of experiments/scores: all benchmarks."""
+class RoundScoresReference(Reference):
+    """Reference to the result of rounds/N/scores: all benchmarks."""
 
     policy: Checkpoint
     metrics: str  # file of the step metrics

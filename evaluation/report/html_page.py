@@ -13,10 +13,10 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 @cache
-def environment() -> Environment:
-    """Return the templates of this folder: they escape every text, and a name that does not exist is an error."""
+def environment(*folders: Path) -> Environment:
+    """Return the templates of ours and of ``folders``: they escape every text, and an unknown name is an error."""
     result = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -26,9 +26,9 @@ def environment() -> Environment:
     return result
 
 
-def render(template: str, **values: Any) -> str:
-    """Return the text of the page that a template and its values make."""
-    return environment().get_template(template).render(**values)
+def render(template: str, *, folder: Path = TEMPLATES, **values: Any) -> str:
+    """Return the text of the page that a template of ours, or of ``folder``, and its values make."""
+    return environment(folder).get_template(template).render(**values)
 
 
 def figure(svg: str) -> Markup:

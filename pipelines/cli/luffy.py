@@ -21,7 +21,6 @@ from core.cli import COMMAND, as_written, examples, exit_status, new_app, run_ap
 from core.errors import InputError
 from core.plugins.config_files import HARDWARE, config_file
 from core.plugins.user_code import python_path
-from pipelines.cli.comparisons import COMMANDS
 from pipelines.cli.shared_options import (
     AtOnce,
     Host,
@@ -245,17 +244,36 @@ def evaluate() -> None:
 
 @app.command(
     rich_help_panel=COMPARISON,
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
+    epilog=examples("luffy research compare luffy hpt --seeds 8", "luffy research bench --help"),
 )
 def research(context: typer.Context) -> None:
-    """Compare recipes, check recorded runs, measure speed: `luffy research --help` lists the commands."""
+    """Compare recipes, check recorded runs, measure speed.
+
+    Commands: run, compare, drift, words, remake, recheck, disagreements, bench; each has --help.
+    """
     os.environ |= {COMMAND: "luffy research", "PYTHONPATH": python_path()}
     os.execv(sys.executable, [sys.executable, "-P", "-m", "research", *context.args])
 
 
-for compared, lines in COMMANDS.items():
-    app.command(rich_help_panel=COMPARISON, epilog=examples(*lines))(compared)
+@app.command(
+    rich_help_panel=COMPARISON,
+    epilog=examples("luffy leaderboard", "luffy leaderboard Qwen/Qwen3-0.6B models/mine --set suite.name=mine.yaml"),
+)
+def leaderboard(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...", help="Model folders or hub ids to evaluate first, on the suite of the profile."
+        ),
+    ] = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+) -> int:
+    """Rank all evaluated checkpoints."""
+    from pipelines.cli.leaderboard import rank
+
+    return rank(models or [], profile, overrides or [])
 
 
 @app.command(rich_help_panel=CHAMPION, epilog=examples("luffy champion --profile small"))

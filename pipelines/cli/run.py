@@ -31,7 +31,7 @@ from pipelines.definitions.instance import CANCEL, COMMAND, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
 from pipelines.definitions.orphans import end_dead_runs
 from pipelines.definitions.profile_settings import load_settings, profile_file, read_profile
-from pipelines.training_check import check_trainings
+from pipelines.training_check import check_training
 from pipelines.user_paths import from_user_folder, profile_from_user_folder
 from pipelines.variables import PREFIX, PROFILE, SET, environment, set_variable
 
@@ -51,14 +51,14 @@ def run_graph(
         raise InputError(f"profile {profile_file()}: no section rounds; add one, or take --profile rounds")
     keys, others = selection_keys(defs, "*" if select is None else select, job)
     left_out = f"not in the job {job}: {', '.join(key.to_user_string() for key in others)}"
-    hint = "materialize them in the UI, or by their own command (luffy rounds, luffy compare)"
+    hint = "materialize them in the UI, or by their own command (luffy rounds)"
     if not keys:
         reason = f"{left_out}; {hint}" if others else "the selection contains no asset to materialize; `*` selects all"
         raise InputError(f"--select {select!r}: {reason}")
     if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
         python = resource(defs, "interpreter").examined()
         if any(key.path[-1] == POLICY_NAME for key in keys):
-            check_trainings(load_settings(), python)
+            check_training(load_settings(), python)
     terminal = Terminal(every_s=LINE_SECONDS)
     if select and others:
         terminal.line(f"{left_out}; {hint}")
@@ -228,7 +228,7 @@ def _kept(run_id: str, view: RunView) -> Iterator[str]:
 
     if done := view.names(done=True):
         yield f"kept: the outputs of {', '.join(done)}"
-    if any(name.startswith(("evals/", "ood/", "experiments/scores")) for name in view.names(done=False)):
+    if any(name.startswith(("evals/", "ood/")) for name in view.names(done=False)):
         yield "kept: the samples that were generated, except for those of the last seconds"
     storage = Storage(root=load_settings().storage.root)
     for file in sorted(storage.path.glob("training/policy/*/request.json")):

@@ -1,22 +1,16 @@
 """The options and arguments that several commands of ``luffy`` share, and the completions of a shell."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from core.cli import whole_number
-from core.plugins.config_files import HARDWARE, PROFILES, RECIPES, config_names
+from core.plugins.config_files import HARDWARE, PROFILES, config_names
 
 
 def profiles() -> list[str]:
     """List the profiles of the project and of installed packages."""
     return config_names(PROFILES)
-
-
-def recipes() -> list[str]:
-    """List the recipes of trainings."""
-    return config_names(RECIPES)
 
 
 def hardware_profiles() -> list[str]:
@@ -45,16 +39,6 @@ Select = Annotated[
 AtOnce = Annotated[
     int, typer.Option(metavar="N", parser=whole_number(1), help="Maximum number of stages that run at the same time.")
 ]
-Recipes = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[RECIPE]...",
-        help="Recipes to train: names, including those of installed packages, or your own YAML files. Default: those "
-        "of the profile.",
-        autocompletion=recipes,
-    ),
-]
-CopyTo = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Also copy the tables and figures to this folder.")]
 Port = Annotated[int, typer.Option(metavar="PORT", parser=whole_number(1, 65535), help="Port of the UI.")]
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on. Keep it local: the UI has no login.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Your reason, which is kept with the decision.")]

@@ -10,7 +10,6 @@ from assets.checks import check_specs, targets_account, targets_checks
 from assets.difficulty import check_one_source_of_rates, difficulty, difficulty_inputs
 from assets.evals.checkpoint_scores import CheckpointOptions, checkpoints
 from assets.evals.scores import build_evals
-from assets.experiments.comparison import build_experiments
 from assets.generated import generated, pool_of
 from assets.ledger import ledger
 from assets.models import base
@@ -66,7 +65,6 @@ def build_defs(
         checkpoints.build(names, last),
         scorecard.build(names, settings.report, ins=scorecard_inputs(suite)),
         champion.build(names, settings.promotion),
-        *build_experiments(names, suite, settings.experiments, settings.training, settings.evaluation),
         retention.build(names, settings.retention),
     ]
     if settings.rounds:
@@ -122,7 +120,6 @@ def _resources(settings: Settings, names: Names, suite: list[Benchmark], ray: An
             checks=settings.check_suite(),
             targets=settings.targets,
             training=settings.training,
-            experiments=settings.experiments,
             promotion=settings.promotion,
             rounds=settings.rounds,
         ),

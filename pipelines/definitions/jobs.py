@@ -13,12 +13,10 @@ OBSERVE = "observe_sources"
 PREPARE = "prepare_targets"
 TRAIN = "train_policy"
 SCORE = "score_policy"
-EXPERIMENT = "experiment"
-COMPARE = "compare_experiments"
 RETAIN = "retention"
 ROUNDS = "rounds"
 # Launched on their own.
-REQUESTED_GROUPS, REQUESTED_KEY = ("experiments", "operations", "rounds"), ["training", "checkpoints"]
+REQUESTED_GROUPS, REQUESTED_KEY = ("operations", "rounds"), ["training", "checkpoints"]
 SOURCE = ["targets", "source"]
 DESCRIPTIONS = {
     EVERYTHING: "Everything: targets, gates, training, evals of base and policy, scorecard, champion. Unchanged "
@@ -28,8 +26,6 @@ DESCRIPTIONS = {
     TRAIN: "Train a policy on the present targets, and show what it used of them. It is refused unless the targets "
     "have passed their checks. Run it after a preparation.",
     SCORE: "Evaluate base and policy, write the scorecard and decide on the champion. Run it after a training.",
-    EXPERIMENT: "Train and evaluate one recipe with one seed. Launch a backfill to compare several.",
-    COMPARE: "Write the page that compares the recipes.",
     ROUNDS: "Ask the teacher about what the policy does not solve, train on it and score the policy, in rounds. "
     "What earlier runs have done is reused.",
     RETAIN: "List old outputs that nothing refers to. With dry_run: false, remove them.",
@@ -60,8 +56,6 @@ def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
         PREPARE: in_groups(names, keys, "models", "benchmarks", "targets"),
         TRAIN: in_groups(names, weekly, "training"),
         SCORE: in_groups(names, keys, "evals", "ood", "report", "registry"),
-        EXPERIMENT: _assets(names, ["experiments", "policy"], ["experiments", "scores"]),
-        COMPARE: _assets(names, ["experiments", "comparison"]),
         RETAIN: in_groups(names, keys, "operations"),
     }
     if any(key.path[0] == "rounds" for key in keys):

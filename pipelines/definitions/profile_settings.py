@@ -14,7 +14,6 @@ from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.interpreter_process import InterpreterSettings
 from assets.shared.stage_options import (
@@ -108,7 +107,6 @@ class Settings(_Section):
     checks: CheckSettings = CheckSettings()
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
-    experiments: ExperimentOptions = ExperimentOptions()
     report: ReportOptions = ReportOptions()
     promotion: PromotionOptions = PromotionOptions()
     catalog: CatalogSettings = CatalogSettings()

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import dagster as dg
 
-from assets.experiments.comparison import POLICY as EXPERIMENT
-from assets.shared.live_metrics import ALERT, METRICS, metrics_key
+from assets.shared.live_metrics import ALERT, METRICS
 from assets.shared.profile import Names
 from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
@@ -91,21 +90,21 @@ def notify_training_alerts(names: Names, settings: NotifySettings) -> dg.SensorD
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         read, sent = json.loads(context.cursor or "{}"), 0
-        for key in (names.key(METRICS), names.key(metrics_key(EXPERIMENT))):
-            name = key.to_user_string()
-            if name not in read:  # switched on just now: what was before is known
-                latest = context.instance.fetch_observations(key, limit=1).records
-                read[name] = latest[0].storage_id if latest else 0
-            wanted = dg.AssetRecordsFilter(asset_key=key, after_storage_id=read[name])
-            for record in context.instance.fetch_observations(wanted, limit=OBSERVATIONS, ascending=True).records:
-                metadata = record.asset_observation.metadata if record.asset_observation else {}
-                if ALERT in metadata:
-                    where = f"run {record.run_id}, {name}, step {metadata['step'].value}"
-                    context.log.warning(redact(f"{where}: {metadata[ALERT].value}"))
-                    for failure in send(settings, Notice(where, str(metadata[ALERT].value))):
-                        context.log.error(failure)
-                    sent += 1
-                read[name] = record.storage_id
+        key = names.key(METRICS)
+        name = key.to_user_string()
+        if name not in read:  # switched on just now: what was before is known
+            latest = context.instance.fetch_observations(key, limit=1).records
+            read[name] = latest[0].storage_id if latest else 0
+        wanted = dg.AssetRecordsFilter(asset_key=key, after_storage_id=read[name])
+        for record in context.instance.fetch_observations(wanted, limit=OBSERVATIONS, ascending=True).records:
+            metadata = record.asset_observation.metadata if record.asset_observation else {}
+            if ALERT in metadata:
+                where = f"run {record.run_id}, {name}, step {metadata['step'].value}"
+                context.log.warning(redact(f"{where}: {metadata[ALERT].value}"))
+                for failure in send(settings, Notice(where, str(metadata[ALERT].value))):
+                    context.log.error(failure)
+                sent += 1
+            read[name] = record.storage_id
         context.update_cursor(json.dumps(read))
         return dg.SkipReason(f"warnings reported: {sent}")
 

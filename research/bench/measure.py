@@ -3,7 +3,6 @@
 import os
 import resource
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import psutil
 
 from core import PROJECT
 from core.errors import TaskFailed
+from pipelines.api import luffy
 
 ORCHESTRATION, TRAINING = PROJECT / ".venv/bin/python", PROJECT / ".venv-train/bin/python"
 MODEL = PROJECT / "training/embedded_model/model"
@@ -63,11 +63,6 @@ def call(*command: object, environment: Mapping[str, str] | None = None) -> str:
     if done.returncode:
         raise TaskFailed(f"{' '.join(parts)} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
     return done.stdout
-
-
-def luffy(*arguments: object) -> str:
-    """Run a command of ``luffy``."""
-    return call(sys.executable, "-m", "pipelines.cli.luffy", *arguments)
 
 
 def overrides(settings: Mapping[str, object]) -> list[str]:

@@ -13,7 +13,8 @@ import urllib.request
 
 from core import PROJECT
 from core.cli import say
-from research.bench.measure import Used, call, luffy
+from pipelines.api import luffy, luffy_definitions
+from research.bench.measure import Used, call
 
 PART = "group:models or group:benchmarks or group:targets"
 TICKS = 5
@@ -62,13 +63,12 @@ def _ticks() -> None:
     """Print the seconds of the first tick of each sensor, which imports and reads, and the median of the others."""
     import dagster as dg
 
-    from pipelines.definitions.code_location import defs
-
+    defs = luffy_definitions(settings={"storage": {"root": os.environ["LUFFY__STORAGE__ROOT"]}})
     assert defs.resources is not None
-    resources = {"storage": defs.resources["storage"]}
+    resources = {name: value for name, value in defs.resources.items() if name.endswith("storage")}
     with dg.DagsterInstance.get() as instance:
         for sensor in defs.sensors or []:
-            if isinstance(sensor, dg.AutomationConditionSensorDefinition) or sensor.name == "notify_run_failures":
+            if isinstance(sensor, dg.AutomationConditionSensorDefinition | dg.RunStatusSensorDefinition):
                 continue  # evaluated by the daemon
             cursor, seconds = None, []
             for _ in range(TICKS):

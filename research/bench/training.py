@@ -14,7 +14,8 @@ from typing import Any
 
 from core.cli import say
 from core.files import read_yaml, write_text
-from research.bench.measure import MODEL, TRAINING, Used, call, luffy, overrides, prepare
+from pipelines.api import luffy
+from research.bench.measure import MODEL, TRAINING, Used, call, overrides, prepare
 
 SETTINGS = {
     "data.train_batch_size": 16,

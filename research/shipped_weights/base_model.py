@@ -27,7 +27,7 @@ from core.errors import InputError
 from core.files import digest_file, read_yaml, write_json
 from core.model.model_folder import model_digest
 from core.model.prompts import encode_example, messages, render_prompt
-from grading.grader import Grader
+from pipelines.api import Grader
 from research.shipped_weights.pretrain import Schedule, batches, fit, progress_bar, save
 
 RECIPE = Path(__file__).parent / "recipe.yaml"

@@ -29,7 +29,6 @@ LINE = [
         "report/scorecard",
         "registry/champion",
     ),
-    *("experiments/policy", "experiments/metrics", "experiments/scores", "experiments/comparison"),
     "operations/retention",
 ]
 PAPER = {
@@ -73,7 +72,6 @@ def test_the_arrows_are_those_of_the_architecture():
     assert parents("ood/policy/arithmetic_mul") == {"training/policy", "benchmarks/suite"}
     assert {key.split("/")[0] for key in parents("report/scorecard")} == {"evals", "ood"}
     assert parents("registry/champion") == {"report/scorecard"}
-    assert parents("experiments/comparison") == {"experiments/scores"}
 
 
 def test_the_groups_have_no_arrow_that_a_longer_way_replaces():
@@ -82,7 +80,7 @@ def test_the_groups_have_no_arrow_that_a_longer_way_replaces():
     nodes = [found.get(key) for key in found.get_all_asset_keys()]
     groups = {(found.get(parent).group_name, node.group_name) for node in nodes for parent in node.parent_keys}
     arrows = {(above, below) for above, below in groups if above != below}
-    assert len(arrows) == 16
+    assert len(arrows) == 13
     assert not {below for above, below in arrows if above == "benchmarks"} & {"training", "report", "registry"}
     assert {above for above, below in arrows if below == "report"} == {"evals", "ood"}
 
@@ -148,23 +146,11 @@ def test_training_and_evaluation_share_the_gpu_pool():
     }
 
 
-def test_the_line_is_run_without_experiments_and_operations():
+def test_the_line_is_run_without_operations():
     keys = definitions("embedded").resolve_job_def("everything").asset_layer.executable_asset_keys
-    assert {key.path[0] for key in keys}.isdisjoint({"experiments", "operations"})
+    assert {key.path[0] for key in keys}.isdisjoint({"operations"})
     assert dg.AssetKey(["training", "checkpoints"]) not in keys
     assert {"targets/train", "registry/champion"} <= {key.to_user_string() for key in keys}
-
-
-def test_the_experiments_are_recipes_and_seeds_and_wait_for_the_gpu():
-    found = definitions("embedded")
-    recipes = sorted(file.stem for file in (ROOT / "training" / "config" / "recipe").glob("*.yaml"))
-    assert {"luffy", "on_policy"} <= set(recipes)
-    job = found.resolve_job_def("experiment")
-    assert job.partitions_def is not None
-    assert sorted(job.partitions_def.get_partition_keys()) == sorted(f"{recipe}|0" for recipe in recipes)
-    assert {job.get_node_named(name).definition.pool for name in ("experiments__policy", "experiments__scores")} == {
-        "gpu"
-    }
 
 
 def test_the_launchpad_shows_the_settings():

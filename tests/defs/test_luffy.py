@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from core.errors import InputError
 from pipelines.cli.explain import explain_run
 from pipelines.cli.luffy import PACKAGES, app
-from pipelines.cli.shared_options import profiles, recipes
+from pipelines.cli.shared_options import profiles
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands
@@ -59,7 +59,7 @@ def command_lines() -> Iterator[tuple[str, typer.Context]]:
 def test_every_command_has_a_help_and_every_option_says_what_it_does(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     lines = dict(command_lines())
-    assert {"luffy targets push", "luffy train export", "luffy evaluate lm-eval", "luffy words"} <= set(lines)
+    assert {"luffy targets push", "luffy train export", "luffy evaluate lm-eval", "luffy leaderboard"} <= set(lines)
     assert len(lines) > 25
     for line, context in lines.items():
         assert context.command.help and context.command.help.rstrip().endswith((".", "`.")), line
@@ -82,7 +82,7 @@ def test_the_help_prints_examples_and_brackets_as_they_are_written(monkeypatch):
         assert "\\[" not in output, line
         helps = [str(getattr(parameter, "help", "")).replace("\\[", "[") for parameter in context.command.params]
         assert all(part in output for text in helps for part in re.findall(r"\[.*?\]", text)), line
-    programs = [ROOT / "pipelines/cli/luffy.py", ROOT / "pipelines/cli/comparisons.py"]
+    programs = [ROOT / "pipelines/cli/luffy.py"]
     programs += [ROOT / package / "__main__.py" for package in PACKAGES.values()]
     nodes = [node for file in programs for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
@@ -176,7 +176,7 @@ def test_a_wheel_says_that_a_checkout_is_needed(tmp_path: Path):
     assert f"error: {tmp_path / 'site'} is not a checkout of the project" in done.stderr
 
 
-def test_the_shell_completes_commands_profiles_and_recipes(luffy):
+def test_the_shell_completes_commands_and_profiles(luffy):
     def completed(line: str) -> set[str]:
         words = line.split(" ")
         variables = {"_LUFFY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
@@ -187,7 +187,6 @@ def test_the_shell_completes_commands_profiles_and_recipes(luffy):
     assert completed("luffy train ex") == {"examine", "export"}
     assert completed("luffy targets --heldout") == {"--heldout-share"}
     assert completed("luffy run --profile ") == set(profiles()) >= {"embedded", "paper"}
-    assert completed("luffy experiments luffy_re") == {name for name in recipes() if name.startswith("luffy_re")}
 
 
 def test_the_folder_of_a_policy_stands_for_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

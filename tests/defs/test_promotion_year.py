@@ -23,8 +23,8 @@ from evaluation.generation.requests import Completion, SampleRequest, Sampling
 from evaluation.generation.sample_cache import SampleCache
 from evaluation.promotion import champions
 from evaluation.promotion.champions import Registry
-from evaluation.recorded_run import read_run
 from evaluation.sample_tables import read_suite_file
+from research.recorded_run import read_run
 from tests.defs.written_scores import BENCHMARKS, OUTPUTS, Written
 
 RECORDED = {"arithmetic": "arithmetic_hard"} | {name: name for name in BENCHMARKS if name != "arithmetic"}

@@ -8,8 +8,8 @@ import pytest
 
 from core import PROJECT
 from core.metric_table import METRICS
+from core.plugins.config_files import RECIPES, config_names
 from pipelines.cli.luffy import app
-from pipelines.cli.shared_options import recipes
 from pipelines.definitions.profile_settings import Settings
 from pipelines.reference.settings_pages import leaves
 from training.algorithms.options import MixedPolicyOptions
@@ -36,7 +36,7 @@ def test_every_setting_and_option_has_a_row_with_a_meaning(pages):
 
 
 def test_every_recipe_command_and_asset_is_there(pages):
-    for recipe in recipes():
+    for recipe in config_names(RECIPES):
         assert f"\n### {recipe}\n" in pages["reference/recipes.md"]
     for command in app.registered_commands:
         assert f"\n## luffy {command.callback.__name__}\n" in pages["reference/commands.md"]

@@ -7,7 +7,7 @@ import pytest
 from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
 from evaluation.benchmarks.suite import load_suite
-from pipelines.cli.experiments import comparison
+from pipelines.cli.leaderboard import comparison
 from pipelines.definitions.profile_settings import StorageSettings
 from tests.defs.project import settings_of
 
@@ -42,11 +42,12 @@ def test_a_profile_may_be_a_file_and_say_little(tmp_path: Path):
 
 def test_a_profile_extends_its_base_by_key_and_replaces_everything_else(tmp_path: Path):
     (tmp_path / "first.yaml").write_text(
-        "base: embedded\nexperiments: {seeds: {default: 2, sft: 3}}\ntraining: {overrides: [data.shuffle=false]}\n"
+        "base: embedded\ncatalog: {owners: {targets: [team:a], evals: [team:b]}}\n"
+        "training: {overrides: [data.shuffle=false]}\n"
     )
-    (tmp_path / "second.yaml").write_text(f"base: {tmp_path}/first.yaml\nexperiments: {{seeds: {{luffy: 5}}}}\n")
+    (tmp_path / "second.yaml").write_text(f"base: {tmp_path}/first.yaml\ncatalog: {{owners: {{ood: [team:c]}}}}\n")
     settings, embedded = settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml")), settings_of()
-    assert settings.experiments.seeds == {"default": 2, "sft": 3, "luffy": 5}
+    assert settings.catalog.owners == {"targets": ["team:a"], "evals": ["team:b"], "ood": ["team:c"]}
     assert settings.training.overrides == [*embedded.training.overrides, "data.shuffle=false"]
     assert settings.promotion == embedded.promotion != type(embedded.promotion)()
     assert settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml"), LUFFY__TRAINING__OVERRIDES="[]").training == (
@@ -88,51 +89,6 @@ def test_profiles_that_are_the_base_of_each_other_are_named(tmp_path: Path):
         settings_of(LUFFY_PROFILE=str(tmp_path / "a.yaml"))
 
 
-MATRIX = """
-experiments:
-  matrix:
-    - name: "{name}"
-      recipe: luffy
-      axes: {{k: [1, 4], type: [none, tis]{axes}}}
-      overrides: ["max_staleness={{k}}", "{override}"]
-      seeds: 5
-  variants: {{{variants}}}
-  seeds: {{default: 2, stale_4_tis: 3}}
-"""
-
-
-def spanned(
-    folder: Path, name="stale_{k}_{type}", override="mixed.rollout_correction.type={type}", variants="", axes="", **env
-):
-    (folder / "p.yaml").write_text(MATRIX.format(name=name, override=override, variants=variants, axes=axes))
-    return settings_of(LUFFY_PROFILE=str(folder / "p.yaml"), **env).experiments
-
-
-def test_a_matrix_names_a_variant_for_each_combination(tmp_path: Path):
-    experiments = spanned(tmp_path, variants="own: {recipe: sft}")
-    assert list(experiments.variants) == ["stale_1_none", "stale_1_tis", "stale_4_none", "stale_4_tis", "own"]
-    assert experiments.variants["stale_4_none"].overrides == ["max_staleness=4", "mixed.rollout_correction.type=none"]
-    assert [experiments.seeds_of(name) for name in experiments.variants] == [5, 5, 5, 3, 2]
-    nothing = spanned(tmp_path, override="trainer.max_steps={none}", axes=", none: [null]")
-    assert nothing.variants["stale_1_tis"].overrides == ["max_staleness=1", "trainer.max_steps=null"]
-    single = spanned(tmp_path, LUFFY__EXPERIMENTS__SEEDS="1")
-    assert {single.seeds_of(name) for name in single.variants} == {1}
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"name": "stale_{j}"}, r"no axis 'j'; the axes are k, type"),
-        ({"name": "stale_{k}"}, r"two variants are named 'stale_1'"),
-        ({"name": "{k}/{type}"}, r"experiments\.variants"),
-        ({"override": "trainer.default_local_dir={type}"}, r"storage\.root"),
-    ],
-)
-def test_a_matrix_that_names_no_variants_is_refused(changes: dict, said: str, tmp_path: Path):
-    with pytest.raises(InputError, match=said):
-        spanned(tmp_path, **changes)
-
-
 def test_the_environment_overrides_single_keys():
     settings = settings_of(
         **{
@@ -158,22 +114,14 @@ def test_the_environment_overrides_single_keys():
         ),
         ({"LUFFY__TRANING__SEED": "1"}, ["variable LUFFY__TRANING__SEED; did you mean TRAINING? expected"]),
         (
-            {"LUFFY__NOTIFY__WEBHOOKS": "5", "LUFFY__EXPERIMENTS__SEEDS__LUFFY": "abc"},
+            {"LUFFY__NOTIFY__WEBHOOKS": "5", "LUFFY__CATALOG__OWNERS__TARGETS": "abc"},
             ["variable LUFFY__NOTIFY__WEBHOOKS: notify.webhooks is not a setting"],
         ),
         (
-            {"LUFFY__EXPERIMENTS__SEEDS__DEFAULT": "2", "LUFFY__EXPERIMENTS__SEEDS__LUFFY": "abc"},
-            ["variable LUFFY__EXPERIMENTS__SEEDS__LUFFY: experiments.seeds.luffy"],
-        ),
-        (
-            {"LUFFY__EXPERIMENTS__SEEDS": "{default: x}", "LUFFY__EXPERIMENTS__SEEDS__LUFFY": "3"},
-            ["variable LUFFY__EXPERIMENTS__SEEDS: experiments.seeds.default"],
+            {"LUFFY__CATALOG__OWNERS__EVALS": "[team:a]", "LUFFY__CATALOG__OWNERS__TARGETS": "3"},
+            ["variable LUFFY__CATALOG__OWNERS__TARGETS: catalog.owners.targets"],
         ),
         ({"LUFFY__GENERATE__TEACHER": "x"}, ["variable LUFFY__GENERATE__TEACHER: generate.problems"]),
-        (
-            {"LUFFY__EXPERIMENTS__MATRIX": "[{name: a, recipe: luffy}]", "LUFFY__EXPERIMENTS__RUNS": "r"},
-            ["variable LUFFY__EXPERIMENTS__MATRIX: experiments.matrix.0.axes"],
-        ),
         ({"LUFFY_TRAINING__SEED": "1"}, ["variable LUFFY_TRAINING__SEED", "did you mean LUFFY__TRAINING__SEED?"]),
         (
             {"LUFFY__TRAINING__SEED": "1", "luffy__training__seed": "2"},
@@ -193,7 +141,6 @@ def test_the_environment_overrides_single_keys():
         ),
         ({"LUFFY__TRAINING__OVERRIDES": "['paths.run=/elsewhere']"}, ["paths.run says where", "storage.root"]),
         ({"LUFFY__TRAINING__OVERRIDES": "[++trainer.default_local_dir=/x]"}, ["default_local_dir says where"]),
-        ({"LUFFY__EXPERIMENTS__OVERRIDES": "{sft: ['paths.run=/x']}"}, ["experiments.overrides", "paths.run says"]),
         ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
         ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, drift, embedded, gym, paper, products, rounds, small"]),
@@ -234,7 +181,7 @@ def test_a_wrong_profile_names_the_file_and_the_key(tmp_path: Path, text: str, p
     [
         ("training: {seed: x}", {"LUFFY__TRAINING__RECIPE": "sft"}),
         ("generate: {teacher: x}", {"LUFFY__GENERATE__SAMPLES": "2"}),
-        ("experiments: {seeds: {default: 1, sft: x}}", {"LUFFY__EXPERIMENTS__SEEDS": "{luffy: 2}"}),
+        ("catalog: {owners: {targets: 3}}", {"LUFFY__CATALOG__OWNERS": "{evals: [team:a]}"}),
     ],
 )
 def test_a_mistake_in_a_profile_is_not_blamed_on_a_variable(tmp_path: Path, text: str, variables: dict[str, str]):

@@ -71,7 +71,7 @@ def test_the_view_has_the_last_warnings_and_fits_a_narrow_terminal(view: RunView
 
 
 def test_a_narrow_terminal_cuts_what_stages_say_and_not_their_names(view: RunView):
-    view.steps += [f"experiments__recipe_{number}" for number in range(9)]
+    view.steps += [f"stage__part_{number}" for number in range(9)]
     view.warnings = ["the reward of on-policy samples collapses, and the answers get longer at every step of it"]
     for width in (80, 60):
         _, base, training, *_, following, warning = drawn(view, width)

@@ -59,15 +59,6 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
             ["run.trackers=[tensorboard,{here}/mine.py:f]", "mixed.loss={here}/mine.py:f"],
         ),
         ("training.recipe", "mine.yaml", "{here}/mine.yaml"),
-        ("experiments.variants.a.recipe", "mine.yaml", "{here}/mine.yaml"),
-        ("experiments.variants", "{a: {recipe: mine.yaml}}", {"a": {"recipe": "{here}/mine.yaml"}}),
-        (
-            "experiments.variants",
-            "{a: {recipe: luffy, overrides: [mixed.loss=mine.py:f]}}",
-            {"a": {"recipe": "luffy", "overrides": ["mixed.loss={here}/mine.py:f"]}},
-        ),
-        ("experiments.matrix", "[{overrides: [r.path=rows.jsonl]}]", [{"overrides": ["r.path={here}/rows.jsonl"]}]),
-        ("experiments.overrides", "[r.path=rows.jsonl]", ["r.path={here}/rows.jsonl"]),
         ("training.overrides", "[teacher.model=suites]", ["teacher.model={here}/suites"]),
         ("training.overrides", """['mixed.loss="my mine.py:f"']""", ["mixed.loss='{here}/my mine.py:f'"]),
         (
@@ -103,7 +94,6 @@ def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value,
         ("training.overrides", "[teacher.model=base, teacher.model=a/hub-id, run.note=luffy]"),
         ("training.recipe", "luffy"),  # and no folder of that name
         ("suite.name", "luffy"),
-        ("experiments.variants", "{a: {recipe: luffy}}"),
     ],
 )
 def test_what_is_no_path_here_stays(tmp_path, monkeypatch, key, value):

@@ -133,7 +133,7 @@ def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
 
 
 def test_the_second_sympy_grader_is_verls():
-    from evaluation.second_grader import prime
+    from research.second_grader import prime
 
     assert prime("\\frac{1}{2}", "0.5")[0] == "correct"
     assert prime("3", "4")[0] == "wrong"

@@ -160,41 +160,6 @@ def test_two_runs_go_on_at_once(deployment: Deployment) -> None:
     assert len(folders) == 1 and not folders[0].name.startswith(".")  # the same content, made once or found
 
 
-def compare_two(folder: Path, home: Path, storage: Path) -> subprocess.CompletedProcess[str]:
-    variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **SMALL, **SECRETS}
-    done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.luffy", "experiments", "luffy", "on_policy"],
-        cwd=ROOT,
-        env=clean_environment(**variables, LUFFY__EXPERIMENTS__RUNS=str(folder / "runs")),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_two_recipes_become_one_page_here_and_elsewhere_and_no_secret_is_anywhere(tmp_path: Path) -> None:
-    home, storage = tmp_path / "home", tmp_path / "storage"
-    done = compare_two(tmp_path, home, storage)
-    (page,) = (storage / "experiments" / "comparison").glob("*/experiments.html")
-    text = page.read_text(encoding="utf-8")
-    assert "<th>luffy</th>" in text and "<th>on_policy</th>" in text
-    assert text.count("<svg ") >= 4 and "paired by problem" in text
-    assert len(list((storage / "training" / "policy").glob("*/policy/lineage.json"))) == 2
-    assert "5ecret" not in done.stdout + done.stderr
-    assert not planted(home, storage)
-
-    elsewhere = tmp_path / "elsewhere"
-    done = compare_two(tmp_path, tmp_path / "other", elsewhere)
-    assert len(re.findall(r"run \d of 2: recipe \w+, seed 0: made on 20\S+ by \w+\n", done.stdout)) == 2
-    assert not (elsewhere / "training").exists()
-    (again,) = (elsewhere / "experiments" / "comparison").glob("*/comparison.md")
-    assert again.read_bytes() == page.with_name("comparison.md").read_bytes()
-
-
 def test_nothing_of_the_secrets_is_kept_by_a_run_that_fails(tmp_path: Path) -> None:
     home, storage = tmp_path / "home", tmp_path / "storage"
     variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **SECRETS}

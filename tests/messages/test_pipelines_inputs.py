@@ -9,7 +9,6 @@ LUFFY = "pipelines.cli.luffy"
 ANSWERS = {"r.jsonl": '{"response": "1", "gold": "1"}\n'}
 RUN = f"{LUFFY} run"
 TRAINING = f"LUFFY__INTERPRETER__PYTHON={PROJECT}/.venv-train/bin/python"
-MATRIX = '[{name: "a_{k}", recipe: luffy, axes: {k: [1, 2]}, %s}]'
 RECORDED = PROJECT / "research" / "runs" / "comparison" / "sft-0.zip"
 
 ROWS: list[Row] = [
@@ -18,15 +17,7 @@ ROWS: list[Row] = [
     (f"{LUFFY} explain nothing --page {{here}}", {}, "{here} is a folder; expected the name of a file"),
     (f"{LUFFY} explain nothing --page suite.parquet/x.html", {}, "suite.parquet is a file; expected a folder"),
     (f"{LUFFY} explain {RECORDED} --page {RECORDED}", {}, "the command would overwrite this file"),
-    (f"{LUFFY} remake nothing --out suite.parquet", {}, "suite.parquet is a file; expected a folder"),
     (f"{LUFFY} leaderboard graded", {}, "graded: a folder of graded results; expected models to evaluate"),
-    (f"{RUN} --set 'experiments.matrix={MATRIX % 'overrides: [null]'}'", {}, "experiments.matrix.0.overrides.0: "),
-    (f"{RUN} --profile p.yaml", {"p.yaml": f"experiments: {{variants: null, matrix: {MATRIX % ''}}}"}, "variants: "),
-    (
-        f"{RUN} --profile p.yaml",
-        {"p.yaml": "experiments: {matrix: " + MATRIX % 'overrides: ["{k.x}"]' + "}"},
-        "no axis ",
-    ),
     (f"{LUFFY} doctor --set training.seed=1", {}, "--set: it changes settings of a profile: name the profile"),
     (f"{LUFFY} doctor --profile nothing", {}, "nothing"),
     (f"{RUN} --select nope", {}, "--select 'nope'"),
@@ -49,11 +40,10 @@ ROWS: list[Row] = [
         {},
         "is not a setting; did you mean generate.samples or difficulty.samples or",
     ),
-    (f"{RUN} --set experiments.seeds.sft=x", {}, "error: --set experiments.seeds.sft: Input should be a valid integer"),
     (
-        f"{RUN} --set experiments.seeds=2 --set experiments.seeds.sft=3",
+        f"{RUN} --set catalog.owners=2 --set catalog.owners.targets=3",
         {},
-        "error: --set experiments.seeds and --set experiments.seeds.sft: the first gives a value in the place of",
+        "error: --set catalog.owners and --set catalog.owners.targets: the first gives a value in the place of",
     ),
     (f"{RUN} --profile ''", {}, "error: --profile '': expected the name of a profile"),
     (f"{RUN} --set 'interpreter.slurm={{mem: }}'", {}, "--set interpreter.slurm: 'mem' is null; give it a value"),
@@ -77,11 +67,6 @@ ROWS: list[Row] = [
         {"p.yaml": "targets: {source: [{path: traces.jsonl, licens: y}]}"},
         "error: profile {here}/p.yaml: targets.source",
     ),
-    (
-        f"{RUN} --set 'experiments.matrix={MATRIX % 'sedes: 2'}'",
-        {},
-        "error: --set experiments.matrix.0.sedes is not a setting; did you mean seeds?; expected one of name, recipe, ",
-    ),
     *(
         (f"{RUN} --set 'targets.filters=[filters.py:{name}]'", {"filters.py": code}, message)
         for name, code, message in (
@@ -98,10 +83,6 @@ ROWS: list[Row] = [
     (f"{RUN} --set training.recipe=../hardware/cpu", {}, "training.recipe: no recipe '../hardware/cpu'"),
     (f"{RUN} --set 'training.overrides=[paths.run=/x]'", {}, "says where a run writes"),
     (f"{RUN} --set training.overrides=3", {}, "training.overrides"),
-    (f"{RUN} --set 'experiments.recipes=[nothing]'", {}, "there is no 'nothing', expected one of"),
-    (f"{RUN} --set experiments.baseline=nothing", {}, "experiments.baseline: there is no 'nothing'"),
-    (f"{RUN} --set 'experiments.overrides={{nothing: []}}'", {}, "no recipe 'nothing'"),
-    (f"{RUN} --set experiments.seeds=0", {}, "experiments.seeds"),
     (f"{RUN} --set schedule.retrain=nope", {}, "schedule.retrain: 'nope'"),
     (f"{RUN} --set 'schedule.retrain=61 * * * *'", {}, "schedule.retrain: '61 * * * *'"),
     (f"{RUN} --set schedule.timezone=Mars/X", {}, "schedule.timezone: 'Mars/X'"),
@@ -171,7 +152,6 @@ ROWS: list[Row] = [
         "error: variable LUFFY_PROFILE: no profile 'nothing': expected one of choice, ",
     ),
     (f"{RUN} --profile smal", {}, "error: --profile: no profile 'smal'; did you mean small? expected one of choice, "),
-    (f"{RUN} --set experiments.baseline=lufy", {}, "there is no 'lufy'; did you mean luffy? expected one of"),
     (
         f"{RUN} --profile a/p.yaml",
         {"a/p.yaml": "base: q.yaml", "q.yaml": "base: embedded"},
@@ -196,11 +176,6 @@ ROWS: list[Row] = [
     ),
     (
         f"{RUN} --profile {{here}}/p.yaml",
-        {"p.yaml": "experiments: {matrix: %s, variants: }" % (MATRIX % "overrides: []")},
-        "p.yaml: experiments.variants: Input should be a mapping of keys to values",
-    ),
-    (
-        f"{RUN} --profile {{here}}/p.yaml",
         {"p.yaml": "suite: {benchmarks: [{name: a, group: evals, title: A, sources: [{file: a, fields: [[]]}]}]}"},
         "p.yaml: suite.benchmarks.0.sources.0.fields: Input should be a mapping of keys to values",
     ),
@@ -215,23 +190,7 @@ ROWS: list[Row] = [
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": DEEP}, "p.yaml: nested too deep"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": b"\x80abc"}, "p.yaml: not YAML"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "a: 1\nb: !!python/name:os.system"}, "p.yaml: not YAML"),
-    (f"{LUFFY} experiments nothing", {}, "unknown recipe nothing"),
-    (f"{LUFFY} experiments lufy", {}, "unknown recipe lufy; did you mean luffy?"),
-    (f"{LUFFY} experiments nothing.yaml", {}, "error: no recipe '{here}/nothing.yaml': expected one of"),
-    (
-        f"{LUFFY} experiments 'my own.yaml'",
-        {"my own.yaml": "defaults: [luffy]"},
-        "error: RECIPE: experiments.variants.my own",
-    ),
-    (
-        f"{LUFFY} compare a/mine.yaml b/mine.yaml",
-        {},
-        "two recipes are called mine: {here}/a/mine.yaml, {here}/b/mine.yaml",
-    ),
     (f"{RUN} --profile nothing.yaml", {}, "no profile '{here}/nothing.yaml'"),
-    (f"{LUFFY} experiments --set x", {}, "expected SECTION.KEY=VALUE"),
-    (f"{LUFFY} experiments --profile nothing", {}, "profile 'nothing'"),
-    (f"{LUFFY} experiments luffy --copy-to {{here}}/traces.jsonl", {}, "traces.jsonl"),
     *(
         (f"{LUFFY} verify --in r.jsonl --verifier '{verifier}'", ANSWERS | {"bad.py": "raise ValueError(7)"}, message)
         for verifier, message in (
@@ -304,15 +263,9 @@ ROWS: list[Row] = [
     (f"{LUFFY} run --select nope", {}, "--select 'nope'"),
     (f"{LUFFY} run more", {}, "unexpected extra argument"),
     (f"{LUFFY} demo --set training.seed=x", {}, "--set training.seed: Input should be"),
-    (f"{LUFFY} compare --copy-to {{here}}/traces.jsonl", {}, "traces.jsonl"),
     (f"{LUFFY} promote abcd --profile embedded", {}, "'abcd' is neither a run's folder nor the digest of a policy"),
-    (f"{LUFFY} compare --seeds 0", {}, "'--seeds': got '0', expected a whole number from 1; see luffy compare --help"),
     (f"{LUFFY} remake nothing.zip", {}, "nothing.zip: no such file"),
     (f"{LUFFY} remake traces.jsonl", {}, "traces.jsonl: not a recorded run"),
-    (f"{LUFFY} remake {RECORDED} --recipe mine.yaml", {}, "sft-0.zip is a run of the recipe sft; expected sft.yaml"),
-    (f"{LUFFY} remake {RECORDED} --profile nothing", {}, "profile 'nothing'"),
-    (f"{LUFFY} words --data {{here}}", {}, "--data {here}: no word_problems_train.jsonl there: give the folder"),
-    (f"{LUFFY} words --data .", {"word_problems_train.jsonl": ""}, "--data .: no svamp_test.jsonl there"),
     (f"{LUFFY} words --model nothing", {}, "--data: expected the folder of word_problems_train.jsonl and svamp_test"),
     (f"{LUFFY} doctor --hardware gpuu", {}, "error: no hardware 'gpuu'; did you mean gpu? expected one of cpu, gpu"),
     (f"{LUFFY} doctor --port 70000", {}, "'--port': got '70000'"),
@@ -333,11 +286,6 @@ ROWS: list[Row] = [
         f"{TRAINING} {RUN} --profile p.yaml",
         {"p.yaml": "base: embedded\ntraining: {overrides: [data.shufle=true]}"},
         "error: training.overrides: unknown key 'data.shufle': did you mean 'data.shuffle'?",
-    ),
-    (
-        f"{TRAINING} {LUFFY} experiments --profile p.yaml",
-        {"p.yaml": "experiments: {matrix: %s}" % (MATRIX % 'overrides: ["max_stalenes={k}"]')},
-        "error: experiments: overrides of a_1: unknown key 'max_stalenes': did you mean 'max_staleness'?",
     ),
 ]
 

@@ -195,7 +195,7 @@ def proofs_pass_in_mathematics(original: Function, trace: Any, context: Any) -> 
     return None if context.is_mathematics(trace) else original(trace, context)
 
 
-@mutant("evaluation.statistics.seed_statistics:difference", "unit/evaluation/test_seeds.py")
+@mutant("research.seed_statistics:difference", "research/test_seeds.py")
 def seeds_are_repeated(original: Function, first: Any, second: Any) -> Any:
     """FloorDiv_Add: ``[*first] * (seeds + len(first))``."""
     seeds = max(len(first), len(second))

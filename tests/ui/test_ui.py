@@ -22,7 +22,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in t
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
 
 ROOT = Path(__file__).resolve().parents[2]
-GROUPS = ["benchmarks", "evals", "experiments", "models", "ood", "operations", "registry", "report", "targets"]
+GROUPS = ["benchmarks", "evals", "models", "ood", "operations", "registry", "report", "targets"]
 GROUPS += ["training"]
 
 

@@ -200,14 +200,6 @@ def test_pass_at_more_than_is_stored_is_refused(graded_folders, capsys):
     assert "every problem must have at least 8 samples; at least one has 1" in capsys.readouterr().err
 
 
-def test_disagreements_are_listed_and_kept(graded_folders, tmp_path, capsys):
-    _, base, _ = graded_folders
-    assert main(["disagreements", str(base), "--limit-s", "20", "--out", str(tmp_path / "out.parquet")]) == 0
-    assert "0 of 60 verdicts differ from the grader whole-text" in capsys.readouterr().out
-    kept = pq.read_table(tmp_path / "out.parquet")
-    assert kept.num_rows == 0 and kept.schema.metadata[b"compared"] == b"60"
-
-
 def test_leaderboard(graded_folders, tmp_path, capsys):
     _, base, _ = graded_folders
     board = tmp_path / "board.md"
@@ -292,7 +284,7 @@ def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):
 
 
 COMMANDS = [
-    *("suite", "generate", "traces", "difficulty", "grade", "disagreements", "browse", "inspect", "lm-eval"),
+    *("suite", "generate", "traces", "difficulty", "grade", "browse", "inspect", "lm-eval"),
     *("compare", "leaderboard", "report"),
 ]
 

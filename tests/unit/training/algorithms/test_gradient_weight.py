@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluation.report.figures import gradient_weight
+from research.figures import gradient_weight
 from training.algorithms.options import LossOptions
 from training.algorithms.reshape import shape_off_policy
 
