@@ -53,7 +53,6 @@ _ROUND_THOUSANDS = compile_quick_pattern(
     r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"
 )
 _SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|,?\\!|~|\{\\,\})(?=\d{3}(?!\d))")
-_DECIMAL_COMMA = compile_quick_pattern(r"(?<=\d)\{,\}(?=\d)")
 _BRACED_THOUSANDS = compile_full_match(r"[1-9]\d{0,2}(?:\{,\}\d{3})+(?:\.\d+)?")
 _BRACED_NUMBER = compile_quick_pattern(r"(?<![\d.{,}])\d{1,30}(?:\.\d{3}){0,9}(?:\{,\}\d{1,30})+(?:\.\d{1,30})?")
 _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")

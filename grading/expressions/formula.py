@@ -15,7 +15,7 @@ What has a token that no rule takes is not read. sympy evaluates nothing but num
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from string import ascii_letters
+from string import ascii_letters, ascii_lowercase
 from typing import Any
 
 import sympy
@@ -153,7 +153,7 @@ class _Formula:
         value = self.factor()
         while self.starts_factor() and not (plain and self.is_function()):
             before = self.parts[self.position - 1]
-            if _NUMBER(self.next) and (_NUMBER(before) or before in ascii_letters):
+            if _NUMBER(self.next) and (_NUMBER(before) or before in ascii_lowercase):
                 raise Unread("a number behind another one, or behind a letter")
             value = _multiply(value, self.factor())
         return value
