@@ -1,6 +1,6 @@
 """The samples of a step, and what an update learns from them."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -55,6 +55,18 @@ class Samples:
             return self.index
         pairs = zip(self.index.tolist(), self.guided.tolist(), strict=True)
         return np.array([f"{group} {guided}" for group, guided in pairs], dtype=object)
+
+    def groups(self) -> list[list[int]]:
+        """The rows of the samples of each group, in their order."""
+        groups: dict[Hashable, list[int]] = {}
+        index = list(self.index)
+        for row in self.sampled.nonzero().squeeze(-1).tolist():
+            groups.setdefault(index[row], []).append(row)
+        return list(groups.values())
+
+    def trajectory(self, row: int) -> tuple[list[int], list[float]]:
+        """The tokens of a response and their log-probabilities under the policy at the start of the step."""
+        return tuple(self.rows[name][row][self.mask[row]].tolist() for name in ("responses", "old_log_probs"))
 
     def own_samples(self, row: int) -> list[int]:
         """The rows of the group of ``row`` that the policy sampled alone."""

@@ -6,7 +6,7 @@ checkpoints/latest_…txt              verl's pointer to the checkpoint it resum
 checkpoints/validation.json          the score of each validation, by its step
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -40,13 +40,7 @@ class TrainerState:
     """The state that a trainer needs to resume, beyond verl's files."""
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
-    dispatched: int = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
-    # prompts that need no off-policy samples any more, with mixed.off_policy_schedule=until_solved
-    solved: Sequence[int] = ()
-    unsolved: Sequence[int] = ()  # prompts whose targets wait for a supervised step, with mixed.relift
-    retired: Sequence[int] = ()  # prompts that are not replayed any more, with mixed.replay
-    absent: Sequence[int] = ()  # retired prompts that have left the dataset
-    replaying: bool = False  # whether replay has started
+    dispatched: int = 0  # prompts that came from the dataset, where somebody counts them
 
 
 @dataclass(frozen=True)

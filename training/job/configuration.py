@@ -280,6 +280,7 @@ def method_of(config: DictConfig) -> "Mixed":
         limit=config.data.max_response_length,
         entropy_coeff=actor.entropy_coeff,
         kl_loss=(actor.kl_loss_coef, actor.kl_loss_type) if actor.use_kl_loss else None,
+        n=config.actor_rollout_ref.rollout.n,
     )
 
 

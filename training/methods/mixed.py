@@ -1,30 +1,51 @@
 """Any method that the options of the section ``mixed`` describe."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from core.files import read_json, write_json, write_table
 from training.algorithms.advantage import apply_prefix_weights, group_advantage, length_penalty
 from training.algorithms.correction import rollout_correction
+from training.algorithms.derived_seeds import stable_hash
 from training.algorithms.methods.distillation import teacher_advantage
+from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
 from training.algorithms.methods.gate import group_gate
+from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.methods.sft import policy_weight, sft_coefficient
 from training.algorithms.methods.srft import outcome_advantage
+from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.samples import Samples, Signal
+from training.algorithms.schedules.prefix import prefix_ratio
 from training.algorithms.tensors import fit_width
 from training.algorithms.term import EntropyBonus, Imitation, Loss, Policy, Reference
-from training.methods.method import Method
+from training.methods.method import Method, Metrics, Prompt, Start, Tools
 
 SUPERVISED = "supervised"  # the loss of an update on targets alone
+STATE, PATHS = "method.json", "replay.parquet"  # files in the folder of a checkpoint
+REPLAY = pa.schema(
+    {
+        "prompt": pa.int64(),
+        "successes": pa.int32(),
+        "tokens": pa.list_(pa.int32()),
+        "log_probs": pa.list_(pa.float32()),
+    }
+)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mixed(Method):
     """The method of ``options``.
 
     Args:
+        n: samples of a prompt.
         limit: of the tokens of a response.
         entropy_coeff: coefficient of the entropy bonus in the first step.
         kl_loss: coefficient and estimator of the divergence from the reference policy; None without a reference.
@@ -34,6 +55,15 @@ class Mixed(Method):
     limit: int
     entropy_coeff: float = 0.0
     kl_loss: tuple[float, str] | None = None
+    n: int = 1
+    replayed: Mapping[int, Trajectory] = field(default_factory=dict)  # by the prompts of the next batch that have one
+
+    def __post_init__(self) -> None:
+        self.schedule = OffPolicySchedule(self.options.off_policy_schedule)
+        self.unsolved = UnsolvedPrompts(self.options.relift.buffer)
+        self.store = ReplayStore(self.options.replay, self.n)
+        self.chooses = self.options.replay.use
+        self.by_prompt = self.schedule.depends or self.options.relift.use or self.chooses
 
     def losses(self) -> dict[str, Loss]:
         options = self.options
@@ -80,7 +110,79 @@ class Mixed(Method):
         )
         metrics |= {f"rollout_correction/{name}": value for name, value in measured.items()}
         weights = self.weights(samples, metrics)
-        return Signal(advantages, ratio_weights, weights, self.coefficients(step), metrics)
+        loss = "clipped" if self.options.replay.use and not self.store.started else "policy"
+        return Signal(advantages, ratio_weights, weights, self.coefficients(step), metrics, loss)
+
+    def plan(self, prompt: Prompt, n: int) -> list[Start]:
+        prefix, replayed = self.options.prefix, self.replayed.get(prompt.key)
+        if replayed:
+            return [Start(tokens=replayed.tokens, log_probs=replayed.log_probs), *[Start()] * (n - 1)]
+        if not prompt.has_target or not self.schedule.applies(prompt.key, prompt.pass_rate):
+            return [Start()] * n
+        draw = {"n": n, "seed": prompt.seed, "prompt_id": prompt.name}
+        ratios = [prefix_ratio(prefix, prompt.step, sample_id=sample, **draw) for sample in range(n)]
+        return [Start(ratio, shown=self.options.shows_prefix) for ratio in ratios]
+
+    def begin_epoch(self, prompts: int, batch: int) -> None:
+        self.store.start_epoch(prompts, batch)
+
+    def choose(self, tools: Tools, prompts: int) -> list[int]:
+        drawn = self.store.draw(prompts, stable_hash(tools.seed, tools.global_steps, "replay"))
+        kept = {prompt: self.store.experiences[prompt] for prompt in drawn}
+        answers = [(prompt, path.tokens) for prompt, one in kept.items() for path in one.trajectories]
+        values = iter(tools.entropies(answers) if answers else ())
+        self.replayed = {prompt: one.choose([next(values) for _ in one.trajectories]) for prompt, one in kept.items()}
+        return drawn
+
+    def skips(self, prompt: int, prompts: int) -> bool:
+        others = len(self.replayed) < prompts - len(self.store.absent)
+        return prompt in self.store.absent or (others and prompt in self.replayed)
+
+    def note(self, samples: Samples, tools: Tools) -> Metrics:
+        rows, sampled, solved, on_policy = samples.rows, samples.sampled, samples.solved, samples.on_policy
+        if self.schedule.depends:
+            self.schedule.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
+        if self.options.relift.use:
+            able = sampled & torch.tensor(list(map(tools.has_target, rows["prompt_key"].tolist())))
+            self.unsolved.add(solved[able].tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
+        if not self.options.replay.use:
+            return {}
+        for members in samples.groups():
+            right = [row for row in members if solved[row]]
+            paths = [Trajectory(*samples.trajectory(row)) for row in right if rows["prefix_length"][row] == 0]
+            self.store.add(int(rows["prompt_key"][members[0]]), len(right), len(members), paths)
+        own = solved[sampled & on_policy].float()
+        # The batch after this one is the first that is kept.
+        self.store.note_success(float(own.mean()) if len(own) else 0.0)
+        return {
+            "replay/stored": float(len(self.store.experiences)),
+            "replay/retired": float(len(self.store.retired)),
+        }
+
+    def after_update(self, tools: Tools) -> Metrics:
+        if not self.options.relift.use:
+            return {}
+        metrics: Metrics = {}
+        if prompts := self.unsolved.take():
+            figures = tools.supervised_update(prompts, SUPERVISED) | {"targets": float(len(prompts))}
+            metrics = {f"relift/{name}": value for name, value in figures.items()}
+        return metrics | {"relift/waiting": float(len(self.unsolved.prompts))}
+
+    def save(self, folder: Path) -> None:
+        state: dict[str, Any] = {"solved": sorted(self.schedule.solved), "unsolved": self.unsolved.prompts}
+        store = self.store
+        state |= {"retired": sorted(store.retired), "absent": sorted(store.absent), "replaying": store.started}
+        write_json(state, folder / STATE)
+        if self.options.replay.use:
+            write_table(pa.Table.from_pylist(store.rows(), schema=REPLAY), folder / PATHS)
+
+    def load(self, folder: Path) -> None:
+        state, store = read_json(folder / STATE), self.store
+        self.schedule.solved.update(state["solved"])
+        self.unsolved.prompts = list(state["unsolved"])
+        store.retired, store.absent, store.started = set(state["retired"]), set(state["absent"]), state["replaying"]
+        if self.options.replay.use:
+            store.take(pq.read_table(folder / PATHS, schema=REPLAY).to_pylist())
 
     def coefficients(self, step: int) -> dict[str, float]:
         """Return the coefficients of the terms in ``step``."""

@@ -9,15 +9,17 @@ from verl.utils.profiler import simple_timer
 
 from core.model.prompts import Example, encode_example, encode_prompt
 from grading.row_fields import PROBLEM
-from training.algorithms.schedules.prefix import cut_prefix, prefix_ratio
+from training.algorithms.derived_seeds import prompt_id, stable_hash
+from training.algorithms.schedules.prefix import cut_prefix
 from training.config.teacher_settings import show_target
-from training.job.configuration import chat_template, mixed_options
-from training.job.derived_seeds import HASHES, prompt_id, stable_hash
+from training.job.configuration import chat_template, method_of
+from training.methods.method import Start
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
 from training.verl_hooks.batch import TARGET
 from training.verl_hooks.reward import TRUNCATED
 
 NO_VERSION = -1
+PLAN = "plan"  # field of a prompt: how each of its samples starts (`training.methods.method.Start`)
 
 
 def batch_number(row: dict[str, Any]) -> int:
@@ -25,9 +27,15 @@ def batch_number(row: dict[str, Any]) -> int:
     return int(row.get("batch_number", row["global_steps"]))
 
 
-def _replayed(row: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the trajectory that this sample repeats, if it is the first of a group with one."""
-    return row["replay"] if row.get("replay") and int(row["session_id"]) == 0 else None
+def planned(row: dict[str, Any]) -> list[Start]:
+    """Return how the samples of a row start, as the trainer has planned it; [] for a row of a validation."""
+    return [Start(**start) for start in row[PLAN]["starts"]] if row.get(PLAN) else []
+
+
+def start_of(row: dict[str, Any]) -> Start:
+    """Return how this sample of a row starts."""
+    starts = planned(row)
+    return starts[int(row["session_id"])] if starts else Start()
 
 
 class OffPolicyOutput(AgentLoopOutput):
@@ -64,17 +72,16 @@ class OffPolicyOutput(AgentLoopOutput):
 
 
 class OffPolicyAgentLoop(AgentLoopBase):
-    """One turn; the first ``n_prefix`` samples of a group continue a prefix of the row's target."""
+    """One turn; a sample may start with a part of the row's target, or repeat an earlier response."""
 
     tokenizer: Any  # verl declares the class that makes one
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.options = mixed_options(self.config)
+        self.has_phi = "off_policy_log_probs" in method_of(self.config).fields()
         self.template = chat_template(self.config)
         self.seed = self.config.seed
         self.seeded = self.config.seeded_sampling
-        self.target_ratio = self.config.data.sample_target_ratio
         self.response_length = self.rollout_config.response_length
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> OffPolicyOutput:
@@ -83,16 +90,17 @@ class OffPolicyAgentLoop(AgentLoopBase):
         With asynchronous rollouts ``batch_number`` is that of the batch which the row was drawn for, and stays what it
         was when the sample is drawn again after a resume.
         """
-        prompt, prefix = self._example(row)
-        guided = self.options.shows_prefix and bool(prefix)
+        start = start_of(row)
+        prompt, prefix = self._example(row, start)
+        guided = start.shown and bool(prefix)
         if guided:
             prompt, prefix = self._guided_prompt(row, prefix), []
-        target = prompt_id(row) if prefix and not _replayed(row) else ""
+        target = prompt_id(row) if prefix and not start.tokens else ""
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
         versions = [NO_VERSION] * len(prefix)
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
-        if not _replayed(row) and prefix[-1:] != [self.tokenizer.eos_token_id]:
+        if not start.tokens and prefix[-1:] != [self.tokenizer.eos_token_id]:
             if self.seeded:
                 seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
                 sampling_params = sampling_params | {"seed": seed}
@@ -121,9 +129,9 @@ class OffPolicyAgentLoop(AgentLoopBase):
             prefix_length=len(prefix),
             requests=requests,
             versions=versions,
-            off_policy_log_probs=self._log_probs(row, len(prefix)),
+            off_policy_log_probs=self._log_probs(row, start, len(prefix)),
             guided=guided,
-            group_off_policy=self._group_off_policy(row),
+            group_off_policy=any(one.ratio for one in planned(row)),
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra
@@ -136,12 +144,12 @@ class OffPolicyAgentLoop(AgentLoopBase):
         beginning = self.tokenizer.decode(prefix, skip_special_tokens=True)
         return encode_prompt(show_target(row["raw_prompt"], beginning, whole=False), self.tokenizer, self.template)
 
-    def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:
+    def _log_probs(self, row: dict[str, Any], start: Start, length: int) -> list[float] | None:
         """Return the log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""
-        if not self.options.has_teacher_log_probs:
+        if not self.has_phi:
             return None
-        if replayed := _replayed(row):
-            return list(replayed["log_probs"])
+        if start.tokens:
+            return list(start.log_probs)
         return list(row["target_log_probs"])[:length] if length else []
 
     def _truncated(self, response: list[int]) -> bool:
@@ -150,34 +158,10 @@ class OffPolicyAgentLoop(AgentLoopBase):
             return False
         return len(response) >= self.response_length and response[-1] not in self.tokenizer.all_special_ids
 
-    def _example(self, row: dict[str, Any]) -> Example:
+    def _example(self, row: dict[str, Any], start: Start) -> Example:
         """Return the tokens of the prompt and those that the sample starts with: none for an on-policy sample."""
-        ratio = None if _replayed(row) else self._prefix_ratio(row)
-        if ratio is None:
-            prompt, replayed = encode_prompt(row["raw_prompt"], self.tokenizer, self.template), _replayed(row)
-            return Example(prompt, list(replayed["tokens"]) if replayed else [])
+        if not start.ratio:
+            return Example(encode_prompt(row["raw_prompt"], self.tokenizer, self.template), list(start.tokens))
         prompt, target = encode_example(row["raw_prompt"], row["target"][0]["content"], self.tokenizer, self.template)
-        return Example(prompt, cut_prefix(target[:-1], ratio, eos_id=target[-1], response_length=self.response_length))
-
-    def _group_off_policy(self, row: dict[str, Any]) -> bool:
-        """Return whether any sample of the group of a row starts with a part of the target."""
-        samples = range(self.options.prefix.samples_of(self.rollout_config.n))
-        return any(self._prefix_ratio({**row, "session_id": sample}) for sample in samples)
-
-    def _prefix_ratio(self, row: dict[str, Any]) -> float | None:
-        """Return the share of the target that this sample starts with; None for an on-policy sample."""
-        prefix, sample = self.options.prefix, int(row["session_id"])
-        if not row.get("target") or sample >= prefix.samples_of(self.rollout_config.n):
-            return None
-        if not row.get("has_off_policy", True):  # the trainer says so, by mixed.off_policy_schedule
-            return None
-        if stable_hash(self.seed, prompt_id(row)) >= self.target_ratio * HASHES:
-            return None
-        return prefix_ratio(
-            prefix,
-            batch_number(row) - 1,  # verl counts steps from 1, the schedules from 0
-            sample_id=sample,
-            n=self.rollout_config.n,
-            seed=self.seed,
-            prompt_id=prompt_id(row),
-        )
+        prefix = cut_prefix(target[:-1], start.ratio, eos_id=target[-1], response_length=self.response_length)
+        return Example(prompt, prefix)

@@ -30,9 +30,9 @@ from verl.workers.engine_workers import TrainingWorker
 from core.errors import InputError
 from core.ledger_verdicts import LEDGER
 from core.model.prompts import CHAT, Template, encode_example
+from training.algorithms.derived_seeds import target_ids
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.job.configuration import chat_template, mixed_options
-from training.job.derived_seeds import target_ids
 from training.job.records.metrics_log import require_finite
 from training.platforms.preloaded import recorded
 from training.resources.requirements import require_disk

@@ -1,7 +1,7 @@
 """The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import FIELDS, LOGGED, log_entries, order_of_updates, sample_of, samples_of
 from training.verl_hooks.loss import PHI, WEIGHTS, mean_of_sums, step_loss
 from training.verl_hooks.metrics import Outcomes, batch_metrics, update_counts, validation_metrics
-from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
+from training.verl_hooks.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer
 from training.verl_hooks.reward import require_few_errors
 from training.verl_hooks.target_uses import Ledger, supervised_uses, target_uses
@@ -60,6 +60,7 @@ class MixedPolicy(PromptTrainer):
     def __init__(self, config: Any):
         super().__init__(config)
         coefficient = config.actor_rollout_ref.actor.entropy_coeff
+        self.options = self.method.options
         self.entropy = EntropyController(self.options.adaptive_entropy, coefficient)
         self._logged: dict[str, dict[str, Any]] = {}  # of this step's samples, by their key: for the log of rollouts
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
@@ -105,7 +106,7 @@ class MixedPolicy(PromptTrainer):
             gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
-        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.memory.schedule)
+        return buffer.follow(self.options, self.n, self.method.schedule)
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
         """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees.
@@ -152,7 +153,7 @@ class MixedPolicy(PromptTrainer):
         """Compute the inputs of the update over the whole batch, and put them beside the samples."""
         fields = [*FIELDS, *self.method.fields()]
         fields += ["ref_log_prob"] if self.use_reference_policy else []
-        fields += ["prompt_key"] if self.memory.used else []
+        fields += ["prompt_key"] if self.method.by_prompt else []
         data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
         samples, nested_mask = samples_of(data, batch.keys, batch.tags), data["response_mask"]
         sampled = samples.sampled
@@ -164,13 +165,9 @@ class MixedPolicy(PromptTrainer):
         if self.has_verifiers:
             metrics["reward/errors"] = float(len(list(filter(None, errors))))
         self.outcomes.add(sources, scores[sampled], solved, index, on_policy)
-        if self.memory.used:
-            metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt))
         updates = self.global_steps - 1
         signal = self.method.signal(samples, self._rewards(samples, metrics), updates)
-        if self.options.replay.use and not self._replaying:
-            signal = replace(signal, loss="clipped")
-        metrics |= signal.metrics | batch_metrics(samples, updates)
+        metrics |= signal.metrics | batch_metrics(samples, updates) | self.method.note(samples, self)
         actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
         prompts = self.config.data.train_batch_size // self.parameter_sync_step
         metrics["batch/generation_requests"] = float(samples.rows["requests"][sampled].sum())
@@ -213,12 +210,13 @@ class MixedPolicy(PromptTrainer):
         last = self.local_trigger_step == self.parameter_sync_step - 1  # the coefficient changes once a step
         if last and "actor/entropy" in metrics:  # a batch can be all off-policy
             self.entropy.update(metrics["actor/entropy"])
-        if prompts := self.memory.unsolved.take():
-            metrics |= self._sft_update(prompts, self.entropy.coefficient)
-            self.ledger.add(supervised_uses([self.problems.target(prompt) for prompt in prompts], self.global_steps))
-        if self.options.relift.use:
-            metrics["relift/waiting"] = float(len(self.memory.unsolved.prompts))
+        metrics |= self.method.after_update(self)
         return batch
+
+    def supervised_update(self, prompts: Sequence[int], loss: str) -> dict[str, float]:
+        metrics = self._sft_update(prompts, loss, self.entropy.coefficient)
+        self.ledger.add(supervised_uses([self.problems.target(prompt) for prompt in prompts], self.global_steps))
+        return metrics
 
     def on_step_begin(self) -> None:
         self._complete_checkpoint()
@@ -227,7 +225,6 @@ class MixedPolicy(PromptTrainer):
         self._counts.clear()
         self.outcomes = Outcomes()
         self.ledger.begin()
-        self._replaying = self.memory.replay.started  # from the step after the one in which it starts
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
@@ -279,8 +276,8 @@ class MixedPolicy(PromptTrainer):
         require_disk(self.config)
         super()._save_checkpoint()
         folder = Path(self.config.trainer.default_local_dir)
-        state = TrainerState(self.entropy.state_dict(), self.dispatched)
-        self._saved = self.global_steps, self.memory.save(state, folder_of(folder, self.global_steps))
+        self.method.save(folder_of(folder, self.global_steps))
+        self._saved = self.global_steps, TrainerState(self.entropy.state_dict(), self.dispatched)
 
     def _complete_checkpoint(self) -> None:
         """Complete the checkpoint of the step that has ended.
@@ -307,7 +304,7 @@ class MixedPolicy(PromptTrainer):
             state = read_state(folder, self.global_steps)
             self.entropy.load_state_dict(dict(state.entropy))
             self.dispatched = state.dispatched
-            self.memory.load(state, folder_of(folder, self.global_steps))
+            self.method.load(folder_of(folder, self.global_steps))
 
 
 @register_trainer("mixed_sync")

@@ -20,15 +20,14 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
+from training.algorithms.derived_seeds import prompt_key
 from training.algorithms.off_policy_schedule import OffPolicySchedule, parse_schedule
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.prompt_order import easy_first
-from training.job.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
 from training.job.configuration import compose_run
-from training.job.derived_seeds import prompt_key
 from training.job.input_checks import check_pass_rates, run_files
+from training.methods.mixed import Mixed
 from training.verl_hooks import replay_buffer
-from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.trainer import MixedPolicyTrainer
 
 # Steps of a run: of each sample its prompt, whether it is right, and whether it is on-policy.
@@ -81,41 +80,48 @@ def test_a_resumed_run_guides_what_an_unbroken_one_does(steps: list[list[tuple[i
         solved |= {prompt for prompt, right, on_policy in step if right and on_policy}
 
 
+def asks(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
 def trainer_of(rule: str, monkeypatch: pytest.MonkeyPatch, **columns: Any) -> Any:
     """A trainer whose next batch has these columns."""
     trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
-    trainer.options = MixedPolicyOptions.from_mapping({"off_policy_schedule": rule, "prefix": {"n_prefix": 1}})
-    trainer.memory = PromptMemory(trainer.options, n=2)
+    options = MixedPolicyOptions.from_mapping({"off_policy_schedule": rule, "prefix": {"n_prefix": 1}})
+    trainer.method, trainer.seed, trainer.n, trainer.global_steps = Mixed(options, limit=8, n=2), 3, 2, 1
+    trainer.config = OmegaConf.create({"data": {"sample_target_ratio": 1.0}})
+    rows = len(columns["raw_prompt"])
+    columns |= {"target": [[{"content": "t"}]] * rows, "extra_info": [{"id": f"p{row}"} for row in range(rows)]}
     batch = {name: np.fromiter(values, object, len(values)) for name, values in columns.items()}
     monkeypatch.setattr(PPOTrainer, "_next_train_batch", lambda *_: tu.get_tensordict(dict(batch)))
     return trainer
 
 
-def asks(text: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": text}]
+def starts(trainer: Any) -> list[list[float]]:
+    """The shares of the target that the samples of each prompt of the next batch start with."""
+    rows = [getattr(plan, "data", plan) for plan in trainer._next_train_batch()["plan"]]
+    return [[start["ratio"] for start in plan["starts"]] for plan in rows]
 
 
-def test_the_trainer_says_of_each_prompt_that_it_draws_whether_it_is_guided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trainer_plans_the_samples_of_each_prompt_that_it_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = {"raw_prompt": [asks("1+1"), asks("2+2"), asks("1+1")], "pass_rate": [0.1, 0.75, 0.1]}
-    assert "has_off_policy" not in trainer_of("always", monkeypatch, **columns)._next_train_batch()
-    batch = trainer_of("pass_rate<0.5", monkeypatch, **columns)._next_train_batch()
-    assert batch["has_off_policy"].tolist() == [True, False, True]
+    with_target, without = [1.0, 0.0], [0.0, 0.0]
+    assert starts(trainer_of("always", monkeypatch, **columns)) == [with_target] * 3
+    assert starts(trainer_of("pass_rate<0.5", monkeypatch, **columns)) == [with_target, without, with_target]
     trainer = trainer_of("until_solved", monkeypatch, raw_prompt=columns["raw_prompt"])
-    assert trainer._next_train_batch()["has_off_policy"].tolist() == [True, True, True]
-    trainer.memory.schedule.solve([prompt_key(asks("1+1"))], [True], [True])
-    assert trainer._next_train_batch()["has_off_policy"].tolist() == [False, True, False]
+    assert starts(trainer) == [with_target] * 3
+    trainer.method.schedule.solve([prompt_key(asks("1+1"))], [True], [True])
+    assert starts(trainer) == [without, with_target, without]
+    trainer.config.data.sample_target_ratio = 0.0
+    assert starts(trainer) == [without] * 3
 
 
-def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path) -> None:
-    state = TrainerState({"coefficient": 0.5}, 7, [2**59, 3], unsolved=[], retired=[], absent=[])
-    folder_of(tmp_path, 1).mkdir(parents=True)
-    mark_complete(tmp_path, 1, state, keep=1)
-    assert read_state(tmp_path, 1) == state
-    file = folder_of(tmp_path, 1) / STATE
-    file.write_text(
-        json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != "solved"})
-    )
-    assert read_state(tmp_path, 1).solved == ()  # of a checkpoint that had no such state
+def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved, loaded = (trainer_of("until_solved", monkeypatch, raw_prompt=[asks("1")]).method for _ in range(2))
+    saved.schedule.solved = {2**59, 3}
+    saved.save(tmp_path)
+    loaded.load(tmp_path)
+    assert loaded.schedule.solved == {2**59, 3}
 
 
 def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_ones(

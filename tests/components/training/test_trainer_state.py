@@ -31,20 +31,20 @@ def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
 
 def test_replay_and_waiting_prompts_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = trainer(tmp_path, monkeypatch)
-    saved.memory.replay.experiences = {
+    saved.method.store.experiences = {
         2**59 + prompt: Experience(1 + prompt % 7, [Trajectory([prompt, 2], [-0.5, -0.25])]) for prompt in range(9)
     }
-    saved.memory.replay.retired, saved.memory.replay.started = {2**59 + 77}, True
-    saved.memory.unsolved.prompts = [2**59 + 5, 3]
+    saved.method.store.retired, saved.method.store.started = {2**59 + 77}, True
+    saved.method.unsolved.prompts = [2**59 + 5, 3]
     saved._save_checkpoint()
     saved._shutdown_dump_executor()
 
     resumed = trainer(tmp_path, monkeypatch)
-    assert resumed.memory.replay.draw(8, seed=1) == []
+    assert resumed.method.store.draw(8, seed=1) == []
     resumed._load_checkpoint()
-    assert resumed.memory.replay == saved.memory.replay
-    assert resumed.memory.replay.draw(8, seed=1) == saved.memory.replay.draw(8, seed=1) != []
-    assert resumed.memory.unsolved.prompts == saved.memory.unsolved.prompts
+    assert resumed.method.store == saved.method.store
+    assert resumed.method.store.draw(8, seed=1) == saved.method.store.draw(8, seed=1) != []
+    assert resumed.method.unsolved.prompts == saved.method.unsolved.prompts
 
 
 def test_a_checkpoint_is_complete_when_the_samples_of_its_step_are_written(

@@ -16,8 +16,8 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from training.algorithms.derived_seeds import stable_hash
 from training.algorithms.options import MixedPolicyOptions
-from training.job.derived_seeds import stable_hash
 from training.methods.mixed import Mixed
 from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
@@ -25,7 +25,6 @@ from training.verl_hooks.asynchronous.trainers import SeparateTrainer
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS, ResumingClient, TimedBalancer
 from training.verl_hooks.loss import mean_of_sums, step_loss
 from training.verl_hooks.metrics import Outcomes
-from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, ReplayBufferAsync
 from training.verl_hooks.target_uses import Ledger
 
@@ -107,7 +106,7 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
         prefix={"n_prefix": 1}, clip_ratio=9.0, rollout_correction={"type": correction, "low": 0.6, "high": 5.0}
     )  # pyright: ignore[reportArgumentType]
     hooks.method = Mixed(hooks.options, limit=4)
-    hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
+    hooks.use_reference_policy = False
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._logged = 8, 1, Counter(), {}

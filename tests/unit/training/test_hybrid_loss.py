@@ -13,7 +13,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.methods.mixed import Mixed
 from training.verl_hooks.loss import step_loss, supervised_loss
-from training.verl_hooks.prompts.prompt_trainer import sft_update_batch
+from training.verl_hooks.prompt_trainer import sft_update_batch
 
 TARGET = {"prefix": {"n_prefix": 1}, "use_off_policy_loss": False, "loss_remove_clip": True}
 # Two prompts of a target and an on-policy sample: log-probabilities, advantage, gate (HPT: the first was not solved).
@@ -163,7 +163,7 @@ def sft_update_share(rows: list[int], batch: Any, entropy: float) -> tuple[float
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_relift_imitates_with_an_entropy_bonus_whatever_the_micro_batches_and_ranks(ranks: int) -> None:
-    batch = sft_update_batch(EXAMPLES, ranks, temperature=1.0, entropy_coeff=0.01)
+    batch = sft_update_batch(EXAMPLES, ranks, temperature=1.0, loss="supervised", entropy_coeff=0.01)
     assert len(batch) == (4 if ranks == 2 else 3)  # a row without tokens fills up
     assert batch["loss_mask"].values().sum() == 6
     tu.assign_non_tensor(batch, batch_num_tokens=6, dp_size=ranks)

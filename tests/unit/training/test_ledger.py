@@ -13,9 +13,9 @@ from tensordict import TensorDict
 from core.errors import InputError
 from core.ledger_verdicts import LEDGER, VERDICTS
 from core.schemas import LEARNED, TARGET, USES
+from training.algorithms.derived_seeds import prompt_id, target_ids
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.samples import Samples, Signal
-from training.job.derived_seeds import prompt_id, target_ids
 from training.job.records.ledger_table import learned, verdicts, write_ledger
 from training.methods.mixed import Mixed, stream_weights
 from training.verl_hooks.target_uses import Ledger, row_uses, supervised_uses, target_uses

@@ -6,51 +6,39 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
 from core.model.base_model import SHIPPED
 from core.model.prompts import CHAT
+from training.algorithms.derived_seeds import HASHES, stable_hash
 from training.algorithms.options import MixedPolicyOptions
-from training.job.derived_seeds import HASHES, stable_hash
-from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id
+from training.methods.method import Start
+from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id, start_of
 from training.verl_hooks.metrics import group_metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
 
 
-def loop(sample_target_ratio: float = 1.0, **prefix: Any) -> OffPolicyAgentLoop:
+def loop() -> OffPolicyAgentLoop:
     """An agent loop without a server behind it."""
     agent_loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
-    agent_loop.options = MixedPolicyOptions(
-        prefix={"n_prefix": 2, "strategy": "fixed", "min": 1.0, "max": 1.0} | prefix
-    )
-    agent_loop.seed, agent_loop.target_ratio, agent_loop.response_length = 3, sample_target_ratio, 96
-    agent_loop.rollout_config = OmegaConf.create({"n": 4})
+    agent_loop.response_length = 96
     agent_loop.tokenizer, agent_loop.template = AutoTokenizer.from_pretrained(SHIPPED), CHAT
     return agent_loop
 
 
-def row(prompt: int, sample: int = 0, step: int = 1) -> dict[str, Any]:
-    target = [{"role": "assistant", "content": TARGET}]
-    return {
-        "extra_info": {"id": f"p{prompt}"},
-        "raw_prompt": [{"role": "user", "content": "1+1=?"}],
-        "target": target,
-        "session_id": sample,
-        "global_steps": step,
-    }
+ROW = {"raw_prompt": [{"role": "user", "content": "1+1=?"}], "target": [{"role": "assistant", "content": TARGET}]}
 
 
-def test_the_first_samples_of_a_group_are_off_policy_with_the_whole_target_and_its_end() -> None:
-    agent_loop = loop()
+def test_a_sample_starts_as_it_was_planned() -> None:
+    agent_loop, plan = loop(), {"starts": [Start(1.0)._asdict(), Start(0.5)._asdict(), Start()._asdict()]}
     whole = [*agent_loop.tokenizer.encode(TARGET, add_special_tokens=False), agent_loop.tokenizer.eos_token_id]
-    assert [agent_loop._example(row(0, sample)).response for sample in range(4)] == [whole, whole, [], []]
-    scheduled = [
-        row(0) | {"has_off_policy": torch.tensor(value)} for value in (True, False)
-    ]  # as the trainer says of the prompt
-    assert [agent_loop._example(sample).response for sample in scheduled] == [whole, []]
+    responses = [
+        agent_loop._example(ROW, start_of({"plan": plan, "session_id": sample})).response for sample in range(3)
+    ]
+    assert responses == [whole, whole[: len(whole) // 2], []]
+    assert start_of({"session_id": 0}) == Start()  # of a validation
 
 
 def test_a_sample_tokenizes_its_prompt_and_its_target_once() -> None:
@@ -70,44 +58,10 @@ def test_a_sample_tokenizes_its_prompt_and_its_target_once() -> None:
             return self.tokenizer.encode(text, **options)
 
     agent_loop = loop()
-    for sample, texts in ((0, 2), (3, 1)):  # off-policy, on-policy
+    for start, texts in ((Start(1.0), 2), (Start(), 1)):  # off-policy, on-policy
         agent_loop.tokenizer = Counting()
-        agent_loop._example(row(0, sample))
+        agent_loop._example(ROW, start)
         assert len(agent_loop.tokenizer.texts) == texts
-
-
-def test_a_share_of_the_prompts_is_off_policy_the_same_ones_in_every_step() -> None:
-    agent_loop = loop(sample_target_ratio=0.25)
-    chosen = [{prompt for prompt in range(800) if agent_loop._prefix_ratio(row(prompt, 1, step))} for step in (1, 7)]
-    assert chosen[0] == chosen[1]
-    assert 150 < len(chosen[0]) < 250
-    assert not any(loop(sample_target_ratio=0.0)._prefix_ratio(row(prompt)) for prompt in range(20))
-    assert all(loop()._prefix_ratio(row(prompt)) for prompt in range(20))
-
-
-def test_a_sample_says_whether_any_sample_of_its_group_is_off_policy() -> None:
-    scheduled = row(0, 3) | {"has_off_policy": torch.tensor(False)}
-    hint = {"n_prefix": -1, "strategy": "binomial", "min": 0.0, "max": 0.8, "steps": 300, "share": True}
-    cases = [
-        (loop(), row(0, 3), True),  # on-policy itself
-        (loop(), scheduled, False),
-        (loop(), row(0, 3) | {"target": []}, False),
-        (loop(sample_target_ratio=0.0), row(0, 3), False),
-        (loop(**hint), row(0, 3, step=301), False),  # after the last hint
-    ]
-    assert [agent_loop._group_off_policy(one) for agent_loop, one, _ in cases] == [expected for *_, expected in cases]
-    sample = OffPolicyOutput(
-        prompt_ids=[1],
-        response_ids=[2],
-        response_mask=[1],
-        num_turns=2,
-        metrics={},  # pyright: ignore[reportArgumentType]
-        prefix_length=0,
-        requests=1,
-        versions=[0],
-        group_off_policy=True,
-    )
-    assert sample.as_dict()["group_off_policy"] == 1
 
 
 def test_a_seed_is_the_same_in_every_process() -> None:

@@ -21,7 +21,6 @@ from training.methods.mixed import Mixed
 from training.verl_hooks import trainer
 from training.verl_hooks.loss import mean_of_sums, pair_of_sums
 from training.verl_hooks.metrics import Outcomes
-from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.target_uses import Ledger
 
 
@@ -171,7 +170,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1}, regularize_on="on_policy")
     hooks.method = Mixed(hooks.options, limit=4)
-    hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
+    hooks.use_reference_policy = False
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._logged = 4, 1, Counter(), {}

@@ -1,9 +1,10 @@
 """ExGRPO's replay store of the policy's own successes (arXiv 2510.02245). No torch."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from training.algorithms.options import ReplayOptions
 
@@ -88,6 +89,22 @@ class ReplayStore:
         }
         if kept:
             self.experiences[prompt] = Experience(successes, [kept[tokens] for tokens in sorted(kept)])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the stored samples, one a row."""
+        return [
+            {"prompt": prompt, "successes": kept.successes, **vars(trajectory)}
+            for prompt, kept in sorted(self.experiences.items())
+            for trajectory in kept.trajectories
+        ]
+
+    def take(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Take over the stored samples that `rows` returned."""
+        kept: dict[int, tuple[int, list[Trajectory]]] = {}
+        for row in rows:
+            _, paths = kept.setdefault(row["prompt"], (row["successes"], []))
+            paths.append(Trajectory(row["tokens"], row["log_probs"]))
+        self.experiences = {prompt: Experience(*one) for prompt, one in kept.items()}
 
     def draw(self, prompts: int, seed: int) -> list[int]:
         """Choose what to replay in a batch of ``prompts``: at most ``options.share`` of it, none twice.

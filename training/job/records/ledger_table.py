@@ -15,7 +15,7 @@ from core.files import read_parquet, write_table
 from core.ledger_verdicts import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
 from core.parquet import read_shards
 from core.schemas import LEARNED, USES
-from training.job.derived_seeds import target_ids
+from training.algorithms.derived_seeds import target_ids
 
 USES_FILE = "ledger.parquet"
 

@@ -52,12 +52,15 @@ class AsynchronousPolicy(MixedPolicy):
             super()._add_batch_to_generate()
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        """verl's; each prompt with the number of the batch that it is drawn for, which decides its seed and prefix."""
+        """verl's; each prompt with the number of the batch that it is drawn for, which decides its seed and plan."""
         batch = super()._next_train_batch(num_prompts)
-        places = torch.arange(self.dispatched, self.dispatched + len(batch))
-        batch["batch_number"] = places // self.config.data.train_batch_size + 1
+        batch["batch_number"] = torch.tensor(self._batch_numbers(len(batch)))
         self.dispatched += len(batch)
         return batch
+
+    def _batch_numbers(self, prompts: int) -> list[int]:
+        places = range(self.dispatched, self.dispatched + prompts)
+        return [place // self.config.data.train_batch_size + 1 for place in places]
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()

@@ -9,7 +9,7 @@ from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
-from training.job.derived_seeds import stable_hash
+from training.algorithms.derived_seeds import stable_hash
 
 VERSIONS = "versions"  # entry of a sample's extra fields: the version of the weights for each of its tokens
 ABORTED = ("abort", "aborted")

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import strategies as st  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from tensordict import TensorDict  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
-from verl.utils import tensordict_utils as tu  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
 from core.model.base_model import SHIPPED  # noqa: E402
@@ -24,11 +24,15 @@ from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_r
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
 from training.algorithms.samples import Samples  # noqa: E402
 from training.job.configuration import compose_run, mixed_options  # noqa: E402
+from training.methods.method import Prompt, Start  # noqa: E402
+from training.methods.mixed import Mixed  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
-from training.verl_hooks.prompts.prompt_sampler import PromptMemory, insert, read_store, write_store  # noqa: E402
-from training.verl_hooks.prompts.prompt_trainer import prompt_batch, with_replay  # noqa: E402
 
 OPTIONS = ReplayOptions(use=True)
+
+
+def exgrpo(n: int) -> Mixed:
+    return Mixed(MixedPolicyOptions(replay={"use": True}), limit=4, n=n)  # pyright: ignore[reportArgumentType]
 
 
 def trajectory(first: int = 7) -> Trajectory:
@@ -130,29 +134,30 @@ def test_replay_starts_by_right_samples_and_not_by_scores(score, solved, starts)
         "old_log_probs": -torch.ones(5, 2),
     }
     index, sampled = np.array(["a", "a", "b", "b", "b"], dtype=object), torch.tensor([True] * 4 + [False])
-    memory = PromptMemory(MixedPolicyOptions(replay={"use": True}), n=2)  # pyright: ignore[reportArgumentType]
-    memory.note(Samples(TensorDict(rows, batch_size=[5]), index, sampled), lambda prompt: True)
-    assert memory.replay.started == starts
+    method = exgrpo(n=2)
+    method.note(Samples(TensorDict(rows, batch_size=[5]), index, sampled), SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    assert method.store.started == starts
 
 
 def test_the_surest_trajectory_of_each_prompt_is_replayed():
-    memory = PromptMemory(MixedPolicyOptions(replay={"use": True}), n=8)  # pyright: ignore[reportArgumentType]
-    memory.replay.started = True
+    method = exgrpo(n=8)
+    method.store.started = True
     for prompt in range(4):
-        memory.replay.add(prompt, 4, 8, [trajectory(5), trajectory(6), trajectory(7)])
+        method.store.add(prompt, 4, 8, [trajectory(5), trajectory(6), trajectory(7)])
     surest = {0: 6, 1: 5, 2: 7, 3: 6}
     asked = []
 
-    def entropies(pairs):
-        asked.extend(pairs)
-        return [0.0 if surest[prompt] == one.tokens[0] else 1.0 for prompt, one in pairs]
+    def entropies(answers):
+        asked.extend(answers)
+        return [0.0 if surest[prompt] == tokens[0] else 1.0 for prompt, tokens in answers]
 
-    memory.choose_replayed(4, 0, entropies)
-    replayed = dict(iter(memory.next_replayed, None))
-    assert len(replayed) == 2 and len(asked) == 6
-    assert {prompt: one.tokens[0] for prompt, one in replayed.items()} == {p: surest[p] for p in replayed}
-    memory.replay.absent = {9}
-    assert memory.is_spent(9, 10) and memory.is_spent(next(iter(replayed)), 10) and not memory.is_spent(8, 10)
+    chosen = method.choose(SimpleNamespace(seed=0, global_steps=1, entropies=entropies), 4)  # pyright: ignore[reportArgumentType]
+    assert len(chosen) == 2 and len(asked) == 6
+    for prompt in chosen:
+        first, *others = method.plan(Prompt(prompt, "p", 0, 0, has_target=False), 8)
+        assert first.tokens[0] == surest[prompt] and others == [Start()] * 7
+    method.store.absent = {9}
+    assert method.skips(9, 10) and method.skips(chosen[0], 10) and not method.skips(8, 10)
 
 
 def test_half_a_batch_is_replayed_at_most_and_prompts_solved_half_of_the_time_most():
@@ -182,7 +187,8 @@ def test_a_draw_depends_on_the_content_alone_and_starts_with_success():
 
 def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
     """Prompt 7: a replayed sample and one of two generated ones are right. Prompt 8 is always right."""
-    store = ReplayStore(OPTIONS, 3, started=True)
+    method = exgrpo(n=3)
+    method.store.started = True
     rows = TensorDict(
         {
             "prompt_key": torch.tensor([7, 7, 7, 8, 8, 8]),
@@ -194,53 +200,44 @@ def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
         },
         batch_size=6,
     )
-    insert(store, rows, ["a"] * 3 + ["b"] * 3)
-    assert store.retired == {8}
-    assert store.experiences[7] == Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])
+    index = np.array(["a"] * 3 + ["b"] * 3, dtype=object)
+    method.note(Samples(rows, index, torch.ones(6, dtype=torch.bool)), SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    assert method.store.retired == {8}
+    assert method.store.experiences[7] == Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])
 
 
 def test_a_checkpoint_gives_back_the_store_to_the_last_bit(tmp_path: Path):
-    store = filled(prompts=5)
+    saved, loaded = exgrpo(n=8), exgrpo(n=8)
+    saved.store = filled(prompts=5)
     third = torch.tensor([-1 / 3, -1e-7]).tolist()
-    store.experiences[3] = Experience(2, [Trajectory([1, 2], third), trajectory()])
-    write_store(store, tmp_path)
-    assert read_store(tmp_path) == store.experiences
-    write_store(ReplayStore(OPTIONS, 8), tmp_path)
-    assert read_store(tmp_path) == {}
+    saved.store.experiences[3] = Experience(2, [Trajectory([1, 2], third), trajectory()])
+    saved.save(tmp_path)
+    loaded.load(tmp_path)
+    assert loaded.store == saved.store
+    exgrpo(n=8).save(tmp_path)
+    loaded.load(tmp_path)
+    assert loaded.store.experiences == {}
 
 
-def replaying_loop() -> OffPolicyAgentLoop:
-    """An agent loop without a server: whatever asks for one fails."""
-    loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
-    loop.options = MixedPolicyOptions(replay={"use": True})  # pyright: ignore[reportArgumentType]
-    loop.seed, loop.seeded, loop.target_ratio, loop.response_length = 3, True, 1.0, 4
-    loop.config = OmegaConf.create({"reward": {"truncated": "zero"}})
-    loop.rollout_config = OmegaConf.create({"n": 4})
-    loop.tokenizer, loop.template = AutoTokenizer.from_pretrained(SHIPPED), CHAT
-    return loop
-
-
-def test_the_first_sample_of_a_replayed_prompt_is_the_trajectory_and_costs_no_generation():
+def test_a_sample_that_is_replayed_costs_no_generation():
     record = {
         "raw_prompt": [{"role": "user", "content": "1+1=?"}],
         "target": [{"role": "assistant", "content": "2"}],
         "extra_info": {"id": "p"},
         "index": 0,
-        "dummy_tensor": torch.tensor([0], dtype=torch.uint8),
     }
-    fresh = with_replay(prompt_batch(record), None)
-    replayed = with_replay(prompt_batch(record), trajectory())  # its last token is not the tokenizer's end
-    batch = tu.concat_tensordict([replayed, fresh])
-    rows = [{key: batch[key][n] for key in ("raw_prompt", "target", "extra_info", "replay")} for n in range(2)]
-    rows = [{key: getattr(value, "data", value) for key, value in row.items()} for row in rows]
-    assert len({batch["uid"][n] for n in range(2)}) == 2
-    loop = replaying_loop()
-    output = asyncio.run(loop.run({}, session_id=0, global_steps=3, index=0, **rows[0]))
+    loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)  # without a server: whatever asks for one fails
+    loop.has_phi, loop.seed, loop.seeded, loop.response_length = True, 3, True, 4
+    loop.config = OmegaConf.create({"reward": {"truncated": "zero"}})
+    loop.rollout_config = OmegaConf.create({"n": 4})
+    loop.tokenizer, loop.template = AutoTokenizer.from_pretrained(SHIPPED), CHAT
+    first = Start(tokens=[7, 2], log_probs=[-0.25, -1.5])  # its last token is not the tokenizer's end
+    row = record | {"plan": {"starts": [first._asdict(), Start()._asdict()]}}
+    output = asyncio.run(loop.run({}, session_id=0, global_steps=3, **row))
     assert (output.response_ids, output.prefix_length, output.requests) == ([7, 2], 2, 0)
     assert output.as_dict()["off_policy_log_probs"].tolist() == [-0.25, -1.5]
-    for row, session in ((rows[0], 1), (rows[1], 0)):
-        with pytest.raises(AttributeError, match="server_manager"):
-            asyncio.run(loop.run({}, session_id=session, global_steps=3, index=0, **row))
+    with pytest.raises(AttributeError, match="server_manager"):
+        asyncio.run(loop.run({}, session_id=1, global_steps=3, **row))
 
 
 @pytest.mark.parametrize(

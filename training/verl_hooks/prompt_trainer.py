@@ -1,11 +1,11 @@
-"""verl's trainer with a choice of the prompts of a batch, and with additional rows for its workers.
+"""verl's trainer as the tools of a method: which prompts a batch has, how samples start, and rows of its own.
 
-Those rows are the targets from which ReLIFT learns, and the trajectories that ExGRPO compares.
+Those rows are targets for supervised updates, and responses whose entropies are compared.
 """
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -20,12 +20,11 @@ from verl.utils.metric import reduce_metrics
 from verl.workers.utils.padding import no_padding_2_padding
 
 from core.model.prompts import Example, Template, encode_example, encode_prompt
-from training.algorithms.methods.exgrpo import Trajectory
-from training.job.configuration import chat_template, method_of, mixed_options
-from training.job.derived_seeds import Messages, prompt_id, prompt_key, stable_hash
+from training.algorithms.derived_seeds import HASHES, prompt_id, prompt_key, stable_hash
+from training.job.configuration import chat_template, method_of
 from training.job.records.metrics_log import require_finite
-from training.methods.mixed import SUPERVISED
-from training.verl_hooks.prompts.prompt_sampler import PromptMemory
+from training.methods.method import Prompt
+from training.verl_hooks.agent_loop import PLAN
 
 
 class Problems:
@@ -71,82 +70,98 @@ class Problems:
 
 
 class PromptTrainer(PPOTrainer):
-    """What ``mixed.off_policy_schedule``, ``mixed.relift`` and ``mixed.replay`` need of the trainer."""
+    """verl's trainer, whose method plans the samples of each prompt and chooses prompts; most of the method's tools."""
 
-    dispatched = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
+    dispatched = 0  # prompts that came from the dataset, where rollouts are asynchronous or the method chooses prompts
 
     def __init__(self, config: Any):
-        self.options, self.method = mixed_options(config), method_of(config)
-        self.memory = PromptMemory(self.options, config.actor_rollout_ref.rollout.n)
+        self.method, self.seed, self.n = method_of(config), config.seed, config.actor_rollout_ref.rollout.n
+        self._chosen: list[int] = []  # prompts of the next batch that are not in it yet
         super().__init__(config)
 
     @cached_property
     def problems(self) -> Problems:
         return Problems(self.train_dataset, self.tokenizer, chat_template(self.config))
 
+    def has_target(self, prompt: int) -> bool:
+        return self.problems.has_target(prompt)
+
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
-        if self.options.replay.use:
-            seed = stable_hash(self.config.seed, self.global_steps, "replay")
-            self.memory.choose_replayed(num_prompts or self.config.data.train_batch_size, seed, self._entropies)
+        """verl's; each prompt with the plan of its samples, and with its key where the method needs it."""
+        if self.method.chooses:
+            self._chosen = list(self.method.choose(self, num_prompts or self.config.data.train_batch_size))
         batch = super()._next_train_batch(num_prompts)
-        if not self.memory.used:
-            return batch
-        prompts = [prompt_key(messages) for messages in cast("list[Messages]", batch["raw_prompt"])]
-        batch["prompt_key"] = torch.tensor(prompts)
-        if self.memory.schedule.depends:
-            rates = None if self.memory.schedule.below is None else batch["pass_rate"]
-            batch["has_off_policy"] = torch.tensor(self.memory.with_off_policy(prompts, rates))
+        numbers = self._batch_numbers(len(batch))
+        prompts = [self._prompt(batch, row, number - 1) for row, number in enumerate(numbers)]
+        plans = [{"starts": [start._asdict() for start in self.method.plan(prompt, self.n)]} for prompt in prompts]
+        batch[PLAN] = NonTensorStack.from_list([NonTensorData(plan) for plan in plans])
+        if self.method.by_prompt:
+            batch["prompt_key"] = torch.tensor([prompt.key for prompt in prompts])
         return batch
 
+    def _batch_numbers(self, prompts: int) -> list[int]:
+        """Return the number of the batch, from 1, that each of the next ``prompts`` is drawn for."""
+        return [self.global_steps] * prompts
+
+    def _prompt(self, batch: TensorDict, row: int, step: int) -> Prompt:
+        record = {name: _entry(batch, name, row) for name in ("raw_prompt", "extra_info", "target", "pass_rate")}
+        target, name = record["target"], prompt_id(record)
+        share = self.config.data.sample_target_ratio * HASHES
+        used = target is not None and len(target) > 0 and stable_hash(self.seed, name) < share
+        rate = record["pass_rate"]
+        key = prompt_key(record["raw_prompt"])
+        return Prompt(key, name, step, self.seed, used, None if rate is None else float(rate))
+
     def _fetch_one_gen_batch(self) -> TensorDict:
-        """verl's; with replay a prompt at a time, first those that are replayed."""
-        if not self.options.replay.use:
+        """verl's; a prompt at a time where the method chooses prompts, and those first."""
+        if not self.method.chooses:
             return super()._fetch_one_gen_batch()
-        if replayed := self.memory.next_replayed():
-            prompt, trajectory = replayed
-            return with_replay(prompt_batch(self.problems.record(prompt)), trajectory)
+        if self._chosen:
+            return prompt_batch(self.problems.record(self._chosen.pop(0)))
         batch = self._next_prompt()
         # A prompt is in a batch once, as long as there is another one.
-        while self.memory.is_spent(prompt_key(batch["raw_prompt"][0]), len(self.problems)):
+        while self.method.skips(prompt_key(batch["raw_prompt"][0]), len(self.problems)):
             batch = self._next_prompt()
-        return with_replay(batch, None)
+        return batch
 
     def _next_prompt(self) -> TensorDict:
         """Return the dataset's next prompt."""
         if self.dispatched % len(self.train_dataloader) == 0:
-            self.memory.replay.start_epoch(len(self.problems), self.config.data.train_batch_size)
+            self.method.begin_epoch(len(self.problems), self.config.data.train_batch_size)
         self.dispatched += 1
         return super()._fetch_one_gen_batch()
+
+    def supervised_update(self, prompts: Sequence[int], loss: str) -> dict[str, float]:
+        raise NotImplementedError
 
     @cached_property
     def _ranks(self) -> int:
         """Data-parallel ranks of the actor, which the workers tell at any time: also before they have worked."""
         return max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
 
-    def _entropies(self, trajectories: Sequence[tuple[int, Trajectory]]) -> list[float]:
-        """Return the mean entropy of each trajectory under the current policy, with the prompt that it answers."""
-        examples = [self.problems.answered(prompt, one.tokens) for prompt, one in trajectories]
+    def entropies(self, answers: Sequence[tuple[int, Sequence[int]]]) -> list[float]:
+        examples = [self.problems.answered(prompt, tokens) for prompt, tokens in answers]
         batch = entropy_batch(examples, self._ranks, self.config.actor_rollout_ref.rollout.temperature)
         output = self.actor_rollout_wg.compute_log_prob(batch)
         return mean_entropies(output["entropy"], batch, len(examples))
 
-    def _sft_update(self, prompts: Sequence[int], entropy_coeff: float) -> dict[str, float]:
-        """Make one supervised update on the targets of ``prompts``; its metrics."""
+    def _sft_update(self, prompts: Sequence[int], loss: str, entropy_coeff: float) -> dict[str, float]:
+        """Make one supervised update on the targets of ``prompts``; its loss and gradient norm."""
         examples = [self.problems.example(prompt) for prompt in prompts]
         temperature = self.config.actor_rollout_ref.rollout.temperature
-        batch = sft_update_batch(examples, self._ranks, temperature, entropy_coeff)
+        batch = sft_update_batch(examples, self._ranks, temperature, loss, entropy_coeff)
         output = reduce_metrics(dict(self.actor_rollout_wg.update_actor(batch)["metrics"]))
-        metrics = {f"relift/{name}": float(output[name]) for name in ("sft_loss", "grad_norm")}
+        metrics = {name: float(output[name]) for name in ("sft_loss", "grad_norm")}
         require_finite(self.global_steps, metrics, (*metrics,))
-        return metrics | {"relift/targets": float(len(prompts))}
+        return metrics
 
 
-def with_replay(batch: TensorDict, trajectory: Trajectory | None) -> TensorDict:
-    """Return ``batch`` of one prompt with ``trajectory`` as its first sample; None: it is generated as usual."""
-    content = {} if trajectory is None else {"tokens": trajectory.tokens, "log_probs": trajectory.log_probs}
-    batch["replay"] = NonTensorStack.from_list([NonTensorData(content)])
-    return batch
+def _entry(batch: TensorDict, name: str, row: int) -> Any:
+    """Return what a prompt has in a column of the targets; None without such a column."""
+    if (column := batch.get(name)) is None:
+        return None
+    value = column[row]
+    return getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
 
 
 def prompt_batch(record: dict[str, Any]) -> TensorDict:
@@ -155,13 +170,15 @@ def prompt_batch(record: dict[str, Any]) -> TensorDict:
     return tu.get_tensordict(collate_fn([record]) | {"uid": uid})
 
 
-def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float, entropy_coeff: float) -> TensorDict:
-    """Return a batch of one update on ``examples``, for which `training.verl_hooks.loss` has the loss of ReLIFT."""
+def sft_update_batch(
+    examples: Sequence[Example], ranks: int, temperature: float, loss: str, entropy_coeff: float
+) -> TensorDict:
+    """Return a batch of one update on ``examples``, with the ``loss`` of that name."""
     batch = example_batch(examples, ranks, temperature)
     tu.assign_non_tensor(
         batch,
         sft_update=True,
-        loss=SUPERVISED,
+        loss=loss,
         coefficients={"sft_loss": 1.0, "entropy_loss": -entropy_coeff},
         counts={"valid": (0.0, len(examples))},
         calculate_entropy=entropy_coeff != 0,
