@@ -8,9 +8,15 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from training.algorithms.options import MixedPolicyOptions
+from training.methods.method import RunValues
 from training.methods.mixed import Mixed, stream_weights
 from training.verl_hooks.loss import WEIGHTS, step_loss
 from training.verl_hooks.metrics import update_counts
+
+
+def mixed(options: MixedPolicyOptions, limit: int = 8, **values: Any) -> Mixed:
+    """Return the method of ``options``."""
+    return Mixed(run=RunValues(mixed=options, limit=limit, **values))
 
 
 def update_loss(
@@ -32,7 +38,10 @@ def update_loss(
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     off_policy = mask & (torch.arange(max(lengths)) < torch.tensor(prefixes)[:, None])
     gates = None if gate is None else torch.tensor(gate)[:, None].expand(mask.shape)
-    weights, method = stream_weights(options, mask, off_policy, gates), Mixed(options, limit, entropy_coeff)
+    weights, method = (
+        stream_weights(options, mask, off_policy, gates),
+        mixed(options, limit, entropy_coeff=entropy_coeff),
+    )
     chosen = range(len(lengths)) if rows is None else rows
     fields = {
         f"{WEIGHTS}{name}": torch.nested.as_nested_tensor(

@@ -23,7 +23,7 @@ from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_m
 from core.parquet import count_rows
 from training.algorithms.registry import TRACKERS
 from training.algorithms.schedules.prompt_order import SHUFFLE
-from training.config.run_checks import check_functions, check_run, own_trackers
+from training.config.run_checks import check_run, own_trackers
 from training.config.teacher_checks import check_teacher, served_folder
 from training.config.teacher_settings import lay_out_teacher
 from training.explain.before import first_look, warn_before
@@ -38,7 +38,7 @@ from training.job.checkpoints import (
     prepare_resume,
     remove_old,
 )
-from training.job.configuration import compose_run
+from training.job.configuration import compose_run, method_of
 from training.job.input_checks import (
     MATH,
     check_context,
@@ -140,7 +140,7 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
     check_pass_rates(data.path, config)
     if config.objective == "rl":
         check_reward_function(OmegaConf.to_container(config.reward.custom_reward_function))
-    check_functions(config)
+    method_of(config)  # raises what is wrong with it
     if config.data.val_files:
         given = Path(config.data.val_files)
         check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)

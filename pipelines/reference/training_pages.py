@@ -25,7 +25,6 @@ PLACES = {
     View.TERMINAL: "terminal",
 }
 TABLES = {
-    "LOSSES": "Token losses (`mixed.loss`)",
     "ON_POLICY_LOSSES": "Losses of on-policy tokens (`mixed.on_policy_loss`)",
     "RESHAPES": "Shaping functions (`mixed.off_policy_reshape`, `mixed.on_policy_reshape`)",
     "LOSS_AGG_MODES": "From tokens to one number (`mixed.loss_agg_mode`)",

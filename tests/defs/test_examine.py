@@ -52,7 +52,7 @@ def test_the_limit_of_the_samples_is_that_of_the_training(training_interpreter: 
     assert limit("[]") == 8192  # of the recipe
     assert limit("[data.max_response_length=96]") == 96
     with pytest.raises(InputError, match="'nothing'"):
-        limit("[mixed.loss=nothing]")
+        limit("[method.type=nothing]")
 
 
 def test_a_request_has_the_settings_that_its_recipe_reads():

@@ -55,16 +55,16 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
         ("training.overrides", "[a.seed=1, r.path=rows.jsonl]", ["a.seed=1", "r.path={here}/rows.jsonl"]),
         (
             "training.overrides",
-            "['run.trackers=[tensorboard,mine.py:f]', mixed.loss=mine.py:f]",
-            ["run.trackers=[tensorboard,{here}/mine.py:f]", "mixed.loss={here}/mine.py:f"],
+            "['run.trackers=[tensorboard,mine.py:f]', method.type=mine.py:f]",
+            ["run.trackers=[tensorboard,{here}/mine.py:f]", "method.type={here}/mine.py:f"],
         ),
         ("training.recipe", "mine.yaml", "{here}/mine.yaml"),
         ("training.overrides", "[teacher.model=suites]", ["teacher.model={here}/suites"]),
-        ("training.overrides", """['mixed.loss="my mine.py:f"']""", ["mixed.loss='{here}/my mine.py:f'"]),
+        ("training.overrides", """['method.type="my mine.py:f"']""", ["method.type='{here}/my mine.py:f'"]),
         (
             "training.overrides",
-            """['first_stage.set=["mixed.loss=my mine.py:f"]']""",
-            ["""first_stage.set=["mixed.loss='{here}/my mine.py:f'"]"""],
+            """['first_stage.set=["method.type=my mine.py:f"]']""",
+            ["""first_stage.set=["method.type='{here}/my mine.py:f'"]"""],
         ),
         ("targets.filters", "[typo.py:f]", ["{here}/typo.py:f"]),  # so that the message names the user's folder
     ],

@@ -77,6 +77,8 @@ def step(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
     options, actor, method = mixed_options(config), config.actor_rollout_ref.actor, method_of(config)
     random = torch.Generator().manual_seed(3)
     samples = seeded_samples(options, random)
+    if options.replay.use:
+        method._store.started = True  # the loss from then on
     rows, lengths = samples.rows, samples.mask.sum(-1).tolist()
     signal = method.signal(samples, rows["rm_scores"], STEP)
     rest = {"counts": update_counts(samples.mask, signal.weights, 0.5), "coefficients": signal.coefficients}

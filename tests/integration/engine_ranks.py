@@ -24,6 +24,7 @@ import verl  # noqa: F401
 from sequence_loop import import_loop
 from tensordict import TensorDict
 from transformers import modeling_flash_attention_utils as flash_attention
+from updates import mixed
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import DatasetPadMode
@@ -33,7 +34,6 @@ from verl.workers.engine import EngineRegistry
 import training.platforms.packed_attention  # noqa: F401  registers sdpa_packed
 from core.model.base_model import SHIPPED
 from training.algorithms.options import MixedPolicyOptions
-from training.methods.mixed import Mixed
 from training.verl_hooks.loss import step_loss
 from training.verl_hooks.metrics import update_counts
 
@@ -83,7 +83,7 @@ ZOO_LAYOUTS: dict[str, dict[str, Any]] = {
 }
 # The policy loss of the recipe luffy; every other sequence is an off-policy one.
 OPTIONS = MixedPolicyOptions(prefix={"n_prefix": 1}, off_policy_reshape="p_div_p", loss_remove_clip=True)  # pyright: ignore[reportArgumentType]
-METHOD = Mixed(OPTIONS, limit=max(LENGTHS) - PROMPT, entropy_coeff=0.1)
+METHOD = mixed(OPTIONS, limit=max(LENGTHS) - PROMPT, entropy_coeff=0.1)
 
 
 def build(

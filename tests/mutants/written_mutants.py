@@ -401,8 +401,7 @@ def failing_verifiers_are_ignored(original: Function, *arguments: Any) -> None:
     return None
 
 
-@mutant("training.verl_hooks.prompts.prompt_sampler:read_store", f"{FORMULAS}/test_replay.py")
-def a_resumed_store_lacks_a_prompt(original: Function, folder: Any) -> Any:
-    stored = original(folder)
-    stored.pop(next(iter(stored), None), None)
-    return stored
+@mutant("training.algorithms.methods.exgrpo:ReplayStore.take", f"{FORMULAS}/test_replay.py")
+def a_resumed_store_lacks_a_prompt(original: Function, store: Any, rows: Any) -> None:
+    original(store, rows)
+    store.experiences.pop(next(iter(store.experiences), None), None)

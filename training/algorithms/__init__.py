@@ -9,7 +9,8 @@ There is one subject per file, in the order in which a training step meets them:
 - ``group_rejection``: groups whose scores carry no signal
 - ``advantage``: the length penalty (DAPO) and the group baseline
 - ``correction``: the rollout engine's log-probabilities against the actor's
-- ``reshape``, ``mixed_loss``: the token losses
+- ``reshape``, ``mixed_loss``: the token losses; ``term``: the terms of a loss, of which they are one
+- ``samples``: the samples of a step, and what an update learns from them
 - ``aggregate``: from token losses to one number
 - ``methods``: what the methods beside LUFFY add
 - ``original``: drop-in replacements for three functions of the original implementation, which you import from here

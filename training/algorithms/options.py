@@ -7,7 +7,7 @@ section. ``docs/algorithm.md`` explains the options one by one, with their sourc
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from core.errors import validated
 from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_schedule
@@ -17,12 +17,10 @@ from training.algorithms.registry import (
     GAMMA,
     GATES,
     LOSS_AGG_MODES,
-    LOSSES,
     ON_POLICY_LOSSES,
     PREFIX_STRATEGIES,
     RESHAPES,
     SFT_WEIGHTS,
-    Registry,
     gamma_of,
 )
 
@@ -40,20 +38,6 @@ class Options(BaseModel):
     def __hash__(self) -> int:
         """That of the values; a mapping among them has none of its own."""
         return hash(self.model_dump_json())
-
-
-class FunctionOptions(Options):
-    """Options that a function outside the project may read: it gets the block whole."""
-
-    kwargs: dict[str, JsonValue] = Field(default_factory=dict)  # options that the function defines itself
-
-    def _are_read(self, block: str, *chosen: tuple[str, Registry]) -> None:
-        """Raise for ``kwargs`` if all functions that the block chooses are the project's, which read none."""
-        if self.kwargs and all(name in registry for name, registry in chosen):
-            name = ", ".join(name for name, _ in chosen)
-            raise contradiction(
-                f"{block}kwargs", self.kwargs, "its function", name, "only a function of yours reads them"
-            )
 
 
 class PrefixOptions(Options):
@@ -85,7 +69,7 @@ class PrefixOptions(Options):
         return self
 
 
-class RolloutCorrectionOptions(FunctionOptions):
+class RolloutCorrectionOptions(Options):
     """How the mismatch of the rollout engine and the actor is corrected (``training.algorithms.correction``)."""
 
     type: Annotated[str, AfterValidator(CORRECTIONS.require)] = "none"
@@ -97,7 +81,6 @@ class RolloutCorrectionOptions(FunctionOptions):
         if self.low > self.high:
             keys = "rollout_correction.low", "rollout_correction.high"
             raise contradiction(keys[0], self.low, keys[1], self.high, "the band is empty")
-        self._are_read("rollout_correction.", (self.type, CORRECTIONS))
         return self
 
 
@@ -143,7 +126,7 @@ class SFTMultitaskOptions(Options):
         return self
 
 
-class GateOptions(FunctionOptions):
+class GateOptions(Options):
     """RL or supervised training for each prompt, by its successes (``training.algorithms.methods.gate``)."""
 
     type: Annotated[str, AfterValidator(GATES.require)] = "none"
@@ -153,7 +136,6 @@ class GateOptions(FunctionOptions):
     def _check(self) -> Self:
         if self.gamma and self.type in GATES and self.type != "hard":
             raise contradiction("gate.type", self.type, "gate.gamma", self.gamma, "only hard counts successes")
-        self._are_read("gate.", (self.type, GATES))
         return self
 
 
@@ -226,10 +208,9 @@ class GroupOptions(Options):
     filter_on: Baseline = "all_samples"  # the samples whose outcomes decide that a group carries no signal
 
 
-class LossOptions(FunctionOptions):
+class LossOptions(Options):
     """The token loss (``training.algorithms.mixed_loss``)."""
 
-    loss: Annotated[str, AfterValidator(LOSSES.require)] = "mixed_policy"
     # on-policy tokens
     on_policy_loss: Annotated[str, AfterValidator(ON_POLICY_LOSSES.require)] = "ppo"
     clip_ratio: Positive = 0.2
@@ -270,11 +251,6 @@ class LossOptions(FunctionOptions):
     def phi_epsilon(self) -> float:
         """What is added to the recorded probability of an off-policy token (arXiv 2504.14945, equation 5)."""
         return 1e-6
-
-    @model_validator(mode="after")
-    def _check_kwargs(self) -> Self:
-        self._are_read("", (self.loss, LOSSES), (self.on_policy_loss, ON_POLICY_LOSSES))
-        return self
 
 
 class MixedPolicyOptions(GroupOptions, LossOptions):

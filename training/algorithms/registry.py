@@ -1,9 +1,7 @@
 """The names that a recipe can choose, and the function behind each name.
 
-To add a loss, write it in a module of this package and add its line to ``LOSSES``: every recipe can then say
-``mixed: {loss: NAME}``. The other tables work alike. A function outside the project needs no line: a recipe names it
-as ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``, or its package declares it as an entry point. A function is
-imported on first use, so that options are validated without torch.
+A function is imported on first use, so that options are validated without torch. A method and a tracker may be of the
+user's: a recipe names them as ``FILE.py:NAME`` or ``package.module:NAME``, or a package declares them as entry points.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,39 +10,37 @@ from typing import Any
 
 from core.errors import InputError
 from core.plugins.config_files import entries, entry
-from core.plugins.user_code import function_path, load_function, named_in_errors
+from core.plugins.user_code import function_path, load_function
 from core.text.patterns import compile_full_match
 
 
 class Registry(dict[str, str]):
-    """Name -> ``module:function``.
-
-    Args:
-        group: The group of entry points by which packages add functions.
-        arguments: the names of what a function is called with, in order.
-    """
-
-    def __init__(
-        self,
-        group: str,
-        arguments: str,
-        names: Mapping[str, str] | None = None,
-        **more: str,
-    ) -> None:
-        super().__init__(names or {}, **more)
-        self.group, self.arguments = group, arguments.split(", ")
+    """Name -> ``module:function``."""
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return the function that `find` gives for ``name``; the errors of one outside the project name it.
+        """Return the function of ``name``."""
+        return load_function(self[name])
 
-        A path is not looked up again: composing the configuration has found it, and a loss is asked for at each step.
-        """
-        if name in self:
-            return load_function(self[name])
-        return named_in_errors(name if ":" in name else self.find(name))
+    def require(self, name: str) -> str:
+        """Return ``name`` if there is such a function; a ValueError that lists the names otherwise."""
+        if name not in self:
+            raise ValueError(f"got {name!r}, expected one of {', '.join(self)}")
+        return name
+
+
+class Plugins(Registry):
+    """Name -> ``module:object``, to which a user may add.
+
+    Args:
+        group: The group of entry points by which packages add objects.
+    """
+
+    def __init__(self, group: str, **names: str) -> None:
+        super().__init__(names)
+        self.group = group
 
     def find(self, name: str, folder: Path | None = None) -> str:
-        """Return ``module:function`` of a registered name, of an entry point or of a path.
+        """Return ``module:object`` of a registered name, of an entry point or of a path.
 
         Args:
             folder: The folder from which the path of a file starts; by default the current folder.
@@ -56,29 +52,20 @@ class Registry(dict[str, str]):
             return self[name]
         if (found := self.outside(name, folder)) is None:
             names = ", ".join([*self, *entries(self.group)])
-            raise ValueError(f"got {name!r}, expected one of {names}, or FILE.py:FUNCTION")
+            raise ValueError(f"got {name!r}, expected one of {names}, or FILE.py:NAME")
         return found
 
-    def require(self, name: str) -> str:
-        """Return ``name`` if `find` finds it; a ValueError that lists the names otherwise."""
-        self.find(name)
-        return name
-
     def outside(self, name: object, folder: Path | None = None) -> str | None:
-        """Return ``module:function`` of an entry point or of a path; None for every other name."""
+        """Return ``module:object`` of an entry point or of a path; None for every other name."""
         if not isinstance(name, str) or name in self:
             return None
         return function_path(name, folder or Path.cwd()) if ":" in name else entry(self.group, name)
 
 
-LOSSES = Registry(
-    "luffy.losses",
-    "old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options",
-    mixed_policy="training.algorithms.mixed_loss:mixed_policy_token_loss",
-)
+METHODS = Plugins("luffy.methods", mixed="training.methods.mixed:Mixed")
+TRACKERS = Plugins("luffy.trackers", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
+
 ON_POLICY_LOSSES = Registry(
-    "luffy.on_policy_losses",
-    "log_prob, old_log_prob, loss_per_ratio, on_policy, options",
     ppo="training.algorithms.methods.on_policy:ppo",
     cispo="training.algorithms.methods.on_policy:cispo",
     gspo="training.algorithms.methods.on_policy:gspo",
@@ -89,8 +76,6 @@ ON_POLICY_LOSSES = Registry(
     reinforce="training.algorithms.methods.on_policy:reinforce",
 )
 SFT_WEIGHTS = Registry(
-    "luffy.sft_weights",
-    "log_prob",
     {
         "one": "training.algorithms.methods.sft:one",
         "p": "training.algorithms.methods.sft:probability",
@@ -99,15 +84,11 @@ SFT_WEIGHTS = Registry(
     },
 )
 GATES = Registry(
-    "luffy.gates",
-    "successes, n, options",
     none="training.algorithms.methods.gate:none",
     hard="training.algorithms.methods.gate:hard",
     soft="training.algorithms.methods.gate:soft",
 )
 LOSS_AGG_MODES = Registry(
-    "luffy.loss_agg_modes",
-    "losses, response_mask, size",
     {
         "token-mean": "training.algorithms.aggregate:token_mean",
         "seq-mean-token-mean": "training.algorithms.aggregate:seq_mean_token_mean",
@@ -120,8 +101,6 @@ LOSS_AGG_MODES = Registry(
 )
 # The modes of LOSS_AGG_MODES that reduce means over tokens (entropy, KL, supervised loss) in another way.
 MEAN_AGG_MODES = Registry(
-    "luffy.mean_agg_modes",
-    "values, mask, size",
     {
         "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_token_mean",
         "seq64-mean-token-sum-norm-occupied": "training.algorithms.aggregate:seq64_occupied_mean",
@@ -129,8 +108,6 @@ MEAN_AGG_MODES = Registry(
     },
 )
 CORRECTIONS = Registry(
-    "luffy.corrections",
-    "mismatch, options",
     {
         "none": "training.algorithms.correction:keep_all",
         "tis": "training.algorithms.correction:tis",
@@ -143,8 +120,6 @@ CORRECTIONS = Registry(
     },
 )
 PREFIX_STRATEGIES = Registry(
-    "luffy.prefix_strategies",
-    "options, sample",
     random="training.algorithms.schedules.prefix:random",
     linear="training.algorithms.schedules.prefix:linear",
     linear_max="training.algorithms.schedules.prefix:linear_max",
@@ -154,8 +129,6 @@ PREFIX_STRATEGIES = Registry(
     fixed="training.algorithms.schedules.prefix:fixed",
 )
 RESHAPES = Registry(
-    "luffy.reshapes",
-    "log_ratio, shape",
     no_reshape="training.algorithms.reshape:no_reshape",
     logp="training.algorithms.reshape:logp",
     p_logp="training.algorithms.reshape:p_logp",
@@ -164,25 +137,11 @@ RESHAPES = Registry(
     p_div_p="training.algorithms.reshape:p_div_p",
 )
 
-# The keys of a configuration that choose a function.
-# The trackers of verl by name, and the module that each needs.
-TRACKERS = Registry("luffy.trackers", "step, metrics", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
-
-KEYS: Mapping[str, Registry] = {
-    "mixed.loss": LOSSES,
-    "mixed.on_policy_loss": ON_POLICY_LOSSES,
-    "mixed.on_policy_reshape": RESHAPES,
-    "mixed.off_policy_reshape": RESHAPES,
-    "mixed.loss_agg_mode": LOSS_AGG_MODES,
-    "mixed.prefix.strategy": PREFIX_STRATEGIES,
-    "mixed.rollout_correction.type": CORRECTIONS,
-    "mixed.sft_multitask.weight": SFT_WEIGHTS,
-    "mixed.gate.type": GATES,
-}
+KEYS: Mapping[str, Plugins] = {"method.type": METHODS}  # the keys that may name a function or class of the user's
 
 
 def outside_function(
-    key: str, value: object, folder: Path | None = None, where: str = "", registry: Registry | None = None
+    key: str, value: object, folder: Path | None = None, where: str = "", registry: Plugins | None = None
 ) -> str | None:
     """Return `Registry.outside` for the value of a key, by the ``registry`` that `KEYS` has for it, or by another one.
 

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from training.algorithms.methods.sft import sft_token_loss
 from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
-from training.algorithms.mixed_loss import off_policy_ratio
+from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio
 from training.algorithms.options import LossOptions, Options, SRFTOptions
-from training.algorithms.registry import LOSSES
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +81,8 @@ class Policy(Term):
 
     def losses(self, x: LossInputs) -> LossOutputs:
         advantages = entropy_advantage(x.advantages, x.off_policy, x.row_entropy()) if self.by_entropy else x.advantages
-        phi = {} if x.phi is None else {"target_probs": x.phi}
-        function = LOSSES.function(self.options.loss)
-        return LossOutputs(
-            *function(x.old_log_prob, x.log_prob, advantages, x.valid, x.off_policy, self.options, **phi)
-        )
+        tensors = x.old_log_prob, x.log_prob, advantages, x.valid, x.off_policy
+        return LossOutputs(*mixed_policy_token_loss(*tensors, self.options, x.phi))
 
     def off_policy_weights(self, x: LossInputs) -> Tensor:
         return off_policy_ratio(x.log_prob, x.phi, x.off_policy, self.options)

@@ -26,9 +26,7 @@ OPEN = (
     "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs",
     "actor_rollout_ref.model.override_config",
     "actor_rollout_ref.actor.optim.override_optimizer_config",
-    "mixed.kwargs",
-    "mixed.gate.kwargs",
-    "mixed.rollout_correction.kwargs",
+    "method",
 )
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
 NO_FILE = ("", "null")

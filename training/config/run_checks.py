@@ -4,13 +4,13 @@ import importlib.util
 import os
 import sys
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from core.backends import BACKENDS
 from core.errors import InputError
 from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
-from training.algorithms.registry import KEYS, TRACKERS
+from training.algorithms.registry import METHODS, TRACKERS
 from training.config.rollout_modes import SEPARATE
 from training.export import DTYPES
 
@@ -25,6 +25,8 @@ def check_run(config: DictConfig) -> None:
             "set run.backend=ray and run.ray_address=http://HOST:8265 (its dashboard), or unset RAY_ADDRESS"
         )
     own_trackers(config)
+    if config.method.type in METHODS:
+        check_not_declared(config.method.type, METHODS.group)
     for name in (name for name in config.run.trackers if name in TRACKERS):
         check_not_declared(name, TRACKERS.group)
         if importlib.util.find_spec(TRACKERS[name]) is None:
@@ -48,20 +50,7 @@ def own_trackers(config: DictConfig) -> list[str]:
     try:
         own = [TRACKERS.find(name) for name in config.run.trackers if name not in TRACKERS]
         for path in own:
-            check_function(path, TRACKERS.arguments)
+            check_function(path, ("step", "metrics"))
     except ValueError as error:
         raise InputError(f"run.trackers: {error}") from None
     return own
-
-
-def check_functions(config: DictConfig) -> None:
-    """Raise InputError for a function that cannot be imported, takes other arguments, or has a name of the project."""
-    for key, registry in KEYS.items():
-        value = OmegaConf.select(config, key)
-        if value in registry:
-            check_not_declared(value, registry.group)
-        elif (path := registry.outside(value)) is not None:
-            try:
-                check_function(path, registry.arguments)
-            except InputError as error:
-                raise InputError(f"{key}: {error}") from error

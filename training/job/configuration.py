@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core import PROJECT
-from core.errors import InputError, first_line
+from core.errors import InputError, first_line, validated
 from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
 from core.plugins.config_files import (
@@ -31,8 +31,9 @@ from core.plugins.config_files import (
     located_recipe,
     recipe_name,
 )
+from core.plugins.user_code import import_problem, load_function
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
-from training.algorithms.registry import KEYS, TRACKERS, outside_function
+from training.algorithms.registry import KEYS, METHODS, TRACKERS, outside_function
 from training.algorithms.schedules.entropy import EntropyController
 from training.config.keys import (
     OPEN,
@@ -53,7 +54,7 @@ from training.config.value_checks import check_groups, check_kinds, check_needed
 from training.job.alerts import AlertOptions
 
 if TYPE_CHECKING:
-    from training.methods.mixed import Mixed
+    from training.methods.method import Method
 
 CONFIG = PROJECT / "training" / "config"
 FIRST_STAGE = "first_stage"  # a section that is null in most recipes
@@ -119,6 +120,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         if not _is_undone(key, config, unchanged):
             check_switches(key, lambda switch: OmegaConf.select(config, switch))
     _locate(config, Path())
+    method_path(config)
     _check_stages(config, recipe)
     check_values(config)
     options = mixed_options(config)
@@ -270,18 +272,40 @@ def mixed_options(config: DictConfig) -> MixedPolicyOptions:
     )
 
 
-def method_of(config: DictConfig) -> "Mixed":
-    """Return the method of a run."""
-    from training.methods.mixed import Mixed  # here: it imports torch
+def method_of(config: DictConfig) -> "Method":
+    """Return the method of a run.
 
-    actor = config.actor_rollout_ref.actor
-    return Mixed(
-        mixed_options(config),
+    Raises:
+        InputError: its class cannot be imported or is none, or it has no such options.
+    """
+    from training.methods.method import Method, RunValues  # here: it imports torch
+
+    actor, rollout, path = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, method_path(config)
+    try:
+        method = load_function(path)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
+        raise InputError(f"method.type: {path}: {import_problem(path, error)}") from error
+    if not isinstance(method, type) or not issubclass(method, Method):
+        raise InputError(f"method.type: {path}: expected a subclass of training.methods.method.Method")
+    run = RunValues(
+        mixed=mixed_options(config),
         limit=config.data.max_response_length,
+        n=rollout.n,
         entropy_coeff=actor.entropy_coeff,
         kl_loss=(actor.kl_loss_coef, actor.kl_loss_type) if actor.use_kl_loss else None,
-        n=config.actor_rollout_ref.rollout.n,
     )
+    fields = {name: value for name, value in OmegaConf.to_container(config.method).items() if name != "type"}
+    return validated(method, {"run": run, **fields}, "method.")
+
+
+def method_path(config: DictConfig) -> str:
+    """Return ``module:class`` of the method of a run; InputError if there is none of its name."""
+    try:
+        return METHODS.find(config.method.type)
+    except ValueError as error:
+        raise InputError(f"method.type: {error}") from None
 
 
 def chat_template(config: DictConfig) -> Template:

@@ -6,10 +6,30 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
+from training.algorithms.options import MixedPolicyOptions, Options
 from training.algorithms.samples import Samples, Signal
 from training.algorithms.term import Loss
 
 Metrics = dict[str, float]
+
+
+class RunValues(Options):
+    """What a method reads of the rest of a run.
+
+    Args:
+        mixed: the section ``mixed``.
+        limit: of the tokens of a response.
+        n: samples of a prompt.
+        entropy_coeff: coefficient of the entropy bonus in the first step.
+        kl_loss: coefficient and estimator of the divergence from the reference policy; None without a reference.
+    """
+
+    mixed: MixedPolicyOptions
+    limit: int
+    n: int = 1
+    entropy_coeff: float = 0.0
+    kl_loss: tuple[float, str] | None = None
 
 
 class Prompt(NamedTuple):
@@ -66,11 +86,27 @@ class Tools(Protocol):
         ...
 
 
-class Method:
-    """Answers with the formulas of training.algorithms; whoever asks knows no method. Its attributes are its state."""
+class Method(Options):
+    """Its fields are the keys of the section ``method`` of a run, its private attributes are its state.
 
-    by_prompt: bool = False  # whether samples carry the key of their prompt
-    chooses: bool = False  # whether `choose` and `skips` are asked
+    Answers with the formulas of training.algorithms; whoever asks knows no method. Its attributes are its state."""
+
+    run: RunValues
+
+    @property
+    def schedule(self) -> OffPolicySchedule:
+        """Which prompts have samples that start with a target."""
+        return OffPolicySchedule(ALWAYS)
+
+    @property
+    def by_prompt(self) -> bool:
+        """Whether samples carry the key of their prompt."""
+        return False
+
+    @property
+    def chooses(self) -> bool:
+        """Whether `choose` and `skips` are asked."""
+        return False
 
     def losses(self) -> Mapping[str, Loss]:
         """Return the losses of its updates, by the name that a `Signal` gives."""

@@ -1,13 +1,13 @@
 """Any method that the options of the section ``mixed`` describe."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from pydantic import PrivateAttr
 from torch import Tensor
 
 from core.files import read_json, write_json, write_table
@@ -40,40 +40,48 @@ REPLAY = pa.schema(
 )
 
 
-@dataclass
 class Mixed(Method):
-    """The method of ``options``.
+    """The method that the section ``mixed`` describes."""
 
-    Args:
-        n: samples of a prompt.
-        limit: of the tokens of a response.
-        entropy_coeff: coefficient of the entropy bonus in the first step.
-        kl_loss: coefficient and estimator of the divergence from the reference policy; None without a reference.
-    """
+    _schedule: OffPolicySchedule = PrivateAttr()
+    _unsolved: UnsolvedPrompts = PrivateAttr()
+    _store: ReplayStore = PrivateAttr()
+    _replayed: Mapping[int, Trajectory] = PrivateAttr(default_factory=dict)  # by the next batch's prompts with one
 
-    options: MixedPolicyOptions
-    limit: int
-    entropy_coeff: float = 0.0
-    kl_loss: tuple[float, str] | None = None
-    n: int = 1
-    replayed: Mapping[int, Trajectory] = field(default_factory=dict)  # by the prompts of the next batch that have one
+    def model_post_init(self, context: Any) -> None:
+        self._schedule = OffPolicySchedule(self.options.off_policy_schedule)
+        self._unsolved = UnsolvedPrompts(self.options.relift.buffer)
+        self._store = ReplayStore(self.options.replay, self.run.n)
 
-    def __post_init__(self) -> None:
-        self.schedule = OffPolicySchedule(self.options.off_policy_schedule)
-        self.unsolved = UnsolvedPrompts(self.options.relift.buffer)
-        self.store = ReplayStore(self.options.replay, self.n)
-        self.chooses = self.options.replay.use
-        self.by_prompt = self.schedule.depends or self.options.relift.use or self.chooses
+    @property
+    def options(self) -> MixedPolicyOptions:
+        return self.run.mixed
+
+    @property
+    def schedule(self) -> OffPolicySchedule:
+        return self._schedule
+
+    @property
+    def by_prompt(self) -> bool:
+        return self._schedule.depends or self.options.relift.use or self.options.replay.use
+
+    @property
+    def chooses(self) -> bool:
+        return self.options.replay.use
 
     def losses(self) -> dict[str, Loss]:
         options = self.options
-        losses = {"policy": Loss((Policy(options=options, by_entropy=options.srft.use), *self._others()), self._reduce)}
+        losses = {"policy": Loss((self.policy(), *self._others()), self._reduce)}
         if options.replay.use:
             early = options.before_replay
             losses["clipped"] = Loss((Policy(options=early, by_entropy=False), *self._others()), self._reduce)
         if options.relift.use:
             losses[SUPERVISED] = Loss((Imitation(), EntropyBonus()), "token-mean")
         return losses
+
+    def policy(self) -> Policy:
+        """Return the policy loss."""
+        return Policy(options=self.options, by_entropy=self.options.srft.use)
 
     @property
     def _reduce(self) -> str:
@@ -83,8 +91,10 @@ class Mixed(Method):
         """Return the terms besides the policy loss."""
         supervised, srft = self.options.sft_multitask, self.options.srft
         terms: list[EntropyBonus | Reference | Imitation] = [EntropyBonus()]
-        terms += [Reference(type=self.kl_loss[1])] if self.kl_loss else []
-        terms += [Imitation(weight=supervised.weight, srft=srft if srft.use else None)] if supervised.use else []
+        if self.run.kl_loss:
+            terms.append(Reference(type=self.run.kl_loss[1]))
+        if supervised.use:
+            terms.append(Imitation(weight=supervised.weight, srft=srft if srft.use else None))
         return terms
 
     def fields(self) -> list[str]:
@@ -110,85 +120,85 @@ class Mixed(Method):
         )
         metrics |= {f"rollout_correction/{name}": value for name, value in measured.items()}
         weights = self.weights(samples, metrics)
-        loss = "clipped" if self.options.replay.use and not self.store.started else "policy"
+        loss = "clipped" if self.options.replay.use and not self._store.started else "policy"
         return Signal(advantages, ratio_weights, weights, self.coefficients(step), metrics, loss)
 
     def plan(self, prompt: Prompt, n: int) -> list[Start]:
-        prefix, replayed = self.options.prefix, self.replayed.get(prompt.key)
+        prefix, replayed = self.options.prefix, self._replayed.get(prompt.key)
         if replayed:
             return [Start(tokens=replayed.tokens, log_probs=replayed.log_probs), *[Start()] * (n - 1)]
-        if not prompt.has_target or not self.schedule.applies(prompt.key, prompt.pass_rate):
+        if not prompt.has_target or not self._schedule.applies(prompt.key, prompt.pass_rate):
             return [Start()] * n
         draw = {"n": n, "seed": prompt.seed, "prompt_id": prompt.name}
         ratios = [prefix_ratio(prefix, prompt.step, sample_id=sample, **draw) for sample in range(n)]
         return [Start(ratio, shown=self.options.shows_prefix) for ratio in ratios]
 
     def begin_epoch(self, prompts: int, batch: int) -> None:
-        self.store.start_epoch(prompts, batch)
+        self._store.start_epoch(prompts, batch)
 
     def choose(self, tools: Tools, prompts: int) -> list[int]:
-        drawn = self.store.draw(prompts, stable_hash(tools.seed, tools.global_steps, "replay"))
-        kept = {prompt: self.store.experiences[prompt] for prompt in drawn}
+        drawn = self._store.draw(prompts, stable_hash(tools.seed, tools.global_steps, "replay"))
+        kept = {prompt: self._store.experiences[prompt] for prompt in drawn}
         answers = [(prompt, path.tokens) for prompt, one in kept.items() for path in one.trajectories]
         values = iter(tools.entropies(answers) if answers else ())
-        self.replayed = {prompt: one.choose([next(values) for _ in one.trajectories]) for prompt, one in kept.items()}
+        self._replayed = {prompt: one.choose([next(values) for _ in one.trajectories]) for prompt, one in kept.items()}
         return drawn
 
     def skips(self, prompt: int, prompts: int) -> bool:
-        others = len(self.replayed) < prompts - len(self.store.absent)
-        return prompt in self.store.absent or (others and prompt in self.replayed)
+        others = len(self._replayed) < prompts - len(self._store.absent)
+        return prompt in self._store.absent or (others and prompt in self._replayed)
 
     def note(self, samples: Samples, tools: Tools) -> Metrics:
         rows, sampled, solved, on_policy = samples.rows, samples.sampled, samples.solved, samples.on_policy
-        if self.schedule.depends:
-            self.schedule.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
+        if self._schedule.depends:
+            self._schedule.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
         if self.options.relift.use:
             able = sampled & torch.tensor(list(map(tools.has_target, rows["prompt_key"].tolist())))
-            self.unsolved.add(solved[able].tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
+            self._unsolved.add(solved[able].tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
         if not self.options.replay.use:
             return {}
         for members in samples.groups():
             right = [row for row in members if solved[row]]
             paths = [Trajectory(*samples.trajectory(row)) for row in right if rows["prefix_length"][row] == 0]
-            self.store.add(int(rows["prompt_key"][members[0]]), len(right), len(members), paths)
+            self._store.add(int(rows["prompt_key"][members[0]]), len(right), len(members), paths)
         own = solved[sampled & on_policy].float()
         # The batch after this one is the first that is kept.
-        self.store.note_success(float(own.mean()) if len(own) else 0.0)
+        self._store.note_success(float(own.mean()) if len(own) else 0.0)
         return {
-            "replay/stored": float(len(self.store.experiences)),
-            "replay/retired": float(len(self.store.retired)),
+            "replay/stored": float(len(self._store.experiences)),
+            "replay/retired": float(len(self._store.retired)),
         }
 
     def after_update(self, tools: Tools) -> Metrics:
         if not self.options.relift.use:
             return {}
         metrics: Metrics = {}
-        if prompts := self.unsolved.take():
+        if prompts := self._unsolved.take():
             figures = tools.supervised_update(prompts, SUPERVISED) | {"targets": float(len(prompts))}
             metrics = {f"relift/{name}": value for name, value in figures.items()}
-        return metrics | {"relift/waiting": float(len(self.unsolved.prompts))}
+        return metrics | {"relift/waiting": float(len(self._unsolved.prompts))}
 
     def save(self, folder: Path) -> None:
-        state: dict[str, Any] = {"solved": sorted(self.schedule.solved), "unsolved": self.unsolved.prompts}
-        store = self.store
+        state: dict[str, Any] = {"solved": sorted(self._schedule.solved), "unsolved": self._unsolved.prompts}
+        store = self._store
         state |= {"retired": sorted(store.retired), "absent": sorted(store.absent), "replaying": store.started}
         write_json(state, folder / STATE)
         if self.options.replay.use:
             write_table(pa.Table.from_pylist(store.rows(), schema=REPLAY), folder / PATHS)
 
     def load(self, folder: Path) -> None:
-        state, store = read_json(folder / STATE), self.store
-        self.schedule.solved.update(state["solved"])
-        self.unsolved.prompts = list(state["unsolved"])
+        state, store = read_json(folder / STATE), self._store
+        self._schedule.solved.update(state["solved"])
+        self._unsolved.prompts = list(state["unsolved"])
         store.retired, store.absent, store.started = set(state["retired"]), set(state["absent"]), state["replaying"]
         if self.options.replay.use:
             store.take(pq.read_table(folder / PATHS, schema=REPLAY).to_pylist())
 
     def coefficients(self, step: int) -> dict[str, float]:
         """Return the coefficients of the terms in ``step``."""
-        supervised, coefficients = self.options.sft_multitask, {"pg_loss": 1.0, "entropy_loss": -self.entropy_coeff}
-        if self.kl_loss:
-            coefficients["kl_loss"] = self.kl_loss[0]
+        supervised, coefficients = self.options.sft_multitask, {"pg_loss": 1.0, "entropy_loss": -self.run.entropy_coeff}
+        if self.run.kl_loss:
+            coefficients["kl_loss"] = self.run.kl_loss[0]
         if supervised.use:
             coefficients["sft_loss"] = sft_coefficient(supervised, step)
             coefficients["pg_loss"] = policy_weight(supervised, coefficients["sft_loss"])
@@ -198,7 +208,7 @@ class Mixed(Method):
         """Return the score of each sample, less the penalty on long responses."""
         scores = rewards.sum(-1)
         if self.options.length_penalty.use:
-            penalty = length_penalty(samples.mask.sum(-1), self.limit, self.options.length_penalty)
+            penalty = length_penalty(samples.mask.sum(-1), self.run.limit, self.options.length_penalty)
             generated = (samples.mask & ~samples.off_policy_mask).any(-1)  # nobody could have sampled a shorter target
             scores = scores + penalty * generated
             counted = penalty[samples.sampled & generated]

@@ -15,11 +15,10 @@ from training.config.teacher_settings import show_target
 from training.job.configuration import chat_template, method_of
 from training.methods.method import Start
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
-from training.verl_hooks.batch import TARGET
+from training.verl_hooks.batch import PLAN, TARGET
 from training.verl_hooks.reward import TRUNCATED
 
 NO_VERSION = -1
-PLAN = "plan"  # field of a prompt: how each of its samples starts (`training.methods.method.Start`)
 
 
 def batch_number(row: dict[str, Any]) -> int:

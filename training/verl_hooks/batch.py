@@ -15,6 +15,7 @@ from grading.row_fields import PROBLEM
 from training.algorithms.samples import Samples
 from training.verl_hooks.reward import is_solved, reward_info
 
+PLAN = "plan"  # field of a prompt: how each of its samples starts (`training.methods.method.Start`)
 TARGET = "target"  # entry of a sample's extra fields: the id of the target that it starts with, "" for none
 FIELDS: tuple[str, ...] = (
     "uid",

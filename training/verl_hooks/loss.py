@@ -7,6 +7,7 @@ loss nor its gradient depends on how the batch was cut into micro-batches, ranks
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -15,12 +16,14 @@ from torch import Tensor
 from torch.nested._internal.nested_tensor import NestedTensor
 from verl.utils.metric import AggregationType, Metric
 
+from core.plugins.user_code import load_function
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
 from training.algorithms.methods.sft import sft_token_loss
 from training.algorithms.mixed_loss import Stats
 from training.algorithms.registry import MEAN_AGG_MODES
 from training.algorithms.tensors import mask_of_prefix
 from training.algorithms.term import EntropyBonus, Loss, LossInputs, Term
+from training.methods.method import Method
 from training.verl_hooks.target_uses import row_figures
 
 Losses = tuple[Tensor, dict[str, Metric]]
@@ -35,6 +38,17 @@ FIELDS = (
     "ref_log_prob",
     PHI,
 )
+
+
+@cache
+def losses_of(path: str, fields: str) -> Mapping[str, Loss]:
+    """Return the losses of the method at ``path``, made of its ``fields`` as JSON: a user's class cannot be pickled."""
+    return cast("type[Method]", load_function(path)).model_validate_json(fields).losses()
+
+
+def method_loss(path: str, fields: str, *arguments: Any, **options: Any) -> Losses:
+    """Return `step_loss` of a method."""
+    return step_loss(losses_of(path, fields), *arguments, **options)
 
 
 def step_loss(

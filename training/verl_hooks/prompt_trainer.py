@@ -24,7 +24,7 @@ from training.algorithms.derived_seeds import HASHES, prompt_id, prompt_key, sta
 from training.job.configuration import chat_template, method_of
 from training.job.records.metrics_log import require_finite
 from training.methods.method import Prompt
-from training.verl_hooks.agent_loop import PLAN
+from training.verl_hooks.batch import PLAN
 
 
 class Problems:
@@ -76,6 +76,7 @@ class PromptTrainer(PPOTrainer):
 
     def __init__(self, config: Any):
         self.method, self.seed, self.n = method_of(config), config.seed, config.actor_rollout_ref.rollout.n
+        self.options = self.method.run.mixed
         self._chosen: list[int] = []  # prompts of the next batch that are not in it yet
         super().__init__(config)
 

@@ -25,12 +25,13 @@ from training.algorithms.samples import Samples
 from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.tensors import fit_width
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
+from training.job.configuration import method_path
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.requirements import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import FIELDS, LOGGED, log_entries, order_of_updates, sample_of, samples_of
-from training.verl_hooks.loss import PHI, WEIGHTS, mean_of_sums, step_loss
+from training.verl_hooks.loss import PHI, WEIGHTS, mean_of_sums, method_loss
 from training.verl_hooks.metrics import Outcomes, batch_metrics, update_counts, validation_metrics
 from training.verl_hooks.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer
@@ -60,7 +61,6 @@ class MixedPolicy(PromptTrainer):
     def __init__(self, config: Any):
         super().__init__(config)
         coefficient = config.actor_rollout_ref.actor.entropy_coeff
-        self.options = self.method.options
         self.entropy = EntropyController(self.options.adaptive_entropy, coefficient)
         self._logged: dict[str, dict[str, Any]] = {}  # of this step's samples, by their key: for the log of rollouts
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
@@ -77,7 +77,8 @@ class MixedPolicy(PromptTrainer):
     def _setup(self) -> None:
         super()._setup()
         limit = self.config.data.max_response_length
-        self.actor_rollout_wg.set_loss_fn(partial(step_loss, self.method.losses(), limit))
+        method = method_path(self.config), self.method.model_dump_json()
+        self.actor_rollout_wg.set_loss_fn(partial(method_loss, *method, limit))
 
     @cached_property
     def has_verifiers(self) -> bool:

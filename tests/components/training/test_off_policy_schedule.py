@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from torchdata.stateful_dataloader import StatefulDataLoader
+from updates import mixed
 from verl.trainer.ppo.utils import create_rl_sampler
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
@@ -26,7 +27,6 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.prompt_order import easy_first
 from training.job.configuration import compose_run
 from training.job.input_checks import check_pass_rates, run_files
-from training.methods.mixed import Mixed
 from training.verl_hooks import replay_buffer
 from training.verl_hooks.trainer import MixedPolicyTrainer
 
@@ -88,7 +88,7 @@ def trainer_of(rule: str, monkeypatch: pytest.MonkeyPatch, **columns: Any) -> An
     """A trainer whose next batch has these columns."""
     trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
     options = MixedPolicyOptions.from_mapping({"off_policy_schedule": rule, "prefix": {"n_prefix": 1}})
-    trainer.method, trainer.seed, trainer.n, trainer.global_steps = Mixed(options, limit=8, n=2), 3, 2, 1
+    trainer.method, trainer.seed, trainer.n, trainer.global_steps = mixed(options, limit=8, n=2), 3, 2, 1
     trainer.config = OmegaConf.create({"data": {"sample_target_ratio": 1.0}})
     rows = len(columns["raw_prompt"])
     columns |= {"target": [[{"content": "t"}]] * rows, "extra_info": [{"id": f"p{row}"} for row in range(rows)]}
@@ -118,7 +118,7 @@ def test_the_trainer_plans_the_samples_of_each_prompt_that_it_draws(monkeypatch:
 
 def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved, loaded = (trainer_of("until_solved", monkeypatch, raw_prompt=[asks("1")]).method for _ in range(2))
-    saved.schedule.solved = {2**59, 3}
+    saved.schedule.solved |= {2**59, 3}
     saved.save(tmp_path)
     loaded.load(tmp_path)
     assert loaded.schedule.solved == {2**59, 3}

@@ -8,26 +8,22 @@ import pytest
 
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
-from core.plugins.user_code import check_function
+from core.plugins.user_code import load_function
 from pipelines.user_paths import locate
-from training.algorithms.registry import GATES, KEYS, LOSSES
-from training.config.run_checks import check_functions
-from training.job.configuration import compose_run, mixed_options
+from training.job.configuration import compose_run, method_of, method_path
 from training.job.request import TrainingRequest, has_first_stage
 
-LOSS = """
+METHOD = """
 from weights import POWER
+from training.methods.mixed import Mixed
 
-def mine(old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options):
-    return -advantages * log_prob * POWER, {}
+class Mine(Mixed):
+    power: float = POWER
 
 def short(log_prob):
     return log_prob
-
-def gate(successes, n, options):
-    return (options.kwargs["weight"], 1.0)
 """
-RECIPE = "defaults:\n  - luffy\nmixed:\n  loss: loss.py:mine\n"
+RECIPE = "defaults:\n  - luffy\nmethod: {type: method.py:Mine}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +39,9 @@ def unloaded(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Path:
-    """A folder with a recipe, its loss, and the module that the loss imports."""
+    """A folder with a recipe, its method, and the module that the method imports."""
     (tmp_path / "plugin").mkdir()
-    for name, text in (("loss.py", LOSS), ("weights.py", "POWER = 2\n"), ("mine.yaml", RECIPE)):
+    for name, text in (("method.py", METHOD), ("weights.py", "POWER = 2\n"), ("mine.yaml", RECIPE)):
         (tmp_path / "plugin" / name).write_text(text)
     return tmp_path / "plugin"
 
@@ -63,23 +59,23 @@ def files(request: TrainingRequest) -> dict[str, str]:
 
 
 def test_a_recipe_names_its_functions_relative_to_itself(plugin: Path, tmp_path: Path) -> None:
-    (plugin / "child.yaml").write_text("defaults:\n  - mine\nmixed:\n  gate: {type: none}\n")
+    (plugin / "child.yaml").write_text("defaults:\n  - mine\nmixed: {use_std: true}\n")
     for recipe in ("mine", "child"):
         config = compose_run(str(plugin / f"{recipe}.yaml"), "cpu", [], run=tmp_path)
-        assert config.mixed.loss == f"{plugin}/loss.py:mine"
+        assert config.method.type == f"{plugin}/method.py:Mine"
         assert config.mixed.off_policy_reshape == "p_div_p"  # of its parent
-        check_functions(config)
+        method_of(config)
 
 
-def test_an_override_names_a_function_relative_to_the_users_folder(
+def test_an_override_names_a_method_relative_to_the_users_folder_and_sets_its_fields(
     plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(plugin)
-    overrides = ["mixed.gate.type=loss.py:gate", "mixed.gate.kwargs.weight=0.25"]
-    config = compose_run("hpt", "cpu", overrides, run=tmp_path)
-    options = mixed_options(config)
-    assert options.gate.type == f"{plugin}/loss.py:gate"
-    assert KEYS["mixed.gate.type"].function(options.gate.type)(1, 2, options.gate) == (0.25, 1.0)
+    config = compose_run("hpt", "cpu", ["method.type=method.py:Mine", "method.power=0.25"], run=tmp_path)
+    assert method_path(config) == f"{plugin}/method.py:Mine"
+    assert (method_of(config).power, method_of(config).run.n) == (0.25, 9)
+    with pytest.raises(InputError, match=r"method\.powr is not a setting; did you mean power"):
+        method_of(compose_run(str(plugin / "mine.yaml"), "cpu", ["method.powr=0.25"], run=tmp_path))
 
 
 def test_the_content_of_a_plugin_is_part_of_the_identity_and_its_folder_is_not(plugin: Path, tmp_path: Path) -> None:
@@ -88,12 +84,12 @@ def test_the_content_of_a_plugin_is_part_of_the_identity_and_its_folder_is_not(p
     assert identity(moved / "mine.yaml") == before
     (moved / "unrelated.py").write_text("X = 1\n")
     assert identity(moved / "mine.yaml") == before
-    for file, text in (("weights.py", "POWER = 3\n"), ("loss.py", LOSS + "\n"), ("mine.yaml", RECIPE + "\n")):
+    for file, text in (("weights.py", "POWER = 3\n"), ("method.py", METHOD + "\n"), ("mine.yaml", RECIPE + "\n")):
         old = (moved / file).read_text()
         (moved / file).write_text(text)
         assert identity(moved / "mine.yaml") != before, file
         (moved / file).write_text(old)
-    assert identity("luffy", f"mixed.loss={moved}/loss.py:mine") != identity("luffy")
+    assert identity("luffy", f"method.type={moved}/method.py:Mine") != identity("luffy")
 
 
 def test_a_recipe_names_its_reward_function_relative_to_itself(plugin: Path, tmp_path: Path) -> None:
@@ -113,46 +109,49 @@ def test_a_recipe_names_its_reward_function_relative_to_itself(plugin: Path, tmp
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("loss.py:nothing", r"mixed\.loss: .*loss\.py:nothing: there is no such function in it"),
-        ("loss.py:short", r"mixed\.loss: .*loss\.py:short: expected a function of \(old_log_prob, .*; too many"),
-        ("gone.py:mine", r"mixed\.loss: .*/gone\.py:mine: no file .*/gone\.py"),
-        ("nowhere.losses:mine", r"mixed\.loss: nowhere\.losses:mine: no module nowhere\.losses: install its package"),
-        ("exits.py:mine", r"mixed\.loss: .*exits\.py:mine: its import raised SystemExit: 3"),
-        ("clash.py:mine", r"clash\.py imports .*grading\.py, but Python has .*grading/__init__\.py .*: rename yours"),
-        ("library.py:mine", r"library\.py imports .*statistics\.py, but Python has .*/lib/.* under that name"),
-        ("mined", r"loss: got 'mined', expected one of mixed_policy, or FILE\.py:FUNCTION"),
+        ("method.py:nothing", r"method\.type: .*method\.py:nothing: .*no attribute 'nothing'"),
+        ("method.py:short", r"method\.type: .*method\.py:short: expected a subclass of training\.methods"),
+        ("gone.py:Mine", r"method\.type: .*/gone\.py:Mine: no file .*/gone\.py"),
+        (
+            "nowhere.methods:Mine",
+            r"method\.type: nowhere\.methods:Mine: no module nowhere\.methods: install its package",
+        ),
+        ("exits.py:Mine", r"method\.type: .*exits\.py:Mine: its import raised SystemExit: 3"),
+        ("clash.py:Mine", r"clash\.py imports .*grading\.py, but Python has .*grading/__init__\.py .*: rename yours"),
+        ("library.py:Mine", r"library\.py imports .*statistics\.py, but Python has .*/lib/.* under that name"),
+        ("mined", r"method\.type: got 'mined', expected one of mixed, or FILE\.py:NAME"),
     ],
 )
-def test_a_function_that_cannot_be_called_is_refused_by_name(plugin: Path, text: str, message: str) -> None:
+def test_a_method_that_cannot_be_made_is_refused_by_name(plugin: Path, text: str, message: str) -> None:
     (plugin / "exits.py").write_text("import sys\nsys.exit(3)\n")
     for name, beside in (("clash", "grading"), ("library", "statistics")):
         (plugin / f"{name}.py").write_text(f"import {beside}\n")
         (plugin / f"{beside}.py").write_text("ONE = 1\n")
-    (plugin / "mine.yaml").write_text(RECIPE.replace("loss.py:mine", text))
+    (plugin / "mine.yaml").write_text(RECIPE.replace("method.py:Mine", text))
     with pytest.raises(InputError, match=message):
-        check_functions(compose_run(str(plugin / "mine.yaml"), "cpu", [], run=plugin))
+        method_of(compose_run(str(plugin / "mine.yaml"), "cpu", [], run=plugin))
 
 
 def test_two_files_of_one_name_run_and_two_helpers_of_one_name_are_refused(plugin: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     for folder, number in ((plugin, 2), (tmp_path / "other", 3)):
-        (folder / "gates.py").write_text(f"def g(successes, n, options):\n    return {number}, 1\n")
+        (folder / "notes.py").write_text(f"def note(step, metrics):\n    return {number}\n")
         (folder / "helper.py").write_text(f"POWER = {number}\n")
-        (folder / "helped.py").write_text(LOSS.replace("from weights", "from helper"))
-    gates = [GATES.function(f"{folder}/gates.py:g") for folder in (plugin, tmp_path / "other")]
-    assert [gate(0, 1, None) for gate in gates] == [(2, 1), (3, 1)]
-    check_function(f"{plugin}/helped.py:mine", LOSSES.arguments)
+        (folder / "helped.py").write_text(METHOD.replace("from weights", "from helper"))
+    notes = [load_function(f"{folder}/notes.py:note") for folder in (plugin, tmp_path / "other")]
+    assert [note(0, {}) for note in notes] == [2, 3]
+    load_function(f"{plugin}/helped.py:Mine")
     with pytest.raises(InputError, match=r"other/helped\.py imports .*/other/helper\.py, but Python has .*plugin/h"):
-        check_function(f"{tmp_path}/other/helped.py:mine", LOSSES.arguments)
+        load_function(f"{tmp_path}/other/helped.py:Mine")
 
 
 def test_a_file_of_a_recipe_that_an_override_replaces_may_be_gone(plugin: Path, tmp_path: Path) -> None:
-    (plugin / "loss.py").unlink()
+    (plugin / "method.py").unlink()
     recipe = str(plugin / "mine.yaml")
-    with pytest.raises(InputError, match=rf"mixed\.loss: {plugin}/loss\.py:mine: no file {plugin}/loss\.py"):
+    with pytest.raises(InputError, match=rf"method\.type: {plugin}/method\.py:Mine: no file {plugin}/method\.py"):
         compose_run(recipe, "cpu", [], run=tmp_path)
-    assert compose_run(recipe, "cpu", ["mixed.loss=mixed_policy"], run=tmp_path).mixed.loss == "mixed_policy"
-    assert identity(recipe, "mixed.loss=mixed_policy")
+    assert compose_run(recipe, "cpu", ["method.type=mixed"], run=tmp_path).method.type == "mixed"
+    assert identity(recipe, "method.type=mixed")
 
 
 def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> None:
@@ -169,10 +168,13 @@ def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> Non
         ("defaults: [nothing]", r"recipe .*mine\.yaml: defaults: no recipe 'nothing': expected one of"),
         ("defaults: [child]", r"mine\.yaml: it is a parent of itself \(mine -> child -> mine\); remove it"),
         (
-            "defaults: [luffy]\nmixd: {loss: mixed_policy}",
-            r"recipe .*mine\.yaml: unknown key 'mixd\.loss': did you mean",
+            "defaults: [luffy]\nmixd: {use_std: true}",
+            r"recipe .*mine\.yaml: unknown key 'mixd\.use_std': did you mean",
         ),
-        ("defaults: [luffy]\nmixed: {los: x}", r"mine\.yaml: unknown key 'mixed\.los': did you mean 'mixed\.loss'"),
+        (
+            "defaults: [luffy]\nmixed: {use_sdt: x}",
+            r"mine\.yaml: unknown key 'mixed\.use_sdt': did you mean 'mixed\.use_std'",
+        ),
         (
             "defaults: [luffy]\nmixed.use_std: true",
             r"mine\.yaml: mixed\.use_std: a key has no dots in a file: write use_std",
@@ -193,11 +195,6 @@ def test_a_recipe_with_a_wrong_parent_or_key_is_one_message(plugin: Path, text: 
         compose_run(str(plugin / "mine.yaml"), "cpu", [], run=plugin)
 
 
-def test_options_that_nothing_reads_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"kwargs=.* contradicts .*only a function of yours reads them"):
-        mixed_options(compose_run("luffy", "cpu", ["mixed.kwargs.power=1"], run=tmp_path))
-
-
 def test_a_recipe_names_its_trackers_relative_to_itself(
     plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,9 +209,9 @@ def test_a_recipe_names_its_trackers_relative_to_itself(
 
 
 def test_a_recipe_without_rollouts_has_none_of_their_keys(plugin: Path) -> None:
-    (plugin / "mine.yaml").write_text(RECIPE.replace("luffy", "sft"))
+    (plugin / "mine.yaml").write_text("defaults: [sft]\nmixed: {use_std: true}\n")
     (plugin / "child.yaml").write_text("defaults:\n  - mine\n")
-    message = rf"recipe {plugin}/mine\.yaml: mixed\.loss has no effect with objective=sft"
+    message = rf"recipe {plugin}/mine\.yaml: mixed\.use_std has no effect with objective=sft"
     for name in ("mine", "child"):
         with pytest.raises(InputError, match=message):
             compose_run(str(plugin / f"{name}.yaml"), "cpu", [], run=plugin)
@@ -224,12 +221,12 @@ def test_a_recipe_without_rollouts_has_none_of_their_keys(plugin: Path) -> None:
 def test_a_folder_of_any_name_can_have_plugins(name: str, plugin: Path, tmp_path: Path) -> None:
     folder = plugin.rename(tmp_path / name)
     (folder / "notes.py").write_text("def note(step, metrics): pass\n")
-    given = ["run.trackers=[tensorboard,notes.py:note]", "mixed.loss=loss.py:mine"]
+    given = ["run.trackers=[tensorboard,notes.py:note]", "method.type=method.py:Mine"]
     overrides = locate("training.overrides", given, folder)
     assert locate("training.overrides", overrides, Path("/")) == overrides
     config = compose_run(str(folder / "mine.yaml"), "cpu", overrides, run=tmp_path)
     assert config.run.trackers == ["tensorboard", f"{folder}/notes.py:note"]
-    assert config.mixed.loss == f"{folder}/loss.py:mine"
+    assert config.method.type == f"{folder}/method.py:Mine"
     assert identity("luffy", *overrides) != identity("luffy")  # the files are found for it, too
 
 

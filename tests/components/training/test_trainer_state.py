@@ -31,20 +31,20 @@ def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
 
 def test_replay_and_waiting_prompts_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = trainer(tmp_path, monkeypatch)
-    saved.method.store.experiences = {
+    saved.method._store.experiences = {
         2**59 + prompt: Experience(1 + prompt % 7, [Trajectory([prompt, 2], [-0.5, -0.25])]) for prompt in range(9)
     }
-    saved.method.store.retired, saved.method.store.started = {2**59 + 77}, True
-    saved.method.unsolved.prompts = [2**59 + 5, 3]
+    saved.method._store.retired, saved.method._store.started = {2**59 + 77}, True
+    saved.method._unsolved.prompts = [2**59 + 5, 3]
     saved._save_checkpoint()
     saved._shutdown_dump_executor()
 
     resumed = trainer(tmp_path, monkeypatch)
-    assert resumed.method.store.draw(8, seed=1) == []
+    assert resumed.method._store.draw(8, seed=1) == []
     resumed._load_checkpoint()
-    assert resumed.method.store == saved.method.store
-    assert resumed.method.store.draw(8, seed=1) == saved.method.store.draw(8, seed=1) != []
-    assert resumed.method.unsolved.prompts == saved.method.unsolved.prompts
+    assert resumed.method._store == saved.method._store
+    assert resumed.method._store.draw(8, seed=1) == saved.method._store.draw(8, seed=1) != []
+    assert resumed.method._unsolved.prompts == saved.method._unsolved.prompts
 
 
 def test_a_checkpoint_is_complete_when_the_samples_of_its_step_are_written(

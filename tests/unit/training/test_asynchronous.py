@@ -12,13 +12,13 @@ import torch
 from omegaconf import OmegaConf
 from test_step_metrics import Store, nested
 from transfer_queue import KVBatchMeta
+from updates import mixed
 from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from training.algorithms.derived_seeds import stable_hash
 from training.algorithms.options import MixedPolicyOptions
-from training.methods.mixed import Mixed
 from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
@@ -105,7 +105,7 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     hooks.options = MixedPolicyOptions(
         prefix={"n_prefix": 1}, clip_ratio=9.0, rollout_correction={"type": correction, "low": 0.6, "high": 5.0}
     )  # pyright: ignore[reportArgumentType]
-    hooks.method = Mixed(hooks.options, limit=4)
+    hooks.method = mixed(hooks.options, limit=4)
     hooks.use_reference_policy = False
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()

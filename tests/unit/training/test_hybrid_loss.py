@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from updates import update_loss
+from updates import mixed, update_loss
 from verl.utils import tensordict_utils as tu
 
 from core.model.prompts import Example
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
-from training.methods.mixed import Mixed
 from training.verl_hooks.loss import step_loss, supervised_loss
 from training.verl_hooks.prompt_trainer import sft_update_batch
 
@@ -157,7 +156,7 @@ def sft_update_share(rows: list[int], batch: Any, entropy: float) -> tuple[float
     part = tu.index_select_tensor_dict(batch, rows)
     output = {"log_probs": nested(chosen), "entropy": nested([[entropy] * len(values) for values in chosen])}
     options = MixedPolicyOptions(relift={"use": True})  # pyright: ignore[reportArgumentType]
-    loss, metrics = step_loss(Mixed(options, limit=4).losses(), 4, output, part)
+    loss, metrics = step_loss(mixed(options, limit=4).losses(), 4, output, part)
     return loss.item(), float(metrics["sft_loss"].aggregate())
 
 

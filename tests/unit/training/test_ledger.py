@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from tensordict import TensorDict
+from updates import mixed
 
 from core.errors import InputError
 from core.ledger_verdicts import LEDGER, VERDICTS
@@ -17,7 +18,7 @@ from training.algorithms.derived_seeds import prompt_id, target_ids
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.samples import Samples, Signal
 from training.job.records.ledger_table import learned, verdicts, write_ledger
-from training.methods.mixed import Mixed, stream_weights
+from training.methods.mixed import stream_weights
 from training.verl_hooks.target_uses import Ledger, row_uses, supervised_uses, target_uses
 
 NAN = float("nan")
@@ -49,7 +50,7 @@ def uses_of(made: Samples, advantages: torch.Tensor, options: MixedPolicyOptions
     """The uses of the targets of ``made``, whose supervised loss has the coefficient 0.5."""
     weights = stream_weights(options, made.mask, made.off_policy_mask, gate)
     signal = Signal(advantages, torch.ones(7, 3), weights, {"pg_loss": 1.0, "sft_loss": 0.5})
-    return target_uses(made, signal, Mixed(options, limit=3).losses()["policy"].terms, step=7)
+    return target_uses(made, signal, mixed(options, limit=3).losses()["policy"].terms, step=7)
 
 
 def samples() -> tuple[Samples, torch.Tensor]:

@@ -16,26 +16,19 @@ from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.methods.sft import policy_weight, sft_coefficient, sft_token_loss
 from training.algorithms.methods.srft import entropy_advantage, outcome_advantage, supervised_scale
+from training.algorithms.mixed_loss import mixed_policy_token_loss
 from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.registry import LOSSES
 from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.schedules.prefix import prefix_ratio
 from training.algorithms.tensors import mask_of_prefix
 from training.config.keys import leaves
 from training.methods.mixed import stream_weights
 
-
-def half_loss(old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options, target_probs):
-    """Half of -A log p at every valid token."""
-    return torch.where(response_mask, -0.5 * advantages * log_prob, 0.0), {}
-
-
 SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "sft_multitask.use": True}
 SAPO = {"on_policy_loss": "sapo", "loss_remove_clip": True}
 # OPTION: the options it needs, its value there, another value.
 CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
-    "loss": ({}, "mixed_policy", f"{__file__}:half_loss"),
     "on_policy_loss": ({}, "ppo", "cispo"),
     "clip_upper_bound": ({}, None, 3.0),
     "loss_remove_clip": ({}, False, True),
@@ -105,7 +98,6 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "adaptive_entropy.min": ({"adaptive_entropy.use": True}, 1e-5, 0.01),
     "adaptive_entropy.max": ({"adaptive_entropy.use": True}, 0.1, 0.0005),
 }
-OF_USERS = {"kwargs", "gate.kwargs", "rollout_correction.kwargs"}  # what only functions of the user's read
 
 
 def options(values: dict[str, Any]) -> MixedPolicyOptions:
@@ -149,7 +141,7 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
         advantages = entropy_advantage(advantages, off_policy_mask, entropies)
     weights, *_ = rollout_correction(old, rollout, mask, off_policy_mask, chosen.rollout_correction)
     phi = torch.full_like(log_prob, 0.5) if chosen.use_target_probs else None
-    losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen, phi)
+    losses, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, off_policy_mask, chosen, phi)
     tokens = int(mask.sum())
     size = BatchSize(tokens=tokens, sequences=6, batch_tokens=tokens, batch_sequences=6, response_length=10)
     solved = [score == 1.0 for score in scores.tolist()]
@@ -183,7 +175,7 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
 
 def test_every_option_is_tried() -> None:
     present = set(leaves(MixedPolicyOptions().model_dump(exclude={"clip_ratio"})))
-    assert present - OF_USERS == set(CHANGES)
+    assert present == set(CHANGES)
 
 
 @pytest.mark.parametrize("name", CHANGES)

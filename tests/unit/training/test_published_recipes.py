@@ -5,7 +5,6 @@ The formulas of those are in `published_formulas`. Where they depend on the cut 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,14 @@ CUTS = [(ranks, micro_batches) for ranks in (1, 2) for micro_batches in (1, 3, 5
 TOLERANCE = 1e-5
 
 
+def with_values(method: Any, **values: Any) -> Any:
+    return type(method)(run=method.run.model_copy(update=values))
+
+
 @cache
 def composed(recipe: str) -> Mixed:
-    return replace(method_of(compose_run(recipe.split()[0], "cpu", [], run=Path("run"))), limit=LIMIT)
+    method = method_of(compose_run(recipe.split()[0], "cpu", [], run=Path("run")))
+    return with_values(method, limit=LIMIT)
 
 
 def nested(rows: Iterable[Tensor]) -> Tensor:
@@ -70,7 +74,7 @@ def shares(recipe: str, mode: str | None, cut: Iterable[Tensor], ranks: int, mad
     """The loss of a rank that has the micro-batches ``cut``."""
     method = composed(recipe)
     if mode:
-        method = replace(method, options=method.options.model_copy(update={"loss_agg_mode": mode}))
+        method = with_values(method, mixed=method.options.model_copy(update={"loss_agg_mode": mode}))
     fields, rest = step(made, method)
     rest |= {"dp_size": ranks, "loss": "clipped" if recipe.endswith("before replay") else "policy"}
     total = torch.zeros((), dtype=torch.float64)

@@ -10,14 +10,13 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
-from updates import update_loss
+from updates import mixed, update_loss
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import reduce_metrics
 
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.algorithms.schedules.entropy import EntropyController
-from training.methods.mixed import Mixed
 from training.verl_hooks import trainer
 from training.verl_hooks.loss import mean_of_sums, pair_of_sums
 from training.verl_hooks.metrics import Outcomes
@@ -169,7 +168,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     monkeypatch.setattr(trainer, "tq", store)
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1}, regularize_on="on_policy")
-    hooks.method = Mixed(hooks.options, limit=4)
+    hooks.method = mixed(hooks.options, limit=4)
     hooks.use_reference_policy = False
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
+from updates import mixed as mixed_method
 
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.samples import Samples, Signal
-from training.methods.mixed import Mixed
 from training.verl_hooks.agent_loop import OffPolicyOutput
 
 # A group of a target of two tokens and a sample, whose teacher has these log-probabilities; padding is the last token.
@@ -35,7 +35,7 @@ def samples(prefix: list[int], scores: list[float], **more: Any) -> Samples:
 
 def advantages(of: Samples, **mixed: Any) -> Signal:
     options = MixedPolicyOptions.from_mapping(mixed)
-    return Mixed(options, limit=3).signal(of, of.rows["rm_scores"], 0)
+    return mixed_method(options, limit=3).signal(of, of.rows["rm_scores"], 0)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from tensordict import TensorDict  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
+from updates import mixed  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
 from core.model.base_model import SHIPPED  # noqa: E402
@@ -32,7 +33,7 @@ OPTIONS = ReplayOptions(use=True)
 
 
 def exgrpo(n: int) -> Mixed:
-    return Mixed(MixedPolicyOptions(replay={"use": True}), limit=4, n=n)  # pyright: ignore[reportArgumentType]
+    return mixed(MixedPolicyOptions(replay={"use": True}), limit=4, n=n)  # pyright: ignore[reportArgumentType]
 
 
 def trajectory(first: int = 7) -> Trajectory:
@@ -136,14 +137,14 @@ def test_replay_starts_by_right_samples_and_not_by_scores(score, solved, starts)
     index, sampled = np.array(["a", "a", "b", "b", "b"], dtype=object), torch.tensor([True] * 4 + [False])
     method = exgrpo(n=2)
     method.note(Samples(TensorDict(rows, batch_size=[5]), index, sampled), SimpleNamespace())  # pyright: ignore[reportArgumentType]
-    assert method.store.started == starts
+    assert method._store.started == starts
 
 
 def test_the_surest_trajectory_of_each_prompt_is_replayed():
     method = exgrpo(n=8)
-    method.store.started = True
+    method._store.started = True
     for prompt in range(4):
-        method.store.add(prompt, 4, 8, [trajectory(5), trajectory(6), trajectory(7)])
+        method._store.add(prompt, 4, 8, [trajectory(5), trajectory(6), trajectory(7)])
     surest = {0: 6, 1: 5, 2: 7, 3: 6}
     asked = []
 
@@ -156,7 +157,7 @@ def test_the_surest_trajectory_of_each_prompt_is_replayed():
     for prompt in chosen:
         first, *others = method.plan(Prompt(prompt, "p", 0, 0, has_target=False), 8)
         assert first.tokens[0] == surest[prompt] and others == [Start()] * 7
-    method.store.absent = {9}
+    method._store.absent = {9}
     assert method.skips(9, 10) and method.skips(chosen[0], 10) and not method.skips(8, 10)
 
 
@@ -188,7 +189,7 @@ def test_a_draw_depends_on_the_content_alone_and_starts_with_success():
 def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
     """Prompt 7: a replayed sample and one of two generated ones are right. Prompt 8 is always right."""
     method = exgrpo(n=3)
-    method.store.started = True
+    method._store.started = True
     rows = TensorDict(
         {
             "prompt_key": torch.tensor([7, 7, 7, 8, 8, 8]),
@@ -202,21 +203,21 @@ def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
     )
     index = np.array(["a"] * 3 + ["b"] * 3, dtype=object)
     method.note(Samples(rows, index, torch.ones(6, dtype=torch.bool)), SimpleNamespace())  # pyright: ignore[reportArgumentType]
-    assert method.store.retired == {8}
-    assert method.store.experiences[7] == Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])
+    assert method._store.retired == {8}
+    assert method._store.experiences[7] == Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])
 
 
 def test_a_checkpoint_gives_back_the_store_to_the_last_bit(tmp_path: Path):
     saved, loaded = exgrpo(n=8), exgrpo(n=8)
-    saved.store = filled(prompts=5)
+    saved._store = filled(prompts=5)
     third = torch.tensor([-1 / 3, -1e-7]).tolist()
-    saved.store.experiences[3] = Experience(2, [Trajectory([1, 2], third), trajectory()])
+    saved._store.experiences[3] = Experience(2, [Trajectory([1, 2], third), trajectory()])
     saved.save(tmp_path)
     loaded.load(tmp_path)
-    assert loaded.store == saved.store
+    assert loaded._store == saved._store
     exgrpo(n=8).save(tmp_path)
     loaded.load(tmp_path)
-    assert loaded.store.experiences == {}
+    assert loaded._store.experiences == {}
 
 
 def test_a_sample_that_is_replayed_costs_no_generation():
