@@ -42,6 +42,6 @@ class Kind:
         )
 
 
-PREPARED = Kind("prepared", 2, ("targets", "grading", "core"))
-GRADED = Kind("graded", 2, ("evaluation", "grading", "core"))
-POLICY = Kind("policy", 2, ("training", "grading", "core"))
+PREPARED = Kind("prepared", 3, ("targets", "grading", "core"))
+GRADED = Kind("graded", 3, ("evaluation", "grading", "core"))
+POLICY = Kind("policy", 3, ("training", "grading", "core"))
