@@ -76,6 +76,8 @@ PROFILE = pa.schema(
         ("chars_per_word", pa.float32()),  # of the problem
         ("backslashes", pa.float32()),  # of the problem, per 100 characters
         ("html_escapes", pa.bool_()),  # such as &lt; in the problem or the target
+        ("non_ascii", pa.float32()),  # characters of problem and target beyond ASCII, per 100
+        ("gold_digest", pa.string()),
         ("benchmark_overlap", pa.bool_()),
     ]
 )

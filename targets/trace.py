@@ -86,6 +86,8 @@ class Trace:
     chars_per_word: float | None = None
     backslashes: float | None = None
     html_escapes: bool | None = None
+    non_ascii: float | None = None
+    gold_digest: str | None = None
     benchmark_overlap: bool | None = None
 
     @property

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 REMEDY = "prepare targets first"
 STANDARD_ERRORS = 3
+FEWEST_TARGETS = 20  # of a source, with fewer of which a share says little
 FEWEST_READ = 0.8  # of the rows of a source block; with fewer, a file that is gone is a loss
 
 
@@ -116,12 +117,30 @@ def _largest(changes: Iterable[Change]) -> Change:
 
 
 def _least_share(column: str, now: Version) -> Change:
-    shares = [Change(float(values.mean()), name) for name, values in now.by_source(column).items()]
+    shares = [
+        Change(float(values.mean()), name)
+        for name, values in now.by_source(column).items()
+        if len(values) >= FEWEST_TARGETS
+    ]
     return min(shares, key=lambda share: share.value, default=Change(1.0))
 
 
 def _largest_share(column: str, now: Version) -> Change:
     return _largest(Change(float(values.mean()), name) for name, values in now.by_source(column).items())
+
+
+def _most_frequent(column: str, now: Version) -> Change:
+    """The share of the targets of a source with its most frequent text."""
+    return _largest(
+        Change(Counter(texts).most_common(1)[0][1] / len(texts), name)
+        for name, texts in now.texts(column).items()
+        if len(texts) >= FEWEST_TARGETS
+    )
+
+
+def _rejected(reason: str, now: Version) -> Change:
+    """The share of the traces of a source block that a filter rejects."""
+    return _largest(Change(counts.get(reason, 0) / counts["read"], name) for name, counts in now.blocks.items())
 
 
 def _mean(column: str, before: Version, now: Version, *, relative: bool = False) -> Change:
@@ -269,6 +288,8 @@ def _common(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[st
 OF_ONE: Mapping[str, Callable[[Version], Change]] = {
     "least_about_problem": partial(_least_share, "about_problem"),
     "most_html_escapes": partial(_largest_share, "html_escapes"),
+    "most_equal_golds": partial(_most_frequent, "gold_digest"),
+    "most_damaged": partial(_rejected, "damaged_encoding"),
     "copied_files": _copies,
 }
 OF_TWO: Mapping[str, Callable[[Version, Version], Change]] = {
@@ -285,6 +306,7 @@ OF_TWO: Mapping[str, Callable[[Version, Version], Change]] = {
     "gold_text_change": partial(_mean, "gold_is_answer"),
     "chars_per_word_change": partial(_mean, "chars_per_word", relative=True),
     "backslash_change": partial(_mean, "backslashes", relative=True),
+    "non_ascii_change": partial(_mean, "non_ascii", relative=True),
     "license_change": partial(_other_values, "metadata.license"),
     "teacher_change": partial(_other_values, "metadata.teacher"),
     "tokenizer_change": _tokenizer,

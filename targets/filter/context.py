@@ -11,6 +11,7 @@ from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
+from targets.filter.damaged_encoding import repair
 from targets.source_settings import Source
 from targets.trace import Trace
 
@@ -46,7 +47,11 @@ class FilterContext:
         self._verifiers: dict[VerifierSpec, Verifier] = {}
         self.looks_for_benchmarks = inputs.benchmarks is not None
         search = inputs.benchmarks.match if inputs.benchmarks else _no_match
-        self.benchmark_match: Callable[[str], Match | None] = lru_cache(MATCHES_IN_MEMORY)(search)
+        self._search: Callable[[str], Match | None] = lru_cache(MATCHES_IN_MEMORY)(search)
+
+    def benchmark_match(self, problem: str) -> Match | None:
+        """The benchmark problem that ``problem`` repeats, whatever its encoding."""
+        return self._search(repair(problem))
 
     def __enter__(self) -> "FilterContext":
         return self

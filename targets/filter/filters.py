@@ -17,6 +17,7 @@ from core.errors import InputError
 from core.plugins.user_code import UserFunctionError, check_function, function_name, load_function, named_in_errors
 from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
 from targets.filter.context import FilterContext
+from targets.filter.damaged_encoding import FEWEST_REPLACED, count_replaced, find_misread
 from targets.filter.language import identify_language
 from targets.filter.text_properties import compression_ratio
 from targets.read.response_format import BOX, TURN_TOKENS
@@ -146,6 +147,16 @@ def double_escaped(trace: Trace, context: FilterContext) -> str | None:
     return None
 
 
+def damaged_encoding(trace: Trace, context: FilterContext) -> str | None:
+    """Reject UTF-8 that was read as Latin-1, and mathematics with letters replaced by question marks."""
+    texts = {name: getattr(trace, name) or "" for name in ("problem", "gold", "target")}
+    for name, text in texts.items():
+        if misread := find_misread(text):
+            return f"{misread[0]!r} for {misread[1]!r} in the {name}: read the source as UTF-8"
+    replaced = sum(map(count_replaced, texts.values())) if context.is_mathematics(trace) else 0
+    return f"'?' inside of {replaced} words" if replaced >= FEWEST_REPLACED else None
+
+
 def no_box(trace: Trace, context: FilterContext) -> str | None:
     if not context.is_boxed(trace) or BOX.search(trace.conclusion):
         return None
@@ -235,6 +246,12 @@ FILTERS: tuple[Filter, ...] = (
     Filter("empty_reasoning", "no thoughts", Stage.RESPONSE),
     Filter("chat_tokens", "chat-template tokens inside the text", Stage.RESPONSE, chat_tokens),
     Filter("double_escaped", "LaTeX commands with two backslashes", Stage.TARGET, double_escaped),
+    Filter(
+        "damaged_encoding",
+        "UTF-8 that was read as Latin-1, or letters replaced by question marks",
+        Stage.TARGET,
+        damaged_encoding,
+    ),
     Filter("no_box", "no boxed answer after the thoughts", Stage.TARGET, no_box),
     Filter("loop", "repeats itself (compresses below min_compression_ratio)", Stage.TARGET, loop),
     Filter("ngram_loop", "a run of 16 words occurs max_repeats times", Stage.TARGET, ngram_loop),

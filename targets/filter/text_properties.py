@@ -4,13 +4,17 @@ Nothing is copied from the filters that accepted it: the text is taken apart aga
 """
 
 import zlib
+from unicodedata import normalize
 
+from core.code_digest import SHORT_DIGEST
+from core.files import digest_bytes
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import answer_part, extract_boxed
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
 
 WORD = compile_quick_pattern(r"\d+|[^\W\d_]+")
 COMMAND = compile_quick_pattern(r"\\[a-zA-Z]+")
+SUPERSCRIPT = compile_quick_pattern("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
 SHORTEST_TERM = 4  # letters of a word of the problem that its thoughts repeat; a number may have one digit
 SHARED_TERMS = 0.5
 HTML_ESCAPE = compile_quick_pattern(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
@@ -33,18 +37,24 @@ def _compare(trace: Trace, thoughts: str) -> None:
     """Fill in whether problem, thoughts and gold answer belong together, and the form of the problem."""
     problem, gold = trace.problem or "", trace.gold or ""
     words, answer = _words(thoughts), _words(gold)
+    answer = {word for word in answer if word.isdigit()} or answer  # units have several spellings
     terms = {word for word in _words(problem) if word.isdigit() or len(word) >= SHORTEST_TERM}
     trace.reaches_answer = answer <= words if answer else gold.strip() in thoughts
     trace.about_problem = trace.reaches_answer or len(terms & words) >= SHARED_TERMS * len(terms)
     trace.gold_is_answer = gold.strip() == trace.answer.strip()
     trace.chars_per_word = len(problem) / max(1, len(problem.split()))
     trace.backslashes = 100 * problem.count("\\") / max(1, len(problem))
+    text = problem + trace.target
+    trace.non_ascii = 100 - 100 * len(text.encode("ascii", "ignore")) / max(1, len(text))
+    trace.gold_digest = digest_bytes(gold.strip().encode())[:SHORT_DIGEST]
     trace.html_escapes = bool(HTML_ESCAPE.search(problem) or HTML_ESCAPE.search(trace.target))
 
 
 def _words(text: str) -> set[str]:
     """The words and numbers of a text, whatever their case; LaTeX commands are no words."""
     distinct = " ".join(set(text.split()))  # no word spans blanks, and most pieces between them recur
+    if not distinct.isascii():
+        distinct = SUPERSCRIPT.sub(lambda match: f" {normalize('NFKC', match.group())}", distinct)
     return set(WORD.findall(COMMAND.sub(" ", distinct).casefold()))
 
 

@@ -1,4 +1,4 @@
-"""Two sources of generated traces, honest versions of them, and corruptions of the second one."""
+"""Three sources of generated traces, honest versions of them, and corruptions of the second one."""
 
 import gzip
 import html
@@ -12,9 +12,9 @@ Row = dict[str, Any]
 Source = dict[str, Any]  # a block of the settings
 Corruption = Callable[[list[Row]], list[Row]]
 
-ROWS = {"a": 300, "b": 600}
+ROWS = {"a": 300, "b": 600, "c": 100}
 WRONG = 0.1
-NAMES = ("Anna", "Boris", "Carla", "Dmitri", "Elena", "Felix", "Greta", "Hugo")
+NAMES = ("Anna", "Tomás", "Zoë", "Jörg", "Boris", "Carla", "Dmitri", "Elena", "Felix", "Greta", "Hugo")
 THINGS = ("apples", "bricks", "coins", "drums", "eggs", "flags", "grapes", "hammers", "jars", "kites")
 PLACES = ("harbour", "market", "station", "village", "library", "museum", "garden", "theatre", "factory", "bakery")
 REMARKS = (
@@ -45,10 +45,22 @@ def trace(random: Random, number: int) -> Row:
     return {"problem": problem, "answer": f"\\frac{{{many * times}}}{{{share}}}", "response": response}
 
 
+def geometry(random: Random) -> Row:
+    """A short problem about an area, whose unit the gold answer spells in another way than the thoughts."""
+    width, height = random.randint(11, 99), random.randint(11, 99)
+    area = f"{width * height} cm"
+    thoughts = f"The sides are perpendicular, so I multiply: {width} × {height} = {area}²."
+    return {
+        "problem": f"Find the area of a rectangle with sides ${width}$ cm and ${height}$ cm.",
+        "answer": f"{area}^2",
+        "response": f"<think>\n{thoughts}\n</think>\n\nThe area is \\boxed{{{area}^2}}.",
+    }
+
+
 def traces(name: str, seed: int, *, rows: float = 1) -> list[Row]:
     """The traces of source ``name``; ``rows``: how many times as many as usual."""
     random = Random(f"{name} {seed}")
-    return [trace(random, number) for number in range(int(rows * ROWS[name]))]
+    return [geometry(random) if name == "c" else trace(random, number) for number in range(int(rows * ROWS[name]))]
 
 
 def write(folder: Path, files: dict[str, list[Row]], *, suffix: str = "", **of_b: Any) -> list[Source]:
@@ -64,7 +76,11 @@ def write(folder: Path, files: dict[str, list[Row]], *, suffix: str = "", **of_b
         data = ("\n".join(map(json.dumps, rows)) + "\n").encode()
         path.write_bytes(gzip.compress(data) if suffix == ".gz" else data)
         sources.setdefault(name[0], []).append(path)
-    settings = {"a": {"license": "MIT", "teacher": "R1"}, "b": {"license": "Apache-2.0", "teacher": "QwQ", **of_b}}
+    settings = {
+        "a": {"license": "MIT", "teacher": "R1"},
+        "b": {"license": "Apache-2.0", "teacher": "QwQ", **of_b},
+        "c": {},
+    }
     return [
         {"path": str(paths[0] if len(paths) == 1 else paths[0].parent), **settings[name]}
         for name, paths in sorted(sources.items())
@@ -92,7 +108,7 @@ def _parts(response: str) -> tuple[str, str]:
 
 def _thoughts_cut(response: str) -> str:
     thoughts, answer = _parts(response)
-    return f"<think>\n{thoughts[:200]}\n</think>{answer}"
+    return f"<think>\n{thoughts[:300]}\n</think>{answer}"
 
 
 def _thoughts_of_others(rows: list[Row]) -> list[Row]:
@@ -105,6 +121,18 @@ def _thoughts_of_others(rows: list[Row]) -> list[Row]:
 
 def _boxed(response: str) -> str:
     return response.split("\\boxed{")[1].removesuffix("}.")
+
+
+def _of_texts(change: Callable[[str], str]) -> Corruption:
+    return lambda rows: [{name: change(text) for name, text in row.items()} for row in rows]
+
+
+def _replaced(text: str) -> str:
+    return text.encode("ascii", "replace").decode()
+
+
+def _without(text: str) -> str:
+    return text.encode("ascii", "ignore").decode()
 
 
 def _is_right(row: Row) -> bool:
@@ -120,6 +148,10 @@ def _shift_a_tenth(answers: list[str]) -> list[str]:
     return [answers[place - 1] if place % 10 == 0 else answer for place, answer in enumerate(answers)]
 
 
+def _shift_a_third(answers: list[str]) -> list[str]:
+    return [answers[place - 1] if place % 3 == 0 else answer for place, answer in enumerate(answers)]
+
+
 # Each corruption of the rows of b, and the check that names it.
 CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "golds shifted by a row": (of_answers(lambda golds: [*golds[1:], golds[0]]), "sources_survive"),
@@ -133,11 +165,32 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
         lambda rows: [{**row, "response": rows[place - 3]["response"]} for place, row in enumerate(rows)],
         "sources_survive",
     ),
-    "responses cut": (of_responses(lambda response: response[:800]), "rejections_stable"),
+    "responses cut": (of_responses(lambda response: response[:900]), "rejections_stable"),
     "thoughts cut": (of_responses(_thoughts_cut), "thoughts_reach_answers"),
-    "thoughts of another problem": (_thoughts_of_others, "thoughts_about_problems"),
-    "half of the responses cut": (
-        lambda rows: [*of_responses(lambda response: response[:100])(rows[::2]), *rows[1::2]],
+    "thoughts of another problem": (_thoughts_of_others, "thoughts_of_problems"),
+    "thoughts that say nothing": (
+        of_responses(lambda response: f"<think>\nOkay.\n</think>{_parts(response)[1]}"),
+        "thoughts_of_problems",
+    ),
+    "thoughts not closed": (of_responses(lambda response: response.replace("</think>", "")), "sources_survive"),
+    "no thoughts": (of_responses(lambda response: _parts(response)[1]), "sources_survive"),
+    "thoughts that repeat themselves": (
+        of_responses(lambda response: f"<think>\n{_parts(response)[0] * 12}\n</think>{_parts(response)[1]}"),
+        "sources_survive",
+    ),
+    "answers out of their box": (of_responses(lambda response: response.replace("\\boxed", "")), "sources_survive"),
+    "one gold answer": (of_answers(lambda golds: [golds[0]] * len(golds)), "sources_survive"),
+    "one problem": (lambda rows: [{**row, "problem": rows[0]["problem"]} for row in rows], "sources_survive"),
+    "one trace": (lambda rows: rows[:1] * len(rows), "sources_survive"),
+    "no gold answers": (of_answers(lambda golds: [""] * len(golds)), "sources_survive"),
+    "a third of the golds shifted": (of_answers(_shift_a_third), "survival_stable"),
+    "backslashes doubled": (_of_texts(lambda text: text.replace("\\", "\\\\")), "sources_survive"),
+    "UTF-8 read as Latin-1": (_of_texts(lambda text: text.encode().decode("latin-1")), "encoding_sound"),
+    "UTF-8 read as Windows-1252": (_of_texts(lambda text: text.encode().decode("cp1252")), "encoding_sound"),
+    "other characters replaced by question marks": (_of_texts(_replaced), "encoding_sound"),
+    "other characters lost": (_of_texts(_without), "characters_stable"),
+    "a third of the responses cut": (
+        lambda rows: [*of_responses(lambda response: response[:100])(rows[:200]), *rows[200:]],
         "survival_stable",
     ),
     "an older file": (lambda rows: rows[: int(0.85 * len(rows))], "rows_read_stable"),

@@ -1,5 +1,6 @@
 """Every corruption of a source is reported by the check that names it, and no honest version is reported at all."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
@@ -39,7 +40,7 @@ def version(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path) -> Prepar
 @pytest.fixture(scope="module")
 def before(version: Prepare) -> Path:
     """The profile of the version before."""
-    return version({"a": traces("a", 0), "b": traces("b", 0)}).profile
+    return version({name: traces(name, 0) for name in "abc"}).profile
 
 
 def reported(now: Path | Version, before: Path) -> dict[str, str]:
@@ -70,10 +71,10 @@ def renamed(version: Version) -> Version:
 )
 def test_each_corruption_is_named(version: Prepare, before: Path, name: str) -> None:
     corrupt, check = CORRUPTIONS[name]
-    now = read_version(version({"a": traces("a", 0), "b": corrupt(traces("b", 0))}).profile)
+    now = read_version(version({"a": traces("a", 0), "b": corrupt(traces("b", 0)), "c": traces("c", 0)}).profile)
     found = reported(now, before)
     assert check in found
-    assert ("error" in found.values()) == (check == "sources_survive")
+    assert ("error" in found.values()) == (found[check] == "error" or check == "thoughts_reach_answers")
     assert reported(renamed(now), before) == found
 
 
@@ -81,10 +82,10 @@ def test_corruptions_of_more_than_rows_are_named(version: Prepare, before: Path,
     def reports(*arguments: Any, **settings: Any) -> list[str]:
         return [*reported(version(*arguments, **settings).profile, before)]
 
-    a, b = traces("a", 0), traces("b", 0)
-    assert reports({"a": a, "b": b}, license="CC-BY-NC-4.0") == ["licenses_as_before"]
-    assert reports({"a": a, "b": b}, teacher="a small model") == ["teachers_as_before"]
-    assert "tokenizer_as_before" in reports({"a": a, "b": b}, trained)
+    a, b, c = (traces(name, 0) for name in "abc")
+    assert reports({"a": a, "b": b, "c": c}, license="CC-BY-NC-4.0") == ["licenses_as_before"]
+    assert reports({"a": a, "b": b, "c": c}, teacher="a small model") == ["teachers_as_before"]
+    assert "tokenizer_as_before" in reports({"a": a, "b": b, "c": c}, trained)
     assert "rows_read_stable" in reports({"a": a[::2], "b": b[::2]})
     assert "sources_present" in reports({"a": a})
     assert "files_differ" in reports({"a": a, **{f"b-{number}": b for number in range(10)}})
@@ -92,11 +93,20 @@ def test_corruptions_of_more_than_rows_are_named(version: Prepare, before: Path,
 
 def test_the_last_word_is_what_blocks_with_the_filter_behind_it(version: Prepare, before: Path) -> None:
     corrupt, _ = CORRUPTIONS["golds shifted by a row"]
-    now = version({"a": traces("a", 0), "b-2": corrupt(traces("b", 0))})
-    filtered = "wrong took 600 of 600 traces, 70 of 600 before"
-    assert summarize(validate(now.profile, previous=before))[-1] == (
-        f"1 check blocks: sources_survive (b-2 (b before): {filtered})"
+    now = version({"a": traces("a", 0), "b-2": corrupt(traces("b", 0)), "c": traces("c", 0)})
+    assert re.fullmatch(
+        r"1 check blocks: sources_survive \(b-2 \(b before\): wrong took 600 of 600 traces, \d+ of 600 before\)",
+        summarize(validate(now.profile, previous=before))[-1],
     )
+
+
+def test_a_damaged_copy_of_a_benchmark_problem_is_found(tmp_path: Path, tokenizer: Path) -> None:
+    problem = "Señor Muñoz über die Größe naïve façade: área de 9 cm² ≤ 12 cm² où √2 × π ≈ ½ · ∑ é è ê ñ ü ö ß ∞ ≥ ≠?"
+    row = {**traces("c", 0)[0], "problem": problem.encode().decode("cp1252", "ignore")}
+    benchmark = pa.Table.from_pylist([{"benchmark": "b", "id": "0", "problem": problem}], schema=BENCHMARK)
+    config = build_config({"source": write(tmp_path, {"c": [row]}), "workers": 1})
+    counts = prepare(config, tmp_path / "out", tokenizer_json=tokenizer, benchmarks=benchmark).counts
+    assert counts["contaminated"] == 1
 
 
 HONEST: list[dict[str, tuple[int, float]]] = [  # the seed of each file, and how many times as many traces
@@ -114,14 +124,14 @@ VERSIONS = [
 
 @pytest.mark.parametrize("files", VERSIONS)
 def test_an_honest_version_is_not_reported(version: Prepare, before: Path, files: dict[str, tuple[int, float]]) -> None:
-    rows = {name: traces(name[0], seed, rows=times) for name, (seed, times) in files.items()}
+    rows = {name: traces(name[0], seed, rows=times) for name, (seed, times) in {**files, "c": (0, 1)}.items()}
     now = read_version(version(rows).profile)
     assert reported(now, before) == reported(renamed(now), before) == {}
 
 
 def test_the_same_rows_in_another_form_are_not_reported(version: Prepare, before: Path) -> None:
-    a, b = traces("a", 0), traces("b", 0)
+    a, b, c = (traces(name, 0) for name in "abc")
     shuffled = Random(0).sample(b, len(b))
     columns = [{"n": 1, "question": row["problem"], "answer": row["answer"], "response": row["response"]} for row in b]
     for rows, name, suffix in ((shuffled, "b", ""), (columns, "b", ""), (b, "b", ".gz"), (b, "b-2", "")):
-        assert reported(version({"a": a, name: rows}, suffix=suffix).profile, before) == {}
+        assert reported(version({"a": a, name: rows, "c": c}, suffix=suffix).profile, before) == {}
