@@ -1,13 +1,18 @@
-"""What each worker differentiates, and that a new loss and a new recipe take one entry and one file each."""
+"""What each worker differentiates: the losses of the trainer's method, which it makes again from its fields."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.losses import sft_loss
 
-from training.verl_hooks.loss import supervised_loss
+from core.plugins.config_files import RECIPES, config_names
+from training.job.configuration import compose_run, method_of, method_path
+from training.verl_hooks.loss import losses_of, supervised_loss
+
+MINE = Path(__file__).resolve().parents[3] / "examples/method/tempered/tempered.yaml"
 
 
 def nested(*rows: list[float]) -> torch.Tensor:
@@ -26,3 +31,10 @@ def test_the_supervised_loss_is_verls() -> None:
     low = [min(probs) + 0.1 * (max(probs) - min(probs)) for probs in (first, second)]
     expected = [[7, 2, sum(first) / 2, low[0], 3.0], [3, 2, sum(second) / 2, low[1], 48.0]]
     assert [pytest.approx(figures) for figures in expected] == metrics["uses"]
+
+
+@pytest.mark.parametrize("recipe", [*config_names(RECIPES), str(MINE)])
+def test_a_worker_has_the_losses_of_the_trainer(recipe: str) -> None:
+    config = compose_run(recipe, "cpu", [], run=Path("run"))
+    method = method_of(config)
+    assert losses_of(method_path(config), method.model_dump_json()) == method.losses()
