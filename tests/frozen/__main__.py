@@ -96,7 +96,7 @@ def main() -> int:
             values = make(group, base if options.record else PROJECT)
             portable = {name: value for name, value in sorted(values.items()) if not name.startswith("local/")}
             if options.record:  # one name a line, so that a difference of two versions can be read
-                recorded = json.loads(file.read_text("utf-8")) if file.exists() else {}
+                recorded = json.loads(file.read_text("utf-8")) if file.exists() else portable
                 changed = [line for line in differences(group, recorded, portable) if ": '(absent)' -> " not in line]
                 numbers.require_raised(group, changed)
                 lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in portable.items())
