@@ -165,7 +165,7 @@ unit-orchestration:
 	@$(ORCHESTRATION) -m pytest tests/unit tests/research examples -q $(SELECT)
 # On one thread, because tensors are small there and both environments run at once.
 unit-training:
-	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit tests/research examples/method -q $(SELECT)
+	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit tests/research/test_base_model.py examples/method -q $(SELECT)
 others-orchestration:
 	@$(ORCHESTRATION) -m pytest $(LEVELS) -q $(SELECT)
 others-training:
