@@ -12,6 +12,7 @@ from grading.expressions.forms import Kind
 from grading.expressions.reader import read, read_as, remedy
 from grading.expressions.statements import asked, leaves_open, settled
 from grading.expressions.tokens import Unread
+from grading.expressions.wording import multiplicity
 from grading.worker_program import serve
 
 _PLAIN = (Kind.DATE, Kind.TIME, Kind.CHOICE, Kind.TEXT)
@@ -28,6 +29,8 @@ def reply(gold: str, answer: str | None = None) -> tuple[str, str]:
         return "gold_unparsed", f"the gold answer is not read to its end ({error}): {remedy(gold)}"
     if answer is None:
         return "read", f"a {kind}"
+    if (times := multiplicity(gold)) and times != (multiplicity(answer) or times):
+        return "wrong", "another multiplicity"
     try:
         stated = read_as(answer if kind is Kind.CHOICE else without_label(answer, gold), kind)
     except Unread as error:

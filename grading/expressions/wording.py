@@ -82,6 +82,11 @@ _BEFORE = compile_quick_pattern(
     r"|\A(?:\u6545|\u6240\u4ee5|\u56e0\u6b64)?(?:\u7b54\u6848?|\u89e3)(?:[\u662f\u4e3a]:?|:) ?"
 )
 _QUALIFIER = compile_quick_pattern(f"(?i){_START}(?:{'|'.join(_QUALIFIERS)}){_END}")
+_MULTIPLICITY = compile_quick_pattern(
+    rf"(?i)(?<![a-z])(?:(?P<word>simple|double|triple)(?: real)? (?:root|solution|zero)"
+    rf"|(?:multiplicity|mult\.|order){_N}(?:of )?(?P<number>one|two|three|\d))"
+)
+_TIMES = {"simple": 1, "one": 1, "double": 2, "two": 2, "triple": 3, "three": 3}
 _INTEGER = compile_quick_pattern(
     rf"(?i){_START}(?:(?:where|for|with|and|\\forall|all|any|every|each|some|an?|arbitrary){_N}){{0,4}}"
     rf"(?:integers?{_N}(?P<one>[a-z])|(?P<two>[a-z]){_N}(?:(?:is|are|any|an?|arbitrary|be){_N}){{0,3}}integers?"
@@ -167,6 +172,18 @@ def without_qualifiers(text: str) -> str:
         if ending:
             break
     return text
+
+
+def multiplicity(text: str) -> int | None:
+    r"""Return how often a root counts, if ``text`` says so.
+
+    >>> multiplicity(r"2\text{ (double root)}"), multiplicity("x=2 (multiplicity 3)"), multiplicity("2")
+    (2, 3, None)
+    """
+    if not (said := _MULTIPLICITY.search(text)):
+        return None
+    word = (said["word"] or said["number"]).lower()
+    return _TIMES.get(word) or int(word)
 
 
 def _is_balanced(text: str) -> bool:

@@ -1,8 +1,6 @@
 """Find and repair texts with a damaged encoding: UTF-8 read as Latin-1 or Windows-1252, or letters replaced by "?"."""
 
-from re import Match
-
-from core.text.patterns import compile_pattern, compile_quick_pattern
+from core.text.patterns import Match, compile_pattern, compile_quick_pattern
 
 # The second half of either code page, in which every byte of a character of several bytes has a character of its own.
 _REST = "[\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
@@ -34,7 +32,7 @@ def repair(text: str) -> str:
     return text if text.isascii() else MISREAD.sub(_reread, text)
 
 
-def _reread(match: Match[str]) -> str:
+def _reread(match: Match) -> str:
     text = match.group()
     try:
         return b"".join(_byte(character) for character in text).decode()
