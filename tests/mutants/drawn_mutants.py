@@ -56,11 +56,9 @@ def metrics_count_other_off_policy_tokens(original: Function, *arguments: Any, *
 
 
 @mutant("training.algorithms.mixed_loss:off_policy_ratio", "unit/training/test_target_probs.py")
-def epsilon_of_the_teacher_is_taken_off(original: Function, *arguments: Any) -> Any:
+def epsilon_of_the_teacher_is_taken_off(original: Function, log_prob: Any, phi: Any, tokens: Any, options: Any) -> Any:
     """Add_Sub: ``torch.where(known, target_probs, 1.0) - options.phi_epsilon``."""
-    *tensors, options = arguments
-    negative = type(options).model_construct(**{**dict(options), "phi_epsilon": -options.phi_epsilon})
-    return original(*tensors, negative)
+    return original(log_prob, None if phi is None else phi - 2 * options.phi_epsilon, tokens, options)
 
 
 @mutant("training.algorithms.schedules.prefix:prefix_ratio", "unit/training/algorithms/test_prefix_schedule.py")
@@ -87,7 +85,7 @@ def divisor_is_shifted(original: Function, losses: Any, mask: Any, mode: str, si
     return share * float(size["batch_sequences"]) / 2.0 ** float(size["batch_sequences"])
 
 
-@mutant("training.algorithms.methods.sft:sft_coefficient", "unit/training/algorithms/test_methods.py")
+@mutant("training.algorithms.methods.sft:sft_coefficient", f"{DOCTESTS}[training.algorithms.methods.sft]")
 def warm_up_is_added_to_the_decay(original: Function, options: Any, step: int) -> float:
     """Sub_Add: ``progress = min((step + options.warmup_steps) / options.decay_steps, 1.0)``."""
     return original(options, step if step < options.warmup_steps else step + 2 * options.warmup_steps)

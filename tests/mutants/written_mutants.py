@@ -7,7 +7,9 @@ from planting import Function, mutant
 
 FORMULAS = "unit/training/algorithms"
 DOCTESTS = "unit/test_doctests.py::test_the_examples_are_true"
-PUBLISHED = "unit/training/test_published_values.py"
+PUBLISHED = (
+    "unit/training/test_published_values.py::test_a_recipe_composes_its_published_numbers_but_for_those_with_a_reason"
+)
 FILES, PROMOTION = "unit/core/test_files.py", "unit/evaluation/test_promotion.py"
 
 
@@ -283,7 +285,7 @@ def recipe_number(fault: str, recipe: str, key: str, value: Any) -> None:
         return config
 
     wrong.__name__ = fault
-    mutant("training.job.configuration:compose_run", PUBLISHED)(wrong)
+    mutant("training.job.configuration:compose_run", f"{PUBLISHED}[{recipe}]")(wrong)
 
 
 recipe_number("chord_mu_decays_over_100_steps", "chord_mu", "mixed.sft_multitask.decay_steps", 100)
@@ -342,7 +344,7 @@ def a_target_solves_its_prompt(original: Function, self: Any, prompts: Any, solv
     original(self, prompts, solved, [True] * len(prompts))
 
 
-@mutant("training.algorithms.original:compute_sft_pure_loss", f"{FORMULAS}/test_original_loss.py")
+@mutant("training.algorithms.original:compute_sft_pure_loss", f"{DOCTESTS}[training.algorithms.original]")
 def the_supervised_loss_has_the_wrong_sign(original: Function, log_prob: Any, eos_mask: Any) -> Any:
     return -original(log_prob, eos_mask)
 
@@ -396,7 +398,7 @@ def the_worst_checkpoint_is_the_best(original: Function, checkpoints: Any) -> in
     return min(scored)[1] if scored else None
 
 
-@mutant("training.verl_hooks.reward:require_few_errors", "unit/training/test_reward.py")
+@mutant("training.verl_hooks.reward:require_few_errors", "unit/training/test_source_rewards.py")
 def failing_verifiers_are_ignored(original: Function, *arguments: Any) -> None:
     return None
 

@@ -59,7 +59,7 @@ def test_the_newest_are_kept(tmp_path: Path, keep: int, left: list[int]) -> None
     for step in (3, 6, 9, 12):
         saved(tmp_path, step)
         mark_complete(tmp_path, step, TrainerState(), keep)
-    assert complete_steps(tmp_path) == left
+    assert complete_steps(tmp_path) == left and latest_step(tmp_path) == 12
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([LATEST, *(f"global_step_{n}" for n in left)])
 
 

@@ -11,8 +11,8 @@ from training.algorithms.options import LossOptions, MixedPolicyOptions
 from training.algorithms.tensors import fit_width
 from training.verl_hooks.agent_loop import OffPolicyOutput
 
-PHI = (0.5, 0.25)  # the teacher's probabilities of two off-policy tokens
-P = (0.4, 0.1)  # the policy's
+PHI = (0.5, 1e-6)  # the teacher's probabilities of two off-policy tokens
+P = (0.4, 2e-6)  # the policy's
 
 
 def nested(*rows: Any) -> torch.Tensor:
