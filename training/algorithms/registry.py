@@ -18,8 +18,8 @@ class Registry(dict[str, str]):
     """Name -> ``module:function``."""
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return the function of ``name``."""
-        return load_function(self[name])
+        """Return the function of ``name``; a ValueError that lists the names if there is none."""
+        return load_function(self[self.require(name)])
 
     def require(self, name: str) -> str:
         """Return ``name`` if there is such a function; a ValueError that lists the names otherwise."""

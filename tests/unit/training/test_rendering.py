@@ -9,14 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
 from core.errors import InputError
 from core.model.chat_template import ChatTemplate
 from core.model.prompts import CHAT, encode_example, encode_prompt, messages, render_prompt, templates
 from core.model.token_counts import load_lengths
-from training.algorithms.options import MixedPolicyOptions
+from training.methods.method import Start
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop
 from training.verl_hooks.supervised import TargetDataset
 
@@ -114,11 +113,10 @@ def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path:
     ]
     # A rollout with the whole target.
     loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
-    loop.template, loop.options = CHAT, MixedPolicyOptions(prefix={"n_prefix": 1})
-    loop.seed, loop.target_ratio, loop.response_length, loop.tokenizer = 0, 1.0, 200, tokenizer
-    loop.rollout_config = OmegaConf.create({"n": 2})
+    loop.template, loop.response_length, loop.tokenizer = CHAT, 200, tokenizer
     row = {"raw_prompt": CONVERSATION, "target": [{"content": TARGET}], "extra_info": {"id": "p"}}
-    assert loop._example({**row, "session_id": 0, "global_steps": 1}) == example
+    assert loop._example(row, Start(ratio=1.0)) == example
+    assert loop._example(row, Start()) == (example.prompt, [])
     # Supervised training.
     rows = {"prompt": [CONVERSATION], "target": [[{"role": "assistant", "content": TARGET}]]}
     rows |= {"extra_info": [row["extra_info"]], "data_source": ["x"]}

@@ -49,7 +49,7 @@ def test_a_step_that_was_done_twice_counts_once_and_costs_twice(tmp_path: Path) 
 
 
 def test_the_lineage_names_the_code_of_every_attempt_once(tmp_path: Path) -> None:
-    old, new = ({"commit": "c", "dirty": True, "digest": digest} for digest in ("old", "new"))
+    old, new = ({"commit": "c", "dirty": True, "digest": digest, "number": 1} for digest in ("old", "new"))
     for number, code in enumerate((old, None, old, new), 1):
         write_json({"started": "2026-01-01T00:00:00+00:00", "code": code}, Attempt(tmp_path, number).record)
     (before,) = earlier_code(attempts(tmp_path), CodeRecord(**new))

@@ -29,23 +29,23 @@ def request(overrides: tuple[str, ...], **changes: object) -> TrainingRequest:
 
 
 def test_what_only_the_first_stage_reads_is_part_of_the_identity(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "mine.py").write_text("def weight(log_prob): return log_prob.exp()")
-    (tmp_path / "first.yaml").write_text("defaults: [sft]\nmixed: {sft_multitask: {weight: mine.py:weight}}\n")
-    override = "mixed.sft_multitask.weight=mine.py:weight"
+    (tmp_path / "mine.py").write_text("from training.methods.mixed import Mixed\n\n\nclass Mine(Mixed):\n    pass\n")
+    (tmp_path / "first.yaml").write_text("defaults: [sft]\nmethod: {type: mine.py:Mine}\n")
+    override = "method.type=mine.py:Mine"
     (tmp_path / "both.yaml").write_text(f"defaults: [sft_rl]\nfirst_stage: {{recipe: sft, set: ['{override}']}}\n")
     monkeypatch.chdir(tmp_path)
-    weight = tmp_path / "mine.py"
+    method = tmp_path / "mine.py"
     for recipe, text in (
         ("sft_rl", f"first_stage.set=['{override}']"),
         ("sft_rl", f"first_stage={{recipe: dft, set: ['{override}']}}"),
         ("sft_rl", "first_stage.recipe=first.yaml"),
         ("both.yaml", "seed=1"),
     ):
-        assert weight in named_files(recipe, "cpu", (text,)).values(), text
+        assert method in named_files(recipe, "cpu", (text,)).values(), text
     assert named_files("sft_rl", "cpu", ("first_stage.recipe=first.yaml",))["recipe first"] == tmp_path / "first.yaml"
     assert not named_files("sft_rl", "cpu", ("first_stage.set=['data.train_batch_size=4']",))
     # An override of the stage replaces that of the recipe.
-    assert weight not in named_files("both.yaml", "cpu", ("first_stage.set=[]",)).values()
+    assert method not in named_files("both.yaml", "cpu", ("first_stage.set=[]",)).values()
 
 
 def test_a_changed_reward_function_is_another_training(tmp_path: Path, monkeypatch) -> None:
