@@ -64,7 +64,8 @@ def test_documentation_and_configuration_stay_within_their_ceilings(package: str
         page for page in files_of("*.md", "docs/*.md", "deploy/*.md", "examples/**/*.md") if page.name != "CHANGELOG.md"
     ]
     words = sum(len(page.read_text().split()) for page in pages)
-    size = {"docs": words, "config": lines_of(files_of("training/config/**/*.yaml"))}[package]
+    config = [file for file in files_of("training/config/**/*.yaml") if file.name != "published.yaml"]
+    size = {"docs": words, "config": lines_of(config)}[package]
     assert size <= CEILINGS[package]["most"], (
         f"{package}: {size:,}; the ceiling is {CEILINGS[package]['most']:,}. {REMEDY}"
     )

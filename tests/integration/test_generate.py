@@ -39,7 +39,7 @@ def test_samples_are_complete_reproducible_and_independent_of_their_batch(model,
         for row in table.to_pylist():
             assert row["prompt"].endswith("=?<|im_end|>\n<|im_start|>assistant\n")
             assert (row["finish_reason"] == "length") <= (row["tokens"] == 40)
-        assert f"generate {name} 24/24, time left 0:" in both.stdout
+        assert f"generate {name} 24/24, time left " in both.stdout
         assert len(table.schema.metadata[b"checkpoint"]) == 64
         assert table["prompt"][0].as_py().startswith("<|im_start|>user\n")
         assert json.loads(table.schema.metadata[b"template"]) == {
