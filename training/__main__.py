@@ -65,7 +65,7 @@ def train(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from training.job.attempts import tell
     from training.job.run_folder import RunFolder
-    from training.run import run_job
+    from training.launch import run_job
 
     try:
         run_job(request, tell)

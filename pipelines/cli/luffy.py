@@ -271,7 +271,7 @@ def leaderboard(
     overrides: Overrides = None,
 ) -> int:
     """Rank all evaluated checkpoints."""
-    from pipelines.cli.leaderboard import rank
+    from pipelines.cli.leaderboard_command import rank
 
     return rank(models or [], profile, overrides or [])
 

@@ -382,6 +382,6 @@ def test_the_network_policy_covers_every_pod_of_the_ray_job():
 
 
 def test_the_image_of_the_trainer_holds_every_package():
-    packages = {file.parent.name for file in ROOT.glob("*/__init__.py")} - {"perf", "tests"}
+    packages = {file.parent.name for file in ROOT.glob("*/__init__.py")} - {"research", "tests"}
     copied = set(re.findall(r"^COPY (\w+)/ ", stages()["trainer"], re.MULTILINE))
     assert packages > {"core", "targets"} and packages <= copied

@@ -140,14 +140,14 @@ def test_the_programs_behind_it_call_themselves_luffy(luffy):
 def test_files_of_the_current_folder_are_not_taken_for_the_project(luffy, tmp_path: Path):
     for name in ("training", "evaluation", "core", "enum"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a script of the user')\n")
-    (tmp_path / "curve.yaml").write_text("defaults:\n  - luffy\nmixed:\n  loss: curve:bend\n")
-    (tmp_path / "curve.py").write_text("def bend(*arguments): ...\n")
+    (tmp_path / "curve.yaml").write_text("defaults:\n  - luffy\nmethod:\n  type: curve:Bend\n")
+    (tmp_path / "curve.py").write_text("class Bend: ...\n")
     for command in ("train", "evaluate suite"):
         refused = luffy(*command.split(), "--nothing")
         assert refused.stderr == f"error: No such option: --nothing; see luffy {command} --help\n"
     model = str(ROOT / "training/embedded_model/model")
     refused = luffy("train", "--recipe", "curve.yaml", "--targets", "curve.yaml", "--model", model, "--out", "run")
-    said = "curve:bend: no module curve on PYTHONPATH: name the file instead: curve.py:bend"
+    said = "curve:Bend: no module curve on PYTHONPATH: name the file instead: curve.py:Bend"
     assert refused.stderr == f"error: {said}\n"
 
 

@@ -58,7 +58,7 @@ def test_the_samples_become_logs_of_inspect_if_asked_for(written: Written):
     assert written.project.run("report/scorecard", config=config).success
     folder = Path(written.project.metadata("report/scorecard")["inspect logs"])
     scores = {}
-    for file in folder.iterdir():
+    for file in folder.glob("*.eval"):
         with ZipFile(file) as log:
             header = json.loads(log.read("header.json"))
         accuracy = header["results"]["scores"][0]["metrics"]["accuracy"]["value"]

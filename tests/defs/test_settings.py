@@ -7,7 +7,7 @@ import pytest
 from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
 from evaluation.benchmarks.suite import load_suite
-from pipelines.cli.leaderboard import comparison
+from pipelines.cli.leaderboard_command import comparison
 from pipelines.definitions.profile_settings import StorageSettings
 from tests.defs.project import settings_of
 
@@ -140,7 +140,7 @@ def test_the_environment_overrides_single_keys():
             ["LUFFY__TRAINING__OVERRIDES", "grad_clip cannot be set", "actor_rollout_ref.actor.optim.clip_grad"],
         ),
         ({"LUFFY__TRAINING__OVERRIDES": "['paths.run=/elsewhere']"}, ["paths.run says where", "storage.root"]),
-        ({"LUFFY__TRAINING__OVERRIDES": "[++trainer.default_local_dir=/x]"}, ["default_local_dir says where"]),
+        ({"LUFFY__TRAINING__OVERRIDES": "[trainer.default_local_dir=/x]"}, ["default_local_dir says where"]),
         ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
         ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, drift, embedded, gym, paper, products, rounds, small"]),

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def slow(terms: int) -> str:
     """An answer whose comparison takes longer than the limits here, and can be interrupted."""
-    return f"\\sum_{{n=1}}^{{{terms}}}\\frac{{1}}{{n^2+n+1}}"
+    return f"\\binom{{{terms}}}{{{terms // 2}}}"
 
 
 def test_hostile_answers_end_in_time_and_the_next_one_is_graded():

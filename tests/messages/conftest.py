@@ -20,7 +20,12 @@ from processes import clean_environment
 from rows import Row
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = {"evaluation": "evaluation.__main__", "targets": "targets.__main__", "training": "training.__main__"}
+MODULES = {
+    "evaluation": "evaluation.__main__",
+    "research": "research.__main__",
+    "targets": "targets.__main__",
+    "training": "training.__main__",
+}
 PROGRESS = re.compile(r"[a-z ]+: [\d,]+( of [\d,]+)?$|$")  # what comes before, on the same stream
 # DAGSTER_HOME, decisions that a preparation keeps for the next one, a lock, and what Python keeps of a user's module
 LATE = ("home", ".decisions", ".lock", "__pycache__")
@@ -110,7 +115,12 @@ def refuse(good_inputs, tmp_path, monkeypatch, capfd) -> Callable[[Row], None]:
         before, mask = listing(tmp_path), os.umask(0o077)
         try:
             with patch.dict(os.environ):  # commands set variables for the processes that they start
-                if words[0] in ("evaluation", "research.shipped_weights.base_model", "training.export.convert"):
+                if words[0] in (
+                    "evaluation",
+                    "research",
+                    "research.shipped_weights.base_model",
+                    "training.export.convert",
+                ):
                     status = module.main(words[1:])
                 else:
                     status = module.exit_status(lambda: module.main(words[1:]))

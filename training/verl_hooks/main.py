@@ -1,4 +1,4 @@
-"""The training process, ``python -m training.verl_hooks.main config.yaml``, which ``training.run`` starts."""
+"""The training process, ``python -m training.verl_hooks.main config.yaml``, which ``training.launch`` starts."""
 
 import os
 import sys

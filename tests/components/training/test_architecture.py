@@ -20,11 +20,11 @@ from core.model.model_folder import check_model
 from core.model.weights import read_tensors
 from evaluation.generation.engine import context_limit
 from training.job.configuration import compose_run
-from training.resources.architecture import TRIED, check_architecture, fault_of
 from training.resources.auto_values import resolve_auto
 from training.resources.load_check import check_loading
 from training.resources.machine import Gpu, Machine
 from training.resources.model_shape import ModelShape
+from training.resources.trainable_models import TRIED, check_architecture, fault_of
 
 EIGHT_H100 = Machine(1, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128, 2e12, 64e9, 1e12)
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from core.errors import InputError
 from core.plugins.config_files import RECIPES, config_names
 from training.job.configuration import compose_run, mixed_options
-from training.run import _fill_in
+from training.launch import _fill_in
 
 RUN = Path("run")
 

@@ -24,7 +24,7 @@ from training.job.records import rollout_log
 from training.job.records.metrics_log import merge_attempts, require_finite, time_by_phase
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
-from training.run import TRACKERS, run_job
+from training.launch import TRACKERS, run_job
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGETS, MODEL = InputRecord(path=Path("t"), digest="a" * 64), InputRecord(path=Path("m"), digest="b" * 64)

@@ -54,13 +54,13 @@ from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.trackers import open_runs, publish
 from training.job.user_reward import SHIPPED, VERIFIERS, check_reward_function, wrapped
-from training.resources.architecture import check_architecture
 from training.resources.auto_values import resolve_auto
 from training.resources.layout import Layout
 from training.resources.machine import machine_of
 from training.resources.memory import estimates
 from training.resources.model_shape import ModelShape
 from training.resources.requirements import check_requirements
+from training.resources.trainable_models import check_architecture
 
 
 def run_job(request: TrainingRequest, report: Report) -> bool:
