@@ -1,12 +1,13 @@
-"""Dagster's web server behind a guard that accepts only its own host names and changes nothing on a GET.
+"""Dagster's web server behind a guard that accepts only its own host names and only its own pages.
 
 The UI has no login, and any web page that you visit can send requests to 127.0.0.1. So a request must name a host that
-this server goes by (`Host`, against DNS rebinding), must not come from another site (`Origin`), and must not carry a
-GraphQL mutation in its address. Reports and Data Docs of the storage are served below ``/files``, because a browser
-does not follow links from a web page to a local file.
+this server goes by (`Host`, against DNS rebinding), must not come from another site or port (`Origin`), and may use
+GraphQL only by POST; no other site can show the UI in a frame. Reports of the storage are served below ``/files``,
+because a browser does not follow links from a web page to a local file.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,6 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import uvicorn
 import yaml
@@ -23,13 +23,12 @@ from dagster import DagsterInstance, __version__
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_webserver.webserver import DagsterWebserver
-from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assets.shared.storage import FILES, Storage
 from core.cli import exit_status
@@ -41,60 +40,74 @@ CODE = "pipelines.definitions.code_location"
 LOCATION = "luffy"
 HOSTS = "LUFFY_UI_HOSTS"
 PAGES = {".html", ".css", ".js", ".svg", ".png", ".json", ".csv", ".md", ".txt", ".woff", ".woff2"}
+POLICY = "Content-Security-Policy"
 # A page of the storage may run its own scripts, but with an origin of its own: it can neither read nor change the UI.
 SANDBOX = {
-    "Content-Security-Policy": "sandbox allow-scripts allow-popups allow-downloads",
+    POLICY: "sandbox allow-scripts allow-popups allow-downloads",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-def allowed_hosts(host: str) -> frozenset[str]:
-    """Return the host names of the server: loopback, the address it listens on, and those of ``LUFFY_UI_HOSTS``."""
-    more = os.environ.get(HOSTS, "").replace(",", " ").split()
-    return frozenset({"127.0.0.1", "localhost", "::1", host.lower(), *(name.lower() for name in more)})
+ADDRESS = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/@]+)(?::\d+)?", re.IGNORECASE)  # of a header: HOST or HOST:PORT
 
 
 class Guard:
-    """ASGI middleware that refuses requests by another name, from another site, and mutations by GET."""
+    """ASGI middleware that refuses requests by another name or from another site, and GraphQL by GET.
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+    Args:
+        app: The application behind it.
+        host: The address that the server listens on; loopback names always count.
+        proxies: Host names by which proxies forward requests (``LUFFY_UI_HOSTS``).
+    """
+
+    def __init__(self, app: ASGIApp, host: str, proxies: frozenset[str]) -> None:
         self._app = app
-        self._hosts = hosts
+        self._proxies = proxies
+        self._hosts = proxies | {"127.0.0.1", "localhost", "::1", host.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and (reason := self._refusal(scope)):
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
-                return
-            await PlainTextResponse(reason + "\n", status_code=403)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+        async def send_unframed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                policies = [headers.get(POLICY, "").rstrip("; "), "frame-ancestors 'self'"]
+                headers[POLICY] = "; ".join(filter(None, policies))
+            await send(message)
 
-    def _refusal(self, scope: Scope) -> str | None:
+        refusal = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
+        if refusal is None:
+            await self._app(scope, receive, send_unframed)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal[1][:120]})
+        else:
+            await PlainTextResponse(f"{refusal[1]}\n", status_code=refusal[0])(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
-        if _hostname("//" + headers.get("host", "")) not in self._hosts:
-            return (
-                f"Host {headers.get('host', '')!r} is not a name of this server: open it at http://127.0.0.1:PORT, or "
-                f"add the name that your proxy uses to {HOSTS}."
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if _hostname(host) not in self._hosts:
+            return 403, (
+                f"Host {host!r} is not a name of this server: open it at http://127.0.0.1:PORT, or add the name that "
+                f"your proxy uses to {HOSTS}."
             )
-        origin = headers.get("origin")
-        if origin is not None and _hostname(origin) not in self._hosts:
-            return f"Requests from the site {origin} are refused: add its host to {HOSTS} if it is a proxy of this UI."
-        if scope["type"] == "http" and scope["method"] != "POST" and _mutates(scope["query_string"]):
-            return "A GraphQL mutation must be sent by POST."
+        address = origin.partition("://")[2] if origin is not None else host
+        if address.lower() != host.lower() and _hostname(address) not in self._proxies:
+            return 403, f"Requests from the site {origin} are refused: add its host to {HOSTS} if it is your proxy."
+        if scope["type"] == "http" and scope["path"].rstrip("/").endswith("/graphql") and scope["method"] != "POST":
+            return 405, "Send GraphQL by POST."
+        if ".." in scope["path"].split("/"):
+            return 404, "There is no such page."
         return None
 
 
 class GuardedWebserver(DagsterWebserver):
     """Dagster's web server with `Guard` around it and the pages of the storage below ``/files``."""
 
-    def __init__(self, context: WorkspaceProcessContext, hosts: frozenset[str], storage: Path) -> None:
+    def __init__(self, context: WorkspaceProcessContext, host: str, storage: Path) -> None:
         super().__init__(context, live_data_poll_rate=2000)
-        self._hosts = hosts
+        self._host = host
         self._storage = storage.resolve()
 
     def build_middleware(self) -> list[Middleware]:
-        return [Middleware(Guard, hosts=self._hosts), *super().build_middleware()]
+        proxies = frozenset(os.environ.get(HOSTS, "").lower().replace(",", " ").split())
+        return [Middleware(Guard, host=self._host, proxies=proxies), *super().build_middleware()]
 
     def build_routes(self) -> list[BaseRoute]:
         return [Route(FILES + "/{path:path}", self._page), *super().build_routes()]
@@ -146,7 +159,7 @@ def _serve(
         WorkspaceProcessContext(instance, workspace_load_target=target, version=__version__) as context,
     ):
         end_dead_runs(instance)  # runs of a UI that was killed
-        app = GuardedWebserver(context, allowed_hosts(host), storage).create_asgi_app()
+        app = GuardedWebserver(context, host, storage).create_asgi_app()
         server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning"))
         threading.Thread(target=_stop_with, args=(server, children), daemon=True).start()
         server.run()
@@ -165,23 +178,9 @@ def _stop_with(server: uvicorn.Server, children: Mapping[str, subprocess.Popen[b
 
 
 def _hostname(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None
-
-
-def _mutates(query_string: bytes) -> bool:
-    """Return whether an address carries a GraphQL document with anything but queries."""
-    for text in parse_qs(query_string.decode("latin-1")).get("query", []):
-        try:
-            definitions = parse(text).definitions
-        except GraphQLError:
-            continue
-        operations = [node for node in definitions if isinstance(node, OperationDefinitionNode)]
-        if any(node.operation is not OperationType.QUERY for node in operations):
-            return True
-    return False
+    """Return the host of ``HOST:PORT`` in lower case; None if it is no address."""
+    parts = ADDRESS.fullmatch(address)
+    return parts["host"].strip("[]").lower() if parts else None
 
 
 if __name__ == "__main__":

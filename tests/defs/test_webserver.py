@@ -76,10 +76,13 @@ def test_it_answers_to_its_own_names(ui: str, host: str) -> None:
     [
         {"Host": "evil.example"},  # DNS rebinding
         {"Host": "127.0.0.1.evil.example"},
+        {"Host": "localhost:3177.evil.example"},
+        {"Host": "127.0.0.1@evil.example"},
         {"Host": "[nonsense"},
         {"Origin": "http://evil.example"},  # another site's script
         {"Origin": "null"},  # a sandboxed frame, or a page of the storage
         {"Origin": "http://localhost.evil.example:3000"},
+        {"Origin": "http://127.0.0.1:1"},  # another server of this machine
     ],
 )
 def test_another_name_or_site_is_refused_before_dagster_sees_it(ui: str, headers: dict[str, str]) -> None:
@@ -88,25 +91,33 @@ def test_another_name_or_site_is_refused_before_dagster_sees_it(ui: str, headers
         assert status == 403 and "LUFFY_UI_HOSTS" in text
 
 
-def test_a_mutation_by_get_is_refused_and_a_query_is_not(ui: str) -> None:
-    for document in (MUTATION, "query A { version } " + MUTATION.replace("mutation", "mutation B"), "#\n" + MUTATION):
-        status, text, _ = request(ui + "/graphql?query=" + urllib.parse.quote(document))
-        assert (status, text) == (403, "A GraphQL mutation must be sent by POST.\n")
-    assert request(ui + "/graphql?query=%7Bversion%7D")[0] == 200
+def test_graphql_is_answered_by_post_only(ui: str) -> None:
+    for document in (MUTATION, "{ version }"):
+        address = ui + "/graphql?query=" + urllib.parse.quote(document)
+        assert request(address)[:2] == (405, "Send GraphQL by POST.\n")
     status, text, _ = request(ui + "/graphql", data={"query": MUTATION})
     assert status == 200 and json.loads(text) == {"data": {"setNuxSeen": True}}
+
+
+@pytest.mark.parametrize("path", ["/", "/files/report/card.html", "/server_info"])
+def test_no_other_site_shows_it_in_a_frame(ui: str, path: str) -> None:
+    assert "frame-ancestors 'self'" in request(ui + path)[2]["content-security-policy"]
+
+
+def test_a_path_out_of_the_logs_is_no_page(ui: str) -> None:
+    assert request(ui + "/logs/..%2f..%2fsecret.html")[0] == 404
 
 
 def test_a_websocket_of_another_site_is_closed(ui: str) -> None:
     host, port = urllib.parse.urlsplit(ui).netloc.split(":")
     handshake = (
-        "GET /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "GET /graphql HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Protocol: graphql-ws\r\nOrigin: {}\r\n\r\n"
     )
     for origin, status in (("http://evil.example", " 403 "), (ui, " 101 ")):
         with socket.create_connection((host, int(port)), timeout=30) as connection:
-            connection.sendall(handshake.format(origin).encode())
+            connection.sendall(handshake.format(f"{host}:{port}", origin).encode())
             assert status in connection.recv(1024).decode().splitlines()[0]
 
 
