@@ -21,7 +21,7 @@ from targets.check.expectations import CheckResult, load_checks
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 RESULTS = "results.json"  # the results of one suite on the same files
 VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
-PAGE = 100  # number of evaluations that are read at once
+BATCH = 100  # number of evaluations that are read at once
 ACCOUNT = "every_trace_accounted_for"
 ACCOUNTED = dg.AssetCheckSpec(
     ACCOUNT,
@@ -95,7 +95,7 @@ def verdicts(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], v
 def _newest_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey, version: str) -> Any:
     """Return the newest evaluation of the check that read ``version``, or None."""
     cursor = None
-    while records := instance.event_log_storage.get_asset_check_execution_history(key, limit=PAGE, cursor=cursor):
+    while records := instance.event_log_storage.get_asset_check_execution_history(key, limit=BATCH, cursor=cursor):
         for record in records:
             evaluation = record.event and record.event.asset_check_evaluation
             entry = evaluation and evaluation.metadata.get(VERSION_ENTRY)
@@ -137,23 +137,25 @@ def targets_checks(
     train: TrainReference,
     storage: Storage,
 ) -> Iterator[dg.AssetCheckResult]:
+    from targets.check.checks_page import PAGE, write_page
     from targets.check.expectations import summarize, validate
 
     suite, rows, previous = profile.checks, Path(train.profile), Path(train.previous) if train.previous else None
     files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
-    pages = storage.result("targets", "data_docs", kinds.PREPARED.identity(files))
+    pages = storage.result("targets", "checks", kinds.PREPARED.identity(files))
     if storage.has(pages, kinds.PREPARED, context.log, lambda folder: read_json(folder / RESULTS)):
         validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
         if any(result.error for result in validated):  # a check that broke may work this time
             validated = validate(rows, suite=suite, previous=previous)
     else:
         with storage.writing(pages, kinds.PREPARED) as temporary:
-            validated = validate(rows, suite=suite, previous=previous, docs=temporary)
+            validated = validate(rows, suite=suite, previous=previous)
+            write_page(validated, temporary)
             write_json([asdict(result) for result in validated], temporary / RESULTS)
     selected = {check.name for check in context.selected_asset_check_keys}
     results = [result for result in validated if result.name in selected]
     for result in results:
-        yield _outcome(profile.names.key(TRAIN), result, train.digest, storage.link(pages / "index.html"))
+        yield _outcome(profile.names.key(TRAIN), result, train.digest, storage.link(pages / PAGE))
     passed = sum(result.passed for result in results)
     context.log.info("; ".join([f"{passed} of {len(results)} checks passed", *summarize(results)]))
 
@@ -176,7 +178,7 @@ def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.Url
             "observed": cell(observed),
             "expected": dg.MetadataValue.json(result.expected),
             "rows": result.rows,
-            "data docs": page,
+            "page": page,
             **numbers,
         },
     )

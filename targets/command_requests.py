@@ -53,9 +53,7 @@ class PrepareRequest(Request):
     previous: Path | None = option(
         None, "Folder of an earlier preparation to compare with. Drift is relative to it.", CHECKS, metavar="DIR"
     )
-    docs: OutputFolder | None = option(
-        None, "Folder for the pages of the quality checks (Data Docs).", CHECKS, metavar="DIR"
-    )
+    docs: OutputFolder | None = option(None, "Folder for the page of the quality checks.", CHECKS, metavar="DIR")
     engine: str | None = option(None, _described("engine"), WORK, metavar="ENGINE")
     workers: int | None = option(None, _described("workers"), WORK, ge=1)
     cache: OutputFolder | None = option(

@@ -14,6 +14,7 @@ from core.errors import InputError
 from core.parquet import is_there, read_table
 from core.plugins.user_code import python_path
 from core.progress import Progress, Terminal
+from targets.check.checks_page import write_page
 from targets.check.expectations import SUITE, check_suite, summarize, validate
 from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
@@ -153,7 +154,9 @@ def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
 
 
 def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | None) -> int:
-    results = validate(prepared.profile, suite=suite, previous=previous, docs=docs)
+    results = validate(prepared.profile, suite=suite, previous=previous)
+    if docs:
+        write_page(results, docs)
     for result in results:
         state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
         what = str(result.error or result.observed)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from core.errors import InputError, first_line, validated
+from core.errors import InputError, validated
 from core.files import read_yaml
 from core.text.patterns import compile_full_match
 from targets.check.explanations import explain_construction, explain_failure
@@ -114,7 +114,6 @@ def validate(
     suite: Path = SUITE,
     parameters: Mapping[str, float] | None = None,
     previous: Path | None = None,
-    docs: Path | None = None,
 ) -> list[CheckResult]:
     """Run every check of ``suite`` on a profile file; the results are in the suite's order.
 
@@ -123,7 +122,6 @@ def validate(
     Args:
         parameters: values for ``$name`` in the suite, beside the settings recorded in the file.
         previous: the profile of the version before, to which drift is relative. None: there is no drift.
-        docs: folder for Great Expectations' pages (Data Docs); open its ``index.html``.
 
     Raises:
         InputError: the file is no profile, or the suite has an unknown parameter or expectation.
@@ -136,7 +134,7 @@ def validate(
     numbers = {**now.settings, **(parameters or {})}
     metadata = [name for name in frame.columns if name.startswith(OF_METADATA)]
     expected = [_resolve(check, numbers, metadata, suite) for check in checks]
-    outcomes = _run(frame, checks, expected, suite, docs)
+    outcomes = _run(frame, checks, expected, suite)
     results = [
         replace(_result(check, kwargs, outcome, frame), where=changes.get(str(kwargs.get("column")), Change()).where)
         for check, kwargs, outcome in zip(checks, expected, outcomes, strict=True)
@@ -168,7 +166,7 @@ def summarize(results: Sequence[CheckResult]) -> list[str]:
 
 def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, Any], suite: Path) -> list[str]:
     """How many rows of each source fail ``check``, most first; nothing where it is not about rows."""
-    (outcome,) = _run(frame, [check], [expected], suite, None, result_format="COMPLETE")
+    (outcome,) = _run(frame, [check], [expected], suite, result_format="COMPLETE")
     if (rows := outcome["result"].get("unexpected_index_list")) is None:
         return []
     sources = frame["source"].loc[rows].value_counts()
@@ -230,10 +228,9 @@ def _run(
     checks: Sequence[Check],
     expected: Sequence[dict[str, Any]],
     suite: Path,
-    docs: Path | None,
     result_format: Literal["BASIC", "COMPLETE"] = "BASIC",
 ) -> list[dict[str, Any]]:
-    """Great Expectations' own result of each check, as plain data; its pages go to ``docs``."""
+    """Great Expectations' own result of each check, as plain data."""
     expectations = _construct(checks, expected, suite)
     import great_expectations as gx
 
@@ -244,35 +241,9 @@ def _run(
     together = gx.ExpectationSuite(name="targets", expectations=expectations)
     # A ValidationDefinition would also store the results, and cannot store one with a truth value of numpy: quantiles.
     result: Any = definition.get_batch({"dataframe": frame}).validate(together, result_format=result_format)
-    if docs is not None:
-        _write_docs(context, gx.ValidationDefinition(name="targets", data=definition, suite=together), frame, docs)
     result = result.to_json_dict()
     by_number = {outcome["expectation_config"]["meta"]["number"]: outcome for outcome in result["results"]}
     return [by_number[number] for number in range(len(checks))]
-
-
-def _write_docs(context: Any, validation: Any, frame: "pd.DataFrame", docs: Path) -> None:
-    """Write Great Expectations' pages; InputError for a result that they cannot hold."""
-    context.suites.add(validation.suite)
-    context.validation_definitions.add(validation)
-    context.add_data_docs_site("targets", _site(docs))
-    try:
-        validation.run(batch_parameters={"dataframe": frame})
-    except TypeError as error:
-        raise InputError(
-            f"docs {docs}: Great Expectations cannot write the result of a check ({first_line(error)}); "
-            "leave out the pages, or the check of quantiles"
-        ) from error
-    context.build_data_docs(site_names=["targets"])
-
-
-def _site(folder: Path) -> dict[str, Any]:
-    backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(Path(folder).resolve())}
-    return {
-        "class_name": "SiteBuilder",
-        "store_backend": backend,
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-    }
 
 
 def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], frame: "pd.DataFrame") -> CheckResult:

@@ -198,10 +198,10 @@ def test_runs_of_another_code_location_are_not_ours(location, ours):
 def test_pages_that_the_last_events_link_to_stay(filled):
     project, made = filled
     page = output(project.storage, "training/ledger/kkkk")
-    docs = output(project.storage, "targets/data_docs/llll")
+    docs = output(project.storage, "targets/checks/llll")
     entries = {"page": dg.MetadataValue.url("/files/training/ledger/kkkk/data.bin")}
     project.instance.report_runless_asset_event(dg.AssetMaterialization("ledger", metadata=entries))
-    entries = {"data docs": dg.MetadataValue.url("/files/targets/data_docs/llll/data.bin")}
+    entries = {"page": dg.MetadataValue.url("/files/targets/checks/llll/data.bin")}
     check = dg.AssetCheckKey(dg.AssetKey(["targets", "train"]), "every_trace_accounted_for")
     project.instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(check.asset_key, check.name, passed=True, metadata=entries)

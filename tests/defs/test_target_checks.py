@@ -127,8 +127,8 @@ def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     assert not rows.passed and rows.severity == dg.AssetCheckSeverity.WARN
     assert rows.metadata["value"].value == pytest.approx(-1 / 3)
     assert checks["every_trace_accounted_for"].metadata["train"].value == 20
-    page = project.page(str(rows.metadata["data docs"].value))
-    assert page.is_file() and "Data" in page.read_text(encoding="utf-8")
+    page = project.page(str(rows.metadata["page"].value))
+    assert page.is_file() and "rows_read_stable" in page.read_text(encoding="utf-8")
     before = project.files()
     assert project.run(*INPUTS, *TARGETS).success  # again: still compared with the one before, and nothing is made
     assert project.metadata("targets/train")["compared with the version before"] == said

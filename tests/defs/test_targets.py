@@ -57,7 +57,7 @@ def test_the_same_content_is_not_prepared_again(build):
     [
         ("targets/prepared/*/profile.parquet", 300),
         ("targets/train/*/train.parquet", 9),
-        ("targets/data_docs/*/*.json", 0),
+        ("targets/checks/*/*.json", 0),
     ],
 )
 def test_a_damaged_output_is_set_aside_and_made_again(build, damaged, size):

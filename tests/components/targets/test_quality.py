@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
+from targets.check.checks_page import write_page
 from targets.check.expectations import check_names, check_suite, load_checks, validate
 from targets.check.source_drift import OF_TWO
 from targets.check.version_diff import compare_versions
@@ -119,11 +121,15 @@ def test_drift_against_the_version_before_is_a_warning(
     assert all(result.severity == "warning" and isinstance(result.observed, float) for result in failed)
 
 
-def test_pages_of_the_checks_are_built(prepared: Prepared, tmp_path: Path) -> None:
-    validate(prepared.profile, docs=tmp_path / "docs")
-    pages = "".join(page.read_text(encoding="utf-8") for page in (tmp_path / "docs").rglob("*.html"))
-    assert (tmp_path / "docs/index.html").is_file()
-    assert "target_tokens" in pages and "problem_digest" in pages
+def test_the_page_of_the_checks_is_one_file_that_loads_nothing(prepared: Prepared, tmp_path: Path) -> None:
+    results = validate(prepared.profile)
+    hostile = replace(results[0], passed=False, observed="<script>", where="a & b")
+    write_page([*results[1:], hostile], tmp_path)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert all(result.name in page for result in results) and "target_tokens" in page
+    assert page.index(hostile.name) < page.index(results[1].name), "what failed stands first"
+    assert "&lt;script&gt; (a &amp; b)" in page
+    assert not re.search(r"<script|<link|src=|https?:", page)
 
 
 def test_two_versions_are_compared(prepared: Prepared, tmp_path: Path) -> None:
