@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from core.errors import InputError
 from core.machine.interruptible import INTERRUPTED
 from core.plugins.config_files import PROFILES
 from core.progress import Terminal
+from pipelines.cli.selection import selection_keys
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
 from pipelines.definitions.database import reuse_engines, wait_for_database
 from pipelines.definitions.executor import preload
@@ -130,23 +130,6 @@ def _locate_paths_of(profile: Path) -> None:
             variable = f"{PREFIX}{section}__{key}".upper()
             if located != written and variable not in os.environ:
                 set_variable(variable, located, f"profile {profile}")
-
-
-def selection_keys(defs: dg.Definitions, text: str, job: str) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
-    """The assets that a selection string names, those of ``job`` and the others; InputError if it is no selection."""
-    graph = defs.resolve_asset_graph()
-    executable = defs.resolve_job_def(job).asset_layer.executable_asset_keys
-    with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        try:
-            keys = dg.AssetSelection.from_string(text).resolve(graph)
-        except dg.DagsterError as error:
-            raise InputError(
-                f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as +group:targets, "
-                "+key:targets/train or key:training/policy (+ takes along what it needs)"
-            ) from error
-    selected = sorted(keys & graph.materializable_asset_keys)
-    return [key for key in selected if key in executable], [key for key in selected if key not in executable]
 
 
 def resource(defs: dg.Definitions, name: str) -> Any:

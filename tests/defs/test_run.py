@@ -13,7 +13,11 @@ import dagster as dg
 import pytest
 from processes import children, descendants, wait_gone
 
+from assets.shared.profile import Names
+from pipelines.cli.selection import selection_keys
+from pipelines.definitions.factory import build_defs
 from pipelines.definitions.orphans import end_dead_runs
+from tests.defs.project import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = "+group:targets"  # as the help says: with what it needs
@@ -77,16 +81,34 @@ def test_ctrl_c_before_a_run_exists_cancels_it(environment):
     assert done.stdout.splitlines()[-1].startswith("cancelled; ") and done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("selection", "assets"),
+    [
+        (
+            "evals/base",
+            {"evals/base/arithmetic", *(f"ood/base/arithmetic_{name}" for name in ("long", "mul", "short"))},
+        ),
+        ('+key:"targets/checks"', {"targets/train", "targets/prepared", "benchmarks/suite", "models/base"}),
+        ("key:models/base or key:targets/trai*", {"models/base", "targets/train"}),
+        ('tag:"luffy/role"="policy" and key:evals*', {"evals/policy/arithmetic"}),
+    ],
+)
+def test_a_selection_takes_the_names_that_the_terminal_prints(selection: str, assets: set[str]) -> None:
+    defs = build_defs(settings_of(LUFFY_PROFILE="embedded"), Names())
+    selected, others = selection_keys(defs, selection, "everything")
+    assert ({key.to_user_string() for key in selected}, others) == (assets, [])
+
+
 def test_a_relative_home_starts_in_the_folder_of_the_user(environment, tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "key:nothing"],
+        [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "tag:nothing"],
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(ROOT), "DAGSTER_HOME": "mine"},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 2 and "the selection contains no asset" in done.stderr
+    assert done.returncode == 2 and "no asset has the tag nothing" in done.stderr
     assert (tmp_path / "mine" / "dagster.yaml").is_file()
 
 
@@ -107,7 +129,11 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
         ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `make setup`"),
         ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
         ({}, ["--profile", "unknown"], 2, "profile 'unknown'"),
-        ({}, ["--select", "group:nothing"], 2, "the selection contains no asset"),
+        ({}, ["--select", "group:target"], 2, "no asset has the group target; did you mean targets?; known: bench"),
+        ({}, ["--select", f"{PART} or key:evals/bse"], 2, "no asset has the key evals/bse; did you mean evals/base?"),
+        ({}, ["--select", "models/bass"], 2, "no asset has the key models/bass; did you mean models/base?"),
+        ({}, ["--select", "targets/train("], 2, "expected a selection such as +group:targets"),
+        ({}, ["--select", "status:fresh"], 2, "status: is no filter of a run; expected one of key, group,"),
         ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints;"),
         ({}, ["--set", "training.seed"], 2, "expected SECTION.KEY=VALUE"),
     ],
