@@ -126,7 +126,7 @@ def require_known_failures(found: Verdicts, accepted: Collection[str]) -> None:
     if failed:
         raise InputError(
             f"registry/champion: the targets of this policy do not pass: {'; '.join(failed)}; train on targets that "
-            "pass, or choose this policy by hand (luffy promote)"
+            "pass, or choose this policy by hand (luffy champion promote)"
         )
 
 

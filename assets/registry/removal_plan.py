@@ -196,11 +196,11 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _outputs_of(storage: Path, texts: Iterable[str]) -> set[Path]:
-    """The output folders that hold the paths among ``texts``."""
-    outputs, root = set(), storage.resolve()
+    """The output folders that the paths among ``texts`` lead into, wherever the storage was when they were written."""
+    outputs = set()
     for text in texts:
-        if text.startswith("/") and (path := Path(text).resolve()).is_relative_to(root):
-            parts = path.relative_to(root).parts
-            if len(parts) >= 3 and parts[0] in STAGES:
-                outputs.add(storage.joinpath(*parts[:3]))
+        parts = Path(text).parts if "/" in text else ()
+        places = (number for number, part in enumerate(parts[:-2]) if part in STAGES)
+        named = (storage.joinpath(*parts[number : number + 3]) for number in places)
+        outputs |= {output for output in named if output.is_dir()}
     return outputs

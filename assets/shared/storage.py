@@ -2,9 +2,10 @@
 
 Data is in folders that never change: ``<root>/<stage>/<name>/<identity>/``, written under a temporary name and
 renamed when complete; a result that is made again by force gets a number, ``<identity>-2``. A reference,
-``<root>/references/<key>.json``, names the folder of the last materialization.
+``<root>/references/<key>.json``, names the folder of the last materialization, relative to the storage.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,11 +21,12 @@ from assets.shared.failures import as_failure
 from assets.shared.references import MAKER, REFERENCE, Reference, made_by
 from core import PROJECT
 from core.code_digest import SHORT_DIGEST
-from core.errors import InputError, explain_validation
+from core.errors import InputError, explain_validation, first_line
 from core.files import UNWRITABLE, atomic_folder, set_aside, write_json, write_text
 from core.kinds import Kind
 from core.parquet import is_there
 
+HERE = "$STORAGE"  # in a reference: the storage, wherever it is now
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
 Data = TypeVar("Data", bound=Reference)
 
@@ -133,6 +135,13 @@ class Storage(dg.ConfigurableResource):
                 "permission there, or choose another folder (storage.root in the profile, or LUFFY__STORAGE__ROOT)"
             ) from error
 
+    def _portable(self, text: str) -> str:
+        """Return a path in the storage as one that still holds when the storage has been moved."""
+        return f"{HERE}{text.removeprefix(str(self.path))}" if text.startswith(f"{self.path}/") else text
+
+    def _located(self, text: str) -> str:
+        return f"{self.path}{text.removeprefix(HERE)}" if text.startswith(f"{HERE}/") else text
+
     def reference_file(self, key: str) -> Path:
         """Return the file that holds the reference of asset ``key`` (``stage/name``)."""
         return self._inside(self.path / "references" / f"{key}.json")
@@ -141,22 +150,22 @@ class Storage(dg.ConfigurableResource):
         """Let ``key`` point to ``reference``, atomically for every reader."""
         file = self.reference_file(key)
         with self.writable():
-            write_json(reference.model_dump(mode="json"), file)
+            write_json(_mapped(reference.model_dump(mode="json"), self._portable), file)
 
     def read_reference(self, key: str, kind: type[Data]) -> Data:
         """Read what ``key`` points to; InputError if it was never materialized here or its data is gone."""
         file = self.reference_file(key)
         try:
-            reference = kind.model_validate_json(file.read_text(encoding="utf-8"))
+            values = json.loads(file.read_text(encoding="utf-8"))
+            reference = kind.model_validate(_mapped(values, self._located))
         except FileNotFoundError:
             raise InputError(
                 f"{key}: not materialized in storage {self.path} yet; materialize it first (a selection that begins "
                 "with +key: includes everything that it needs; + without key: includes one layer)"
             ) from None
-        except ValidationError as error:
-            raise InputError(
-                f"{file}: not a reference ({explain_validation(error, kind)}); materialize {key} again"
-            ) from error
+        except (ValidationError, ValueError) as error:
+            why = explain_validation(error, kind) if isinstance(error, ValidationError) else first_line(error)
+            raise InputError(f"{file}: not a reference ({why}); materialize {key} again") from error
         path = Path(reference.path)
         if not path.exists() and not is_there(path):
             raise InputError(f"{key}: {reference.path} is gone; materialize {key} again")
@@ -218,6 +227,15 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
         """Return ``stage/name`` of an asset, or ``stage/name/partition`` if it has partitions."""
         key = "/".join(context.asset_key.path[len(self.key_prefix) :])
         return f"{key}/{context.asset_partition_key}" if context.has_asset_partitions else key
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with every text in it changed."""
+    if isinstance(value, dict):
+        return {name: _mapped(inner, change) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_mapped(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def _below(filename: Any, folder: Path) -> bool:

@@ -245,5 +245,5 @@ def reason_without_comparison(policy: Checkpoint, champion: PolicyRecord) -> str
     if champion.checkpoint == policy.digest:
         return "it is already the champion"
     if policy.digest in champion.rejected:
-        return "it was rolled back by hand, so only `luffy promote` can bring it back"
+        return "it was rolled back by hand, so only `luffy champion promote` can bring it back"
     return None

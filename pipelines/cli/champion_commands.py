@@ -1,24 +1,27 @@
-"""``luffy champion``, ``promote`` and ``rollback``: look at the champion, or move it by hand.
+"""``luffy champion`` with ``promote`` and ``rollback``: look at the champion, or move it by hand.
 
 A move writes a decision file, and reports a materialization of registry/champion to the instance, so the UI shows who
 moved the champion, when and why.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import dagster as dg
 
 from assets.registry.champion import CHAMPION
+from assets.registry.retention import KEY as RETENTION
 from assets.shared.metadata import bullets, cell
 from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
+from core.cli import say
 from core.code_digest import SHORT_DIGEST
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import level_text, outcome_text
 from evaluation.promotion.records import PolicyRecord
-from pipelines.cli.run import configure
+from pipelines.cli.run import configure, run_graph
 from pipelines.definitions.instance import prepare_home
+from pipelines.definitions.jobs import RETAIN
 from pipelines.definitions.profile_settings import load_settings
 
 NO_REASON = "no reason given"
@@ -32,6 +35,20 @@ def promote(to: str, reason: str, profile: str | None) -> None:
 def rollback(reason: str, profile: str | None) -> None:
     """Make the champion before the present one the champion again."""
     _move(lambda registry: registry.rollback(reason=reason or NO_REASON), profile)
+
+
+def retention(profile: str | None, overrides: Sequence[str], *, remove: bool) -> int:
+    """List the old outputs that nothing refers to, or remove them, by a run of the job ``retention``."""
+    status = run_graph(profile, [*overrides, f"retention.dry_run={str(not remove).lower()}"], None, 1, RETAIN)
+    if status == 0:
+        with dg.DagsterInstance.get() as instance:
+            event = instance.get_latest_materialization_event(RETENTION)
+        if event and event.asset_materialization:
+            metadata = event.asset_materialization.metadata
+            size = metadata["bytes freed" if remove else "bytes to free"].value
+            say(metadata["list"].value)
+            say(f"{metadata['folders'].value} folders {'removed' if remove else 'can be removed'}: {size:,} bytes")
+    return status
 
 
 def _storage(profile: str | None) -> Storage:
@@ -83,7 +100,7 @@ def show(profile: str | None, last: int = 10) -> None:
     else:
         sys.stdout.write(f"champion: {champion.checkpoint[:SHORT_DIGEST]}  {champion.policy}\n")
         rejected = ", ".join(digest[:SHORT_DIGEST] for digest in champion.rejected)
-        sys.stdout.write(f"rolled back (only `luffy promote` can bring these back): {rejected}\n" if rejected else "")
+        sys.stdout.write(f"rolled back (`luffy champion promote` brings them back): {rejected}\n" if rejected else "")
     budget = registry.error_budget(error_rate)
     spent = f"{error_rate - budget.left:.3g} of {error_rate:g} spent by {budget.tests} comparisons"
     sys.stdout.write(f"error rate: {spent}, {budget.left:.3g} left\n")

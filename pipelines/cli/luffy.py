@@ -60,6 +60,8 @@ app = new_app(
     epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
     "`luffy --install-completion` lets your shell complete the commands and their options.",
 )
+champions = new_app("Show the champion (the policy in use) and the last decisions, or move it by hand.")
+app.add_typer(champions, name="champion", rich_help_panel=CHAMPION)
 
 
 def _print_version(asked: bool) -> None:
@@ -276,18 +278,20 @@ def leaderboard(
     return rank(models or [], profile, overrides or [])
 
 
-@app.command(rich_help_panel=CHAMPION, epilog=examples("luffy champion --profile small"))
-def champion(profile: Profile = None) -> None:
-    """Show the champion (the policy in use) and the last decisions."""
-    from pipelines.cli.champion_commands import show
+@champions.callback(invoke_without_command=True)
+def champion(context: typer.Context, profile: Profile = None) -> None:
+    """Show the champion (the policy in use) and the last decisions, or move it by hand."""
+    if context.invoked_subcommand is None:
+        from pipelines.cli.champion_commands import show
 
-    show(profile)
+        show(profile)
+    elif profile is not None:
+        raise InputError(
+            f"--profile: give it behind the command: luffy champion {context.invoked_subcommand} --profile"
+        )
 
 
-@app.command(
-    rich_help_panel=CHAMPION,
-    epilog=examples('luffy promote 3f2a9c81 --reason "fewer refusals"'),
-)
+@champions.command(epilog=examples('luffy champion promote 3f2a9c81 --reason "fewer refusals"'))
 def promote(
     to: Annotated[
         str, typer.Argument(metavar="TO", help="The first characters of a policy's digest, or the folder of its run.")
@@ -301,12 +305,26 @@ def promote(
     promote(to, reason, profile)
 
 
-@app.command(rich_help_panel=CHAMPION, epilog=examples('luffy rollback --reason "worse on long problems"'))
+@champions.command(epilog=examples('luffy champion rollback --reason "worse on long problems"'))
 def rollback(reason: Reason = "", profile: Profile = None) -> None:
     """Return to the previous champion."""
     from pipelines.cli.champion_commands import rollback
 
     rollback(reason, profile)
+
+
+@champions.command(
+    epilog=examples("luffy champion retention --set retention.keep_days=60", "luffy champion retention --remove")
+)
+def retention(
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them. Default: only list them.")] = False,
+    profile: Profile = None,
+    overrides: Overrides = None,
+) -> int:
+    """List the old outputs that neither a champion nor anything else refers to, or remove them."""
+    from pipelines.cli.champion_commands import retention
+
+    return retention(profile, overrides or [], remove=remove)
 
 
 def _interpreter() -> Any:

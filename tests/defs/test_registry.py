@@ -1,6 +1,7 @@
 """The champion moved by hand: `luffy champion`, `promote` and `rollback`, its files and its trace in the instance."""
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -55,11 +56,11 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
     written, first, second = two
     files = written.project.storage / "registry" / "decisions"
     before = len(list(files.iterdir()))
-    done = command(written, "rollback", "--reason", "it *insults* <b>users</b>")
+    done = command(written, "champion", "rollback", "--reason", "it *insults* <b>users</b>")
     assert done.returncode == 0, done.stderr
     assert written.champion["checkpoint"] == first
     assert len(list(files.iterdir())) == before + 1
-    done = command(written, "promote", second[:8], "--reason", "mended")
+    done = command(written, "champion", "promote", second[:8], "--reason", "mended")
     assert done.returncode == 0, done.stderr
     assert written.champion["checkpoint"] == second
     with dg.DagsterInstance.from_config(str(written.project.storage.parent / "home")) as instance:
@@ -72,6 +73,23 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
     assert f"champion: {second[:16]}" in listed and "rollback" in listed and "mended" in listed
 
 
+def test_retention_lists_and_then_removes_by_command(written):
+    old = written.project.storage / "generations/arithmetic/aaaa"
+    old.mkdir(parents=True)
+    (old / "data.bin").write_bytes(b"x" * 1000)
+    for path in (old / "data.bin", old):
+        os.utime(path, (0, 0))
+    for arguments, last in (
+        ([], "1 folders can be removed: 1,000 bytes"),
+        (["--remove"], "1 folders removed: 1,000 bytes"),
+    ):
+        assert old.exists()
+        done = command(written, "champion", "retention", *arguments)
+        assert done.returncode == 0, done.stderr
+        assert "| generations/arithmetic/aaaa |" in done.stdout and done.stdout.splitlines()[-1] == last
+    assert not old.exists()
+
+
 @pytest.mark.slow
 def test_moves_at_once_are_shown_in_the_order_in_which_they_were_made(two):
     """From several terminals, beside a retention that somebody launched in the UI."""
@@ -80,7 +98,7 @@ def test_moves_at_once_are_shown_in_the_order_in_which_they_were_made(two):
     before = {file.name for file in files.iterdir()}
     moves = [("promote", first), ("promote", second), ("rollback",), ("promote", first), ("promote", second)]
     with ThreadPoolExecutor() as terminals:
-        done = [terminals.submit(command, written, *move, "--reason", "at once") for move in moves]
+        done = [terminals.submit(command, written, "champion", *move, "--reason", "at once") for move in moves]
         assert written.project.run_job("retention", {"operations__retention": {"config": {"dry_run": False}}}).success
     statuses = [each.result().returncode for each in done]
     assert set(statuses) <= {0, 2}  # 2: it is the champion already, or there is nothing to return to
@@ -149,6 +167,6 @@ def test_moves_that_cannot_be_say_why_and_change_nothing(two, tmp_path):
         registry.rollback(reason="")
     assert written.champion == record
     (Path(written.project.storage) / "training/policy/second/policy/model.safetensors").write_text("other")
-    done = command(written, "promote", second)
+    done = command(written, "champion", "promote", second)
     assert done.returncode == 2 and done.stderr.startswith("error: checkpoint ") and "Traceback" not in done.stderr
     assert json.loads((written.project.storage / "registry/champion.json").read_text()) == record

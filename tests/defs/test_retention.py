@@ -12,6 +12,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from assets.registry.removal_plan import Plan, plan_removals, remove
 from assets.registry.retention import forget, is_ours, old_runs
 from assets.shared.profile import Names
+from assets.shared.references import Reference
 from assets.shared.stage_options import RetentionOptions
 from assets.shared.storage import Storage
 from core.files import write_json
@@ -208,6 +209,18 @@ def test_pages_that_the_last_events_link_to_stay(filled):
     )
     assert project.run_job("retention", LAUNCH).success
     assert page.exists() and docs.exists() and not made["unused"].exists()
+
+
+def test_a_storage_that_was_moved_still_has_what_its_references_name(tmp_path):
+    first, moved = Storage(root=str(tmp_path / "first")), Storage(root=str(tmp_path / "moved"))
+    folder = output(first.path, "targets/train/cccc")
+    first.write_reference("targets/train", Reference(path=str(folder), digest="d"))
+    output(first.path, "targets/train/dddd")
+    first.path.rename(moved.path)
+    assert moved.read_reference("targets/train", Reference).path == str(moved.path / "targets/train/cccc")
+    assert [removal.path.name for removal in plan(moved.path).removals] == ["dddd"]
+    inside_events = [str(tmp_path / "first/targets/train/dddd/train.parquet")]
+    assert not plan_removals(moved.path, RetentionOptions(), named=inside_events, now=time.time()).removals
 
 
 def test_samples_go_with_their_policy(filled):

@@ -169,7 +169,7 @@ def test_a_policy_whose_targets_fail_a_check_afterwards_is_not_promoted(written:
     evaluate(written, passed=False)
     refusal = message(written.project.run(*OUTPUTS))
     assert refusal.startswith("registry/champion: the targets of this policy do not pass: enough_rows failed:")
-    assert "Observed: 7" in refusal and "luffy promote" in refusal
+    assert "Observed: 7" in refusal and "luffy champion promote" in refusal
     assert written.champion is None
     evaluate(written, passed=True)
     assert written.project.run(*OUTPUTS).success and written.champion

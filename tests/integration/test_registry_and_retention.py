@@ -266,7 +266,6 @@ def test_a_storage_that_was_moved_keeps_its_champions(
     for policy in champions:
         storage.decide(policy, better=True)
     storage.train()
-    shutil.rmtree(storage.root / "references")
     moved = tmp_path_factory.mktemp("elsewhere") / "storage"
     shutil.copytree(storage.root, moved)
     shutil.rmtree(storage.root)
@@ -274,6 +273,9 @@ def test_a_storage_that_was_moved_keeps_its_champions(
     assert champion is not None
     assert Path(champion.policy) == moved / "training/policy/run1/policy"
     assert Path(champion.scores["sums"].file) == moved / "graded/sums/g1/graded.parquet"
+    plan = plan_removals(moved, RetentionOptions(keep_champions=2), named=[], now=time.time())
+    assert not plan.removals, "the references name what the last training made"
+    shutil.rmtree(moved / "references")
     plan = plan_removals(moved, RetentionOptions(keep_champions=2), named=[], now=time.time())
     assert [removal.path.relative_to(moved).as_posix() for removal in plan.removals] == ["graded/sums/g2"]
     assert Registry(moved).rollback(reason="").policy == str(moved / "training/policy/run0/policy")
