@@ -1,4 +1,4 @@
-"""The metrics of a training: one row each, which the UI, the terminal, the pages, the alerts and the docs read.
+"""The metrics of a training: one row each, which the UI, the terminal, the pages and the docs read.
 
 A metric that you log under a new name gets a row here and appears in every view that its row names.
 """
@@ -56,7 +56,6 @@ class Metric:
         better: which way it should go; "" where that depends.
         live: recorded as an observation while the training runs; ``metrics.jsonl`` and the trackers have every metric.
         views: The views that draw it.
-        alert: key of ``run.alerts`` whose rule in `training.job.alerts` watches it. A row adds no rule.
         short: its title on the terminal, of at most six characters, if `View.TERMINAL` is among its views.
     """
 
@@ -66,7 +65,6 @@ class Metric:
     better: Literal["higher", "lower", ""] = ""
     live: bool = True
     views: View = NOWHERE
-    alert: str = ""
     short: str = ""
 
     def covers(self, name: str) -> bool:
@@ -86,7 +84,6 @@ METRICS = (
         "Reward of on-policy samples",
         better="higher",
         views=CHARTS | View.CHAMPION | View.TERMINAL,
-        alert="reward_share",
         short="reward",
     ),
     Metric(OFF_POLICY_REWARD, "Reward of off-policy samples", better="higher", views=CHARTS),
@@ -100,7 +97,7 @@ METRICS = (
     Metric(VALIDATION_SCORE, "Validation: reward without demonstrations", better="higher", views=View.POLICY),
     Metric(f"{SOURCE_VALIDATION}*", "Validation: reward of source {}", better="higher"),
     Metric(RESPONSE_LENGTH, "Response length", "tokens", views=CHARTS | View.CHAMPION | View.TERMINAL, short="length"),
-    Metric(ENTROPY, "Entropy", "nats", views=CHARTS | View.CHAMPION, alert="entropy_factor"),
+    Metric(ENTROPY, "Entropy", "nats", views=CHARTS | View.CHAMPION),
     Metric("actor/off_policy_entropy", "Entropy at off-policy tokens", "nats"),
     Metric("actor/entropy_coeff", "Entropy coefficient", views=View.POLICY),
     Metric("actor/entropy_loss", "Entropy loss"),
@@ -119,13 +116,12 @@ METRICS = (
     Metric("groups/supervised", "Groups that the gate trains by the supervised loss", "share"),
     Metric("groups/dropped", "Groups dropped because an off-policy sample failed", better="lower"),
     Metric("groups/*", "Groups: {}"),
-    Metric(CUT_SHARE, "Samples cut at the length limit", "share", better="lower", views=CHARTS, alert="cut_share"),
+    Metric(CUT_SHARE, "Samples cut at the length limit", "share", better="lower", views=CHARTS),
     Metric(
         OFF_POLICY_PROB,
         "Probability of off-policy tokens",
         better="higher",
         views=View.POLICY | View.CHAMPION,
-        alert="off_policy_steps",
     ),
     Metric("actor/on_policy_prob", "Probability of on-policy tokens", views=View.POLICY),
     Metric("distillation/kl", "Policy against teacher, KL", "nats", better="lower", views=CHARTS),
@@ -187,8 +183,6 @@ METRICS = (
     Metric("training/*", "State of verl's trainer: {}", live=False),
 )
 MACHINE = ("timing_", "perf/", "actor/perf/", "idle/", "run/")  # first parts of names: how fast it was, and how large
-WATCHED = {metric.alert: metric.name for metric in METRICS if metric.alert}
-"""Key of ``run.alerts`` -> the metric that its rule watches."""
 
 
 def metric_of(name: str) -> Metric | None:

@@ -89,7 +89,7 @@ def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
 @app.command()
 def browse(run: Run, out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")]) -> None:
     """Write the samples of a run, step by step, to one HTML page that opens offline."""
-    from training.commands import rollout_browser as command
+    from training.diagnosis import browse as command
 
     command.browse(run, out)
 
@@ -105,9 +105,9 @@ def examine(
     ] = None,
 ) -> int:
     """Look for known faults in 20 prompts of a training before it starts: template, tokenizer, verifier."""
-    from training.commands import examine as command
+    from training.diagnosis import before
 
-    return command.examine(request, samples)
+    return before.report(request, samples)
 
 
 @app.command()
@@ -145,16 +145,16 @@ def preflight(
     ] = False,
 ) -> int:
     """Check that this machine can train: one line for each check, with what to do if it fails."""
-    from training.preflight.check_runner import TRAINING, TRAINING_GPU, Examination, run_checks
-    from training.preflight.machine_checks import checks_of
-    from training.preflight.trial_training import TRIALS
+    from training.diagnosis import MACHINE, MACHINE_GPU
+    from training.diagnosis.machine import Examination, checks_of, run_checks
+    from training.diagnosis.trial import TRIALS
 
     config_file(HARDWARE, hardware)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="preflight-", dir=out))
     examination = Examination(hardware, folder)
-    failed = run_checks(checks_of(TRAINING, *([TRAINING_GPU] if hardware != "cpu" else [])), examination)
+    failed = run_checks(checks_of(MACHINE, *([MACHINE_GPU] if hardware != "cpu" else [])), examination)
     if not failed and not machine_only:
         failed = run_checks(TRIALS, examination)
     if failed:

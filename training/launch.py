@@ -26,10 +26,10 @@ from training.algorithms.schedules.prompt_order import SHUFFLE
 from training.config.run_checks import check_run, own_trackers
 from training.config.teacher_checks import check_teacher, served_folder
 from training.config.teacher_settings import lay_out_teacher
-from training.explain.before import first_look, warn_before
+from training.diagnosis.before import warn_before
+from training.diagnosis.live import Watch
 from training.export.upload import push_to_hub
-from training.job.alerts import AlertOptions, uncorrected_staleness
-from training.job.attempts import Report, done, follow, progress, warn
+from training.job.attempts import Report, done, follow, progress, steps_before, warn
 from training.job.checkpoints import (
     complete_steps,
     export_policy,
@@ -93,8 +93,6 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
             write_text(OmegaConf.to_yaml(config, resolve=True), folder.config)
             environment |= _open_trackers(request, config, folder)
-            if text := uncorrected_staleness(config):
-                warn(report, latest_step(folder.checkpoints), text)
             _train(request, folder, config, environment, backend, report)
             progress(report, "writing the policy")
             ledger = write_ledger(folder.path, data.path, exported_step(folder.checkpoints, config.policy_from))
@@ -242,7 +240,6 @@ def _train(
     total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
     task = partial(_task, request, folder, environment)
     resumed = latest_step(folder.checkpoints)
-    look = None if resumed else first_look(config, folder.rollouts, partial(warn, report))
     if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
@@ -251,7 +248,9 @@ def _train(
         remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
         if done >= total:
             return
-
+    rollouts = None if resumed else folder.rollouts
+    before = steps_before(attempt, earlier, done)
+    watch = Watch(OmegaConf.to_container(config), partial(warn, report), earlier=before, rollouts=rollouts)
     follow(
         attempt,
         backend,
@@ -259,10 +258,8 @@ def _train(
         total=total,
         done=done,
         stall_seconds=config.run.stall_seconds,
-        alerts=AlertOptions.of(config),
         trackers=own_trackers(config),
-        after_step=look,
-        earlier=earlier,
+        after_step=watch.step,
         code=code_record().model_dump(),
         report=report,
     )

@@ -66,14 +66,14 @@ def _against_champion(registry: Registry, digest: str, records: list[dict[str, A
 def explanation(out: Path) -> dict[str, Any]:
     """Explain why the run in folder ``out`` does not learn: the first cause and its evidence, or that there is none."""
     from evaluation.report.figures import training_curves
-    from training.explain import findings_report
-    from training.explain.causes import explain
-    from training.explain.record import read_record
+    from training.diagnosis import report
+    from training.diagnosis.causes import explain
+    from training.diagnosis.record import read_record
 
     record = read_record(out)
     findings = explain(record)
-    text = findings_report.markdown(record, findings)
-    shown = findings_report.curve_titles(findings[0].evidence.curve) if findings else {}
+    text = report.markdown(record, findings)
+    shown = report.curve_titles(findings[0].evidence.curve) if findings else {}
     if drawn := training_curves(record.records, shown):
         text += f"\n\n{pictures(*drawn).value}"
     return {"explanation": dg.MetadataValue.md(text)}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from core import PROJECT
 from core.existing_python import TRAIN_PYTHON
-from training.preflight.check_runner import HOST, Examination, run_checks
-from training.preflight.machine_checks import checks_of
+from training.diagnosis import HOST
+from training.diagnosis.machine import Examination, checks_of, run_checks
 
 
 def doctor(hardware: str = "cpu", port: int = 3000, *, machine_only: bool = True, python: Path = TRAIN_PYTHON) -> int:

@@ -80,7 +80,7 @@ def prompts(targets: Path) -> "pa.Table":
 
     from core.schemas import BENCHMARK
     from evaluation.statistics.solve_rate import as_suite
-    from training.explain.sampled_rows import sample_rows
+    from training.diagnosis.record import sample_rows
 
     rows = [
         {

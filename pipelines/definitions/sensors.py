@@ -85,8 +85,7 @@ def notify_training_alerts(names: Names, settings: NotifySettings) -> dg.SensorD
         name=names.name("notify_training_alerts"),
         minimum_interval_seconds=30,
         default_status=STOPPED,
-        description="Send the warnings of a training while it is in progress, by the thresholds of run.alerts and to "
-        "the addresses of notify_run_failures.",
+        description="Send the warnings of a training while it is in progress to the addresses of notify_run_failures.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         read, sent = json.loads(context.cursor or "{}"), 0

@@ -87,15 +87,14 @@ def _meanings(file: str) -> Iterator[tuple[str, str]]:
 
 
 def metrics_page() -> str:
-    """Generate the page with every metric, its plots, and the warning that watches it."""
+    """Generate the page with every metric and its plots."""
     return page(
         "Metrics",
         "What a training logs at each step. `metrics.jsonl` in the folder of the run and the trackers have all of it. "
         "A live metric is also an observation of `training/metrics` in the Dagster UI while the training runs. Charts "
         "are drawn on the page of `training/policy` (policy, against the champion), on the pages that compare recipes "
-        "and in the scorecard (comparisons), and on the terminal. [Warnings](../training.md#warnings) explains the "
-        "keys of `run.alerts`. A name with `*` stands for all that begin like it.",
-        table(("metric", "what it is", "unit", "better", "live", "charts", "warning"), map(_metric_row, METRICS)),
+        "and in the scorecard (comparisons), and on the terminal. A name with `*` stands for all that begin like it.",
+        table(("metric", "what it is", "unit", "better", "live", "charts"), map(_metric_row, METRICS)),
     )
 
 
@@ -107,7 +106,6 @@ def _metric_row(metric: Metric) -> tuple[str, ...]:
         metric.better,
         "yes" if metric.live else "",
         ", ".join(place for view, place in PLACES.items() if view in metric.views),
-        code(metric.alert) if metric.alert else "",
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.model.base_model import SHIPPED
-from training.preflight.machine_checks import APART, KERNEL
+from training.diagnosis.machine import APART, KERNEL
 from training.resources.attention import KERNELS, installed_kernels
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")

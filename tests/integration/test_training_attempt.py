@@ -15,9 +15,8 @@ from core.backends.local import LocalBackend
 from core.backends.monitor import Attempt, attempts, reason_of
 from core.backends.task import Task
 from core.errors import InputError, TaskFailed
-from core.metric_table import REWARD, STEP_SECONDS
-from training.job.alerts import AlertOptions
-from training.job.attempts import follow
+from core.metric_table import STEP_SECONDS
+from training.job.attempts import follow, steps_before
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,17 +48,13 @@ def test_steps_are_reported_in_order_with_the_time_left(tmp_path: Path) -> None:
     assert 0 < attempts(tmp_path)[0].seconds() < 60
 
 
-def test_alerts_compare_with_the_steps_of_earlier_attempts(tmp_path: Path) -> None:
-    earlier, steps = Attempt(tmp_path, 0), [{"step": step, "data": {REWARD: 1.0, STEP_SECONDS: 1}} for step in (-1, 0)]
-    earlier.records.write_text("".join(f"{json.dumps(step)}\n" for step in [*steps, {**steps[1], "step": 1}]))
-    alerts, code = AlertOptions(window=2), {"digest": "d"}
-    (alert,) = [
-        event
-        for event in run(tmp_path, 2, "0", earlier=[earlier], alerts=alerts, code=code)
-        if "alert" in event["event"]
-    ]
-    assert alert["step"] == 2 and alert["message"].endswith("and it was 1.00 at step 0")
-    assert record(tmp_path)["code"] == code
+def test_the_steps_of_earlier_attempts_count_until_this_one_repeats_them(tmp_path: Path) -> None:
+    earlier, this = Attempt(tmp_path, 1), Attempt(tmp_path, 2)
+    lines = [json.dumps({"step": step, "data": {STEP_SECONDS: 1}}) + "\n" for step in (1, 2, 3)]
+    earlier.records.write_text("".join(lines))
+    assert [one["step"] for one in steps_before(this, [earlier, this], 1)] == [1]
+    this.records.write_text(lines[2])
+    assert [one["step"] for one in steps_before(this, [earlier, this], 1)] == [1, 2]
 
 
 def test_an_error_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:
@@ -83,7 +78,7 @@ def test_a_watch_that_objects_after_a_step_stops_the_run(tmp_path: Path) -> None
             raise InputError("the budget is spent")
 
     with pytest.raises(InputError, match="the budget is spent"):
-        run(tmp_path, 2, "hang", after_step=lambda: object_after(2))
+        run(tmp_path, 2, "hang", after_step=lambda _: object_after(2))
     assert record(tmp_path)["status"] is None and record(tmp_path)["ended"]
 
 

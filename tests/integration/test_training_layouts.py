@@ -10,8 +10,8 @@ from layout_runs import Results, log_probs_of, run_ranks
 from transformers import AutoConfig
 
 from core.model.base_model import SHIPPED
+from training.diagnosis.trial import write_untied_model
 from training.export.merge import merge
-from training.preflight.trial_training import write_untied_model
 
 UNTIED_LAYOUTS = [name for name in LAYOUTS if name.startswith("untied")]
 OTHER = ("bf16", "lora", "sequence parallel", "sequence parallel sdpa", *UNTIED_LAYOUTS)

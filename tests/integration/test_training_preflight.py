@@ -8,7 +8,8 @@ import pytest
 from training_runs import ROOT, own_environment
 
 from core.errors import InputError
-from training.preflight.check_runner import TRAINING, Check, Examination, run_checks
+from training.diagnosis import MACHINE, Cause
+from training.diagnosis.machine import Examination, run_checks
 
 NAMES = ["python", "packages", "memory", "disk", "mixed-policy training", "resume", "supervised training", "evaluation"]
 
@@ -42,9 +43,9 @@ def test_every_check_has_a_line_and_failures_count(capsys: pytest.CaptureFixture
         raise InputError("it is broken")
 
     checks = [
-        Check("one", lambda _: "fine", "nothing", (TRAINING,)),
-        Check("two", fails, "repair it for the {kind}", (TRAINING,)),
-        Check("three", lambda seen: f"fine on {seen.hardware}", "nothing", (TRAINING,)),
+        Cause("one", (MACHINE,), lambda _: "fine", "nothing"),
+        Cause("two", (MACHINE,), fails, "repair it for the {kind}"),
+        Cause("three", (MACHINE,), lambda seen: f"fine on {seen.hardware}", "nothing"),
     ]
     assert run_checks(checks, Examination("gpu_single", Path())) == ["two"]
     assert capsys.readouterr().out.splitlines() == [

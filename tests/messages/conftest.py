@@ -41,7 +41,7 @@ def good_inputs(tmp_path_factory) -> Path:
     from core.files import write_table, write_text
     from core.schemas import GRADED, SAMPLE
     from evaluation.__main__ import main
-    from training.preflight.trial_training import write_targets
+    from training.diagnosis.trial import write_targets
 
     folder = tmp_path_factory.mktemp("good")
     shutil.copytree(ROOT / "training" / "embedded_model" / "model", folder / "model")

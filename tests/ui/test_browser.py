@@ -22,8 +22,8 @@ from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
 from targets.select.split import reconcile, select_train
-from training.explain.causes import explain
-from training.explain.record import RunRecord
+from training.diagnosis.causes import explain
+from training.diagnosis.record import RunRecord
 from training.job.records.rollout_log import Rollout
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from training.config.keys import OPEN, within
 from training.config.ranges import ranges
 
 # What may be null though its default is not, beside the keys whose classes say so themselves.
-MAY_BE_NULL = (*OPEN, "mixed", "run.alerts", "trainer.total_training_steps", "trainer.rollout_data_dir")
+MAY_BE_NULL = (*OPEN, "mixed", "trainer.total_training_steps", "trainer.rollout_data_dir")
 # Without them a run has no batch, no length or no policy.
 NEEDED = (
     "data.train_batch_size",

@@ -17,13 +17,11 @@ from core.machine.jsonl_tail import send_event
 from core.metric_table import REWARD, SFT_LOSS, VALIDATION_SCORE, is_finite
 from core.plugins.user_code import UserFunctionError, named_in_errors
 from core.progress import after
-from training.job.alerts import AlertOptions, Alerts
 from training.job.records.metrics_log import merge_attempts, records_in, seconds_of
 
 Report = Callable[[dict[str, Any]], None]
 # What the message of a step says.
 TOLD = {REWARD: "reward {:.2f}", SFT_LOSS: "loss {:.3f}", VALIDATION_SCORE: "validation {:.2f}"}
-DEFAULT_ALERTS = AlertOptions()
 
 
 def follow(
@@ -35,18 +33,14 @@ def follow(
     done: int,
     stall_seconds: float,
     report: Report,
-    alerts: AlertOptions = DEFAULT_ALERTS,
     trackers: Sequence[str] = (),
-    after_step: Callable[[], None] | None = None,
-    earlier: Sequence[Attempt] = (),
+    after_step: Callable[[Mapping[str, Any]], None] | None = None,
     code: Mapping[str, Any] | None = None,
 ) -> None:
-    """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``, and alerts.
-
-    Alerts compare with the steps of the ``earlier`` attempts, of which nobody is warned again.
+    """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``.
 
     ``trackers`` are the `function_path` of functions of the user's. Each is called with a step and its metrics; one
-    that fails is reported, and called no more. ``after_step`` is called when a step was reported.
+    that fails is reported, and called no more. ``after_step`` is called with the record of a step that was reported.
 
     What else it does, and raises, is that of `core.backends.monitor.follow`.
     """
@@ -56,15 +50,11 @@ def follow(
             say(f"resuming after step {done} of {total}")
         say("starting Ray, vLLM and the actor")
     seconds: deque[float] = deque(maxlen=10)  # seconds of the last steps
-    watch, called = Alerts(alerts), list(trackers)
-    for record in _history(attempt, earlier, done):
-        watch.check(record["step"], record["data"])
+    called = list(trackers)
 
     def on_step(record: Mapping[str, Any]) -> None:
         seconds.append(seconds_of(record))
         report(_step_event(record, total, seconds))
-        for text in watch.check(record["step"], record["data"]):
-            warn(report, record["step"], text)
         for path in [*called]:
             try:
                 named_in_errors(path)(record["step"], dict(record["data"]))
@@ -72,14 +62,14 @@ def follow(
                 called.remove(path)
                 warn(report, record["step"], f"{error}; this tracker gets no more steps")
         if after_step:
-            after_step()
+            after_step(record)
 
     monitor.follow(
         attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds, code=code
     )
 
 
-def _history(attempt: Attempt, earlier: Sequence[Attempt], done: int) -> list[dict[str, Any]]:
+def steps_before(attempt: Attempt, earlier: Sequence[Attempt], done: int) -> list[dict[str, Any]]:
     """Return the steps before those of ``attempt``, which has made some if it still runs."""
     steps = merge_attempts(one.records for one in earlier if one.number < attempt.number)
     first = next((record["step"] for record in records_in(attempt.records)), done + 1)

@@ -51,7 +51,6 @@ from training.config.rollout_modes import lay_out_rollouts
 from training.config.teacher_settings import MODEL as TEACHER
 from training.config.teacher_settings import check_distillation, lengthen_context, located
 from training.config.value_checks import check_groups, check_kinds, check_needed, check_values
-from training.job.alerts import AlertOptions
 
 if TYPE_CHECKING:
     from training.methods.method import Method
@@ -69,7 +68,6 @@ DEFAULTS = OmegaConf.create(
     {
         "mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"}),
         **RolloutOptions().model_dump(),
-        "run": {"alerts": AlertOptions().model_dump()},
         "chat_template_kwargs": dict(TEMPLATE_KWARGS),
     }
 )
@@ -134,7 +132,6 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         config.actor_rollout_ref.actor.calculate_entropy = True  # it weighs the losses, whatever its bonus is
     if options.replay.use:
         config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
-    AlertOptions.of(config)
     EntropyController(options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
     return config
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.machine.package_lock import differences, locked_versions, summary
-from training.preflight.check_runner import HOST, TRAINING, TRAINING_GPU
-from training.preflight.machine_checks import CHECKS, checks_of
+from training.diagnosis import HOST, MACHINE, MACHINE_GPU
+from training.diagnosis.machine import CHECKS, checks_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -64,8 +64,8 @@ def test_the_doctor_needs_no_packages() -> None:
 
 
 def test_every_check_says_how_to_mend_it_and_has_one_line_in_a_doctor() -> None:
-    for doctors in ((HOST,), (TRAINING,), (TRAINING, TRAINING_GPU)):
+    for doctors in ((HOST,), (MACHINE,), (MACHINE, MACHINE_GPU)):
         names = [check.name for check in checks_of(*doctors)]
         assert names and len(names) == len(set(names)), doctors
     for check in CHECKS:
-        assert check.mend.format(kind="gpu") and check.where, check.name
+        assert check.keys.format(kind="gpu") and check.when, check.name

@@ -269,7 +269,7 @@ def test_the_nearest_key_is_one_that_recipes_set(typed: str, meant: str | None, 
 def numbers(config: DictConfig) -> list[str]:
     """The keys of numbers that verl's and our files have, outside of the classes that check their own."""
     values = {key: OmegaConf.select(config, key) for key in settable(config)}
-    checked = ("mixed", "run.alerts", "run.slurm", "max_staleness", "environment", "ray_kwargs")
+    checked = ("mixed", "run.slurm", "max_staleness", "environment", "ray_kwargs")
     free = (
         "global_profiler",
         "actor_rollout_ref.rollout.engine_kwargs",

@@ -1,4 +1,4 @@
-"""The table of metrics covers what trainings log, and every view and alert finds its metrics there."""
+"""The table of metrics covers what trainings log, and every view finds its metrics there."""
 
 from collections import Counter
 
@@ -23,11 +23,6 @@ def test_a_metric_has_one_row_and_every_row_a_label() -> None:
     assert all(metric.label and ("{}" in metric.label) == metric.name.endswith("*") for metric in METRICS)
     unnamed = [m.name for m in METRICS if View.TERMINAL in m.views and not 1 <= len(m.short) <= 6]
     assert not unnamed, f"core/metric_table.py: the terminal draws {unnamed}; give them a `short` of 1 to 6 characters"
-
-
-def test_a_warning_watches_one_metric() -> None:
-    twice = [key for key, count in Counter(m.alert for m in METRICS if m.alert).items() if count > 1]
-    assert not twice, f"core/metric_table.py: two rows have alert={twice}; a rule of run.alerts watches one metric"
 
 
 def test_only_the_page_of_a_policy_draws_families() -> None:

@@ -11,18 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from omegaconf import OmegaConf
 
 from core.arithmetic import problems
 from core.files import read_json, write_json
 from core.model.base_model import SHIPPED
 from core.parquet import shard_path
 from core.schemas import TARGET
-from training.explain import reward_calls
-from training.explain.before import examine, first_look, warn_before
-from training.explain.sampled_rows import PROMPTS, sample_rows
+from training.diagnosis import reward_calls
+from training.diagnosis.before import examine, warn_before
+from training.diagnosis.live import Watch
+from training.diagnosis.record import PROMPTS, sample_rows
+from training.diagnosis.trial import write_targets
 from training.job.configuration import compose_run
-from training.preflight.trial_training import write_targets
 
 SIZES = ["data.train_batch_size=4", "data.max_prompt_length=64", "data.max_response_length=144"]
 REWARD = "reward.custom_reward_function"
@@ -168,7 +168,7 @@ def test_what_the_base_model_answers_counts(tmp_path: Path, targets: Path):
     drawn = {row["prompt"][-1]["content"]: [(rambling, 144)] * 2 for row in rows}
     assert names(config(tmp_path), targets, SHIPPED, drawn)[0] == "end_token"
     drawn = {row["prompt"][-1]["content"]: [("<think>\n</think>\nIt is 1.", 20)] * 2 for row in rows}
-    assert names(config(tmp_path), targets, SHIPPED, drawn) == ["no_box"]
+    assert names(config(tmp_path), targets, SHIPPED, drawn) == ["no_box", "no_signal"]
 
 
 def test_the_same_rows_are_looked_at_each_time(targets: Path, tmp_path: Path):
@@ -194,13 +194,11 @@ def test_a_run_is_warned_before_it_starts_and_a_supervised_one_is_not(tmp_path: 
 
 def test_the_samples_of_the_first_step_are_looked_at_once(tmp_path: Path):
     said: list[tuple[int, str]] = []
-    look = first_look(
-        OmegaConf.create({"data": {"max_response_length": 9}}), tmp_path, lambda *given: said.append(given)
-    )
+    watch = Watch({"data": {"max_response_length": 9}}, lambda *given: said.append(given), rollouts=tmp_path)
     row = {"input": "p", "output": "hm", "gts": "1", "score": 0.0, "prefix_length": 0, "tokens": 9, "error": ""}
     for step in (1, 2, 3):
         (tmp_path / f"{step}.jsonl").write_text((json.dumps(row) + "\n") * 8)
-        look()
+        watch.step({"step": step, "data": {}})
         assert len(said) == (step > 1)
     ((step, text),) = said
     assert step == 1 and "cut at the limit" in text and "100%" in text
@@ -211,9 +209,9 @@ def test_a_look_that_fails_is_a_warning(tmp_path: Path):
     warn_before(config(tmp_path), tmp_path / "none.parquet", SHIPPED, lambda *given: said.append(given))
     for step in (1, 2):
         (tmp_path / f"{step}.jsonl").write_text("{}\n")
-    look = first_look(OmegaConf.create({}), tmp_path, lambda *given: said.append(given))
-    look()
-    look()
+    watch = Watch({}, lambda *given: said.append(given), rollouts=tmp_path)
+    for step in (1, 2):
+        watch.step({"step": step, "data": {}})
     assert [step for step, _ in said] == [0, 1]
     for (_, text), error in zip(said, ("FileNotFoundError", "InputError"), strict=True):
         assert text.startswith("the look for known causes failed, and the training goes on: ") and error in text

@@ -17,7 +17,7 @@ from core.files import write_json
 from core.ledger_verdicts import LEDGER
 from core.model.base_model import SHIPPED
 from core.model.lineage_file import CodeRecord, InputRecord, read_manifest, write_manifest
-from training.commands import rollout_browser
+from training.diagnosis import browse as rollout_browser
 from training.export.model_card import Score, model_card, write_scores
 from training.job.lineage import earlier_code, portable
 from training.job.records import rollout_log

@@ -1,40 +1,38 @@
-"""The tests that need no training, on a few targets before a run starts and on the samples of its first step.
-
-The first step's samples are the base model's, drawn before any update, so looking at them costs no sampling.
-"""
+"""The tests that need no training, on a few targets of a run that is about to start."""
 
 import json
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from core.errors import first_line
 from core.model.prompts import render_target
 from core.model.token_counts import Lengths, load_lengths
+from core.parquet import read_table
+from core.schemas import SAMPLE
 from grading.row_fields import row_fields
 from grading.verdict import Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
-from training.explain.causes import Finding, early_causes, explain
-from training.explain.record import RunRecord
-from training.explain.reward_calls import UNKNOWN, Score, asked
-from training.explain.sampled_rows import sample_rows
-from training.job.configuration import chat_template
+from training.diagnosis import BEFORE, FIRST
+from training.diagnosis.causes import Finding, explain, seen
+from training.diagnosis.live import Warn, without_harm
+from training.diagnosis.record import RunRecord, sample_rows
+from training.diagnosis.reward_calls import UNKNOWN, Score, asked
+from training.job.configuration import chat_template, compose_run
 from training.job.input_checks import MATH, read_verifiers
-from training.job.records import rollout_log
 from training.job.records.rollout_log import Rollout
+from training.job.request import TrainingRequest
 from training.job.user_reward import SHIPPED, VERIFIERS
 
 SECONDS = 2.0  # after which no further target is looked at: 1% of a training of three minutes
 BORROWED = 2  # answers to other problems that a verifier should not take for right
 COSTLY = "judge"  # type of a verifier whose verdicts cost money
 WHOLE_TEXT = "compute_score_whole_text"
-
-Warn = Callable[[int, str], None]  # reports a text about a step
 
 
 def examine(
@@ -66,49 +64,51 @@ def examine(
             else:
                 for text, tokens in drawn.get(row["prompt"][-1]["content"], ()):
                     samples.append(_sample(row, text, lengths, score, tokens=tokens))
-    return explain(RunRecord(_as_it_runs(config, verifiers, model), samples={0: samples}), early_causes())
+    return explain(RunRecord(_as_it_runs(config, verifiers, model), samples={0: samples}), *_moments(drawn))
 
 
 def warn_before(config: DictConfig, targets: Path, model: Path, warn: Warn) -> None:
     """Warn of the causes that can be seen in the targets of a run that is about to start."""
     if config.objective == "rl":
-        with _without_harm(partial(warn, 0)):
+        with without_harm(0, warn):
             for finding in examine(config, targets, model):
-                warn(0, warning(finding))
+                warn(0, finding.line())
 
 
-def first_look(config: DictConfig, rollouts: Path, warn: Warn) -> Callable[[], None]:
-    """Return a function to call after each step, which warns of what the samples of the first step show."""
-    looked = False
+def report(file: Path, samples: Path | None) -> int:
+    """Test the training of the request in ``file``, and print a line for each test; the exit status: 1 if one fails.
 
-    def look() -> None:
-        nonlocal looked
-        if looked or len(steps := rollout_log.steps(rollouts)) < 2:  # the last one may be half written
-            return
-        looked = True
-        if steps[0] == 1:
-            with _without_harm(partial(warn, 1)):
-                samples = rollout_log.read(rollouts, 1)
-                record = RunRecord(OmegaConf.to_container(config), samples={1: samples})
-                for finding in explain(record, early_causes()):
-                    warn(1, warning(finding))
+    Args:
+        samples: answers of the base model that `evaluate generate` drew.
 
-    return look
-
-
-def warning(finding: Finding) -> str:
-    """Return a finding in one line."""
-    cause = finding.cause
-    return f"{cause.title}: {finding.evidence.text}. Change {cause.keys}; see {cause.link}"
+    Raises:
+        InputError: the training could not start.
+    """
+    request = TrainingRequest.read(file).complete()
+    config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out)
+    drawn = None if samples is None else _drawn(samples, request.targets.path)
+    found = {one.cause.name: one for one in examine(config, request.targets.path, request.model.path, drawn)}
+    count = len(sample_rows(request.targets.path))
+    answers = " with answers of the base model" if drawn else ""
+    sys.stdout.write(f"{count} prompts of {request.targets.path.name}{answers}\n")
+    for cause in seen(*_moments(drawn)):
+        line = f"FAIL  {found[cause.name].line()}" if cause.name in found else f"ok    {cause.name}: not seen"
+        sys.stdout.write(f"{line}\n")
+    return int(bool(found))
 
 
-@contextmanager
-def _without_harm(say: Callable[[str], None]) -> Iterator[None]:
-    """Make a warning of whatever a look raises: the training does not depend on it."""
-    try:
-        yield
-    except Exception as error:
-        say(f"the look for known causes failed, and the training goes on: {type(error).__name__}: {first_line(error)}")
+def _moments(drawn: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the moments whose causes can be seen; answers of the base model are what a first step samples."""
+    return (BEFORE,) if drawn is None else (BEFORE, FIRST)
+
+
+def _drawn(samples: Path, targets: Path) -> dict[str, list[tuple[str, int]]]:
+    """Return the responses in a file of `SAMPLE` and their tokens, by problem."""
+    problems = [row["prompt"][-1]["content"] for row in sample_rows(targets)]
+    drawn: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for row in read_table(samples, SAMPLE, "give a file of `luffy evaluate generate`").to_pylist():
+        drawn[problems[int(row["id"])]].append((row["response"], row["tokens"]))
+    return dict(drawn)
 
 
 def _sample(

@@ -1,4 +1,4 @@
-"""Tests of the updates: context, order of the data, staleness, drift, learning rate, and what the targets taught."""
+"""Tests of the updates: order of the data, staleness, drift, learning rate, steps, and what the targets taught."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ from statistics import fmean
 import numpy as np
 
 from core.files import read_object
-from core.metric_table import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB, REWARD
+from core.metric_table import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB, REWARD, SFT_LOSS
 from core.text.patterns import compile_quick_pattern
-from training.explain.record import Evidence, RunRecord
-from training.explain.rewards import is_taught_otherwise, signal
+from training.diagnosis.record import LIVE_WINDOW, Evidence, RunRecord
+from training.diagnosis.rewards import is_taught_otherwise, signal
 
 ORDERED = 0.5  # of the variance of the prompts' lengths lies between steps; a shuffled set has (k - 1) / (N - 1)
 OVER_CHANCE = 3.0  # times that share
@@ -19,8 +19,14 @@ OLD = 2.0  # updates: with 1 and no correction the embedded task is learned, wit
 APART = 0.1  # mean |log w| of fresh samples; bfloat16 and int4 rollouts of recorded runs that learn have at most 0.05
 FORGOTTEN = 0.8  # share of their first probability that targets have left; those that are trained on rise
 GREW = 10.0  # times the first gradient norm; recorded runs that learn have at most 9
-LEARNED = 0.9  # a probability of the targets that leaves nothing to learn, as for the warning of run.alerts
+LEARNED = 0.9  # a probability of the targets that leaves nothing to learn
 RISE = 0.005  # of the probability of a target between its first use and its last; taught ones rise by 0.01 and more
+RISKY = 4  # updates that samples of a run which is about to start may be old
+EXPLODED = 3.0  # times the entropy of the start
+STALLED = 50  # steps without a rise of the targets' probability
+FELL, LOW = 0.95, 0.1  # share of its first loss that a run which learns has left; a loss that need not fall, in nats
+MOVED = 1e-6  # of a weight: one step at the usual rate of a large model
+FEW = 20  # steps; recorded runs that learn show it after as many
 
 TOO_SHORT = compile_quick_pattern(r"is greater than the derived max_model_len")
 NOT_FINITE = compile_quick_pattern(r"FloatingPointError|is (?:nan|inf)\b")
@@ -84,8 +90,11 @@ def between_steps(steps: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def stale(record: RunRecord) -> Evidence | None:
-    """Samples come from old weights, and nothing corrects for that."""
+    """Samples come, or will come, from old weights, and nothing corrects for that."""
     ages, corrected = record.ends("staleness/mean"), record.value("mixed.rollout_correction.type", "none") != "none"
+    allowed = 0 if record.value("rollouts", "sync") == "sync" else record.value("max_staleness", 0)
+    if not record.records and not corrected and allowed >= RISKY:
+        return Evidence(f"samples may be {allowed} updates old ({RISKY} or more), and nothing corrects for it")
     if record.learns or corrected or ages is None or ages[1] < OLD:
         return None
     text = f"on-policy tokens are {ages[1]:.1f} updates old on average ({OLD:g} or more), and nothing corrects for it"
@@ -139,3 +148,48 @@ def targets_not_learned(record: RunRecord) -> Evidence | None:
         return None
     text = f"the targets' probability is {prob[1]:.2f}, and it changed by {rise:+.4f} {over} (less than {RISE:g})"
     return Evidence(text, record.off_policy, OFF_POLICY_PROB)
+
+
+def stalled(record: RunRecord) -> Evidence | None:
+    """The probability of the targets has not risen for a long time, and the policy does not have them yet."""
+    means = record.means(OFF_POLICY_PROB)
+    if not means or means[-1] >= LEARNED or (since := len(means) - 1 - means.index(max(means))) < STALLED:
+        return None
+    text = f"their probability is {means[-1]:.2f} on average over the last {LIVE_WINDOW} steps, and has not risen for"
+    return Evidence(f"{text} {since} steps", (), OFF_POLICY_PROB)
+
+
+def entropy_explodes(record: RunRecord) -> Evidence | None:
+    """The policy samples ever more at random."""
+    means = record.means(ENTROPY)
+    if not means or means[-1] <= EXPLODED * (start := min(record.curve(ENTROPY)[0], means[0])):
+        return None
+    text = f"the entropy is {means[-1]:.2f} nats on average over the last {LIVE_WINDOW} steps, and it was {start:.2f}"
+    return Evidence(f"{text} at the start", (), ENTROPY)
+
+
+def loss_stays(record: RunRecord) -> Evidence | None:
+    """A supervised run has nearly the loss with which it began."""
+    loss = record.ends(SFT_LOSS)
+    if record.value("objective") != "sft" or loss is None or loss[0] < LOW or loss[1] <= FELL * loss[0]:
+        return None
+    text = f"{loss[0]:.3g} at first and {loss[1]:.3g} at last (more than {FELL:.0%} of it)"
+    return Evidence(text, (), SFT_LOSS)
+
+
+def barely_moved(record: RunRecord) -> Evidence | None:
+    """The learning rate and the number of steps leave the weights where they were: Adam moves each by the rate."""
+    rate, steps = record.value("actor_rollout_ref.actor.optim.lr"), len(record.records)
+    if record.learns or rate is None or not steps or (moved := float(rate) * steps) >= MOVED:
+        return None
+    text = f"{steps} steps with lr={rate} move a weight by about {moved:.1g} at most (less than {MOVED:g})"
+    return Evidence(text, (), GRADIENT_NORM)
+
+
+def too_few_steps(record: RunRecord) -> Evidence | None:
+    """The reward has not risen, in so few steps that it need not have."""
+    reward, steps = record.ends(REWARD), len(record.records)
+    if record.error or reward is None or steps >= FEW or reward[1] > reward[0]:
+        return None
+    text = f"the reward has not risen in {steps} steps; recorded runs that learn show it after {FEW} or more"
+    return Evidence(text, (), REWARD)

@@ -9,23 +9,23 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core import PROJECT
-from core.arithmetic import Problem, problems
+from core.arithmetic import problems
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.model.base_model import SHIPPED
 from core.plugins.user_code import python_path
 from core.schemas import TARGET
 from training.config.keys import read_by
-from training.preflight.check_runner import TRAINING, Check, Examination
+from training.diagnosis import MACHINE, Cause
+from training.diagnosis.machine import Examination
 
 ROWS = 16
 TARGET_CHARACTERS = 90  # the embedded tokenizer has one token per byte
@@ -81,35 +81,29 @@ def _evaluation(examination: Examination) -> str:
 
 MEND = "see what it wrote into its folder, and run this again"
 TRIALS = (  # each needs those before it
-    Check("mixed-policy training", _start, MEND, (TRAINING,)),
-    Check("resume", _resume, MEND, (TRAINING,)),
-    Check("supervised training", _supervised, MEND, (TRAINING,)),
-    Check("evaluation", _evaluation, MEND, (TRAINING,)),
+    Cause("mixed-policy training", (MACHINE,), _start, MEND),
+    Cause("resume", (MACHINE,), _resume, MEND),
+    Cause("supervised training", (MACHINE,), _supervised, MEND),
+    Cause("evaluation", (MACHINE,), _evaluation, MEND),
 )
 
 
 def write_targets(file: Path, rows: int = ROWS, seed: int = 0) -> Path:
     """Return arithmetic problems with traces of at most `TARGET_CHARACTERS`."""
-    kept = (problem for problem in problems("train", 20 * rows, seed) if len(problem.trace) <= TARGET_CHARACTERS)
-    pq.write_table(pa.Table.from_pylist(target_rows(islice(kept, rows)), schema=TARGET), file)
-    return file
-
-
-def target_rows(
-    chosen: Iterable[Problem], write: Callable[[Problem], str] = lambda problem: problem.trace, split: str = "train"
-) -> list[dict[str, Any]]:
-    """Return the rows of `TARGET` for the problems, with the target that ``write`` gives each."""
-    return [
+    short = (problem for problem in problems("train", 20 * rows, seed) if len(problem.trace) <= TARGET_CHARACTERS)
+    table = [
         {
             "data_source": "arithmetic",
             "prompt": [{"role": "user", "content": one.problem}],
-            "target": [{"role": "assistant", "content": write(one)}],
+            "target": [{"role": "assistant", "content": one.trace}],
             "ability": "math",
             "reward_model": {"style": "rule", "ground_truth": one.answer},
-            "extra_info": {"split": split, "index": number, "id": one.id, "source": "embedded"},
+            "extra_info": {"split": "train", "index": number, "id": one.id, "source": "embedded"},
         }
-        for number, one in enumerate(chosen)
+        for number, one in enumerate(islice(short, rows))
     ]
+    pq.write_table(pa.Table.from_pylist(table, schema=TARGET), file)
+    return file
 
 
 def write_untied_model(out: Path) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from core.metric_table import OFF_POLICY_REWARD, REWARD
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import extract_boxed
-from training.explain.record import Evidence, RunRecord, share
+from training.diagnosis.record import LIVE_WINDOW, Evidence, RunRecord, share
 from training.job.records.rollout_log import Rollout
 
 ERRORS = "reward/errors"
@@ -14,6 +14,8 @@ FAILS = 0.01  # share of the samples: a verifier that works fails on none, and 5
 RIGHT, WRONG = 0.99, 0.01  # shares of the samples, which leave room for one in a hundred
 CONTRADICTED = 0.5  # share of the groups: right answers to one problem agree
 SIGNAL = 0.1  # share of the groups: with fewer, one group of a batch of 16 teaches, or none
+ENOUGH = 40  # on-policy samples: if none is right, fewer than one in 13 is, at 95% confidence
+REWARDED, COLLAPSED = 0.1, 0.5  # rewards that never were higher cannot collapse; share of the best reward
 IDENTICAL = 0.9  # share of the groups: only a temperature near 0 repeats a response to the letter
 
 STOPPED = compile_quick_pattern(r"the verifier of .{1,200} failed on|RewardError")
@@ -81,6 +83,32 @@ def alike(record: RunRecord) -> Evidence | None:
     hard = "the problems are too hard" if ends is None or ends[0] < 0.5 else "the problems are too easy"
     shown = groups[0] if groups else ()
     return Evidence(f"{text}: {hard} for the policy", shown, "groups/solve_partial")
+
+
+def no_signal(record: RunRecord) -> Evidence | None:
+    """No on-policy sample was ever rewarded."""
+    curve = record.curve(REWARD)
+    own = [one for one in record.all_samples if not one.prefix_length]
+    teaches = any(one["data"].get("groups/solve_partial") for one in record.records)
+    if teaches or any(value > 0 for value in curve) or any(one.reward > 0 or one.error for one in own):
+        return None
+    if not own and len(curve) >= LIVE_WINDOW:
+        return Evidence(f"no on-policy sample was rewarded in {len(curve)} steps", (), REWARD)
+    if len(own) < ENOUGH:
+        return None
+    during = f", nor any other in {len(curve)} steps" if curve else ""
+    return Evidence(f"0 of {len(own)} on-policy samples are rewarded{during}", own, REWARD)
+
+
+def collapse(record: RunRecord) -> Evidence | None:
+    """The reward was there, and is gone."""
+    means = record.means(REWARD)
+    if record.learns or not means or max(means) < REWARDED or means[-1] >= COLLAPSED * max(means):
+        return None
+    at = [one["step"] for one in record.records if one["data"].get(REWARD) is not None]
+    best = at[means.index(max(means)) + LIVE_WINDOW - 1]
+    text = f"{means[-1]:.2f} on average over the last {LIVE_WINDOW} steps, and it was {max(means):.2f} at step {best}"
+    return Evidence(text, record.both_ends[-1] if record.both_ends else (), REWARD)
 
 
 def by_prompt(samples: Iterable[Rollout]) -> list[Sequence[Rollout]]:

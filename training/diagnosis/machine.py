@@ -1,4 +1,4 @@
-"""One table of what a machine needs, for `luffy doctor` and for `luffy train preflight`.
+"""What a machine needs, for `luffy doctor` and for `luffy train preflight`: the rows of the table about machines.
 
 Only the standard library is imported here, because the doctor also runs where an environment is missing or broken.
 """
@@ -10,13 +10,15 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from core import PROJECT
 from core.errors import InputError
 from core.existing_python import check_imports, examine, is_locked
 from core.machine.package_lock import differences, summary
-from training.preflight.check_runner import HOST, TRAINING, TRAINING_GPU, Check, Examination
+from training.diagnosis import HOST, MACHINE, MACHINE_GPU, Cause
 
 PYTHONS = ((3, 11), (3, 12))
 GB = 1e9
@@ -43,6 +45,37 @@ print("apart", ((packed - logits).abs().mean() / logits.abs().mean()).item())
 print("gradients apart", ((gradient - other).norm() / other.norm()).item())
 """
 APART = 0.05  # of bfloat16 numbers
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is examined: a hardware profile, a folder on the disk of the runs, the training interpreter, a port."""
+
+    hardware: str
+    out: Path
+    python: Path = Path(sys.executable)
+    port: int = 3000
+
+    @property
+    def kind(self) -> str:
+        """The kind of training environment that the hardware needs, as ``make setup HARDWARE=`` calls it."""
+        return "cpu" if self.hardware == "cpu" else "gpu"
+
+
+def run_checks(checks: Iterable[Cause], examination: Examination) -> list[str]:
+    """Run all of them and print a line for each; the names of those that failed."""
+    failed: list[str] = []
+    for check in checks:
+        started = time.monotonic()
+        try:
+            line = f"ok    {check.name}: {check.test(examination)}"
+        except InputError as error:
+            line = f"FAIL  {check.name}: {error}: {check.keys.format(kind=examination.kind)}"
+            failed.append(check.name)
+        seconds = time.monotonic() - started
+        sys.stdout.write(f"{line}{f' ({seconds:.0f} s)' if seconds > 1 else ''}\n")
+        sys.stdout.flush()
+    return failed
 
 
 def _python(_: Examination) -> str:
@@ -113,18 +146,6 @@ def _port(examination: Examination) -> str:
         except OSError as error:
             raise InputError(f"{examination.port}: {error.strerror}") from error
     return f"{examination.port} is free for the UI"
-
-
-def _chromium(_: Examination) -> str:
-    """Return the browser of the UI tests; nothing else needs it."""
-    code = "from playwright.sync_api import sync_playwright as s\nwith s() as p: print(p.chromium.executable_path)"
-    python = PROJECT / ".venv/bin/python"
-    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
-    path = Path(done.stdout.strip()) if done.returncode == 0 else None
-    if path is not None and path.is_file():
-        return str(path)
-    installed = shutil.which("chromium") or shutil.which("google-chrome")
-    return installed or "none (only the UI tests need it): .venv/bin/playwright install chromium"
 
 
 def _driver(_: Examination) -> str:
@@ -203,27 +224,21 @@ def _python_code(code: str, *arguments: str) -> str:
 
 SETUP = "make setup HARDWARE={kind}"
 CHECKS = (
-    Check("python", _python, "install Python 3.11 or 3.12 and run make setup PYTHON=path", (HOST, TRAINING)),
-    Check(
-        "headers",
-        _headers,
-        "install python3-dev (Debian) or python3-devel (Fedora)",
-        (HOST, TRAINING_GPU),
-    ),
-    Check("compiler", _compiler, "install gcc", (HOST, TRAINING_GPU)),
-    Check("orchestration", _orchestration, "run rm -rf .venv and make setup", (HOST,)),
-    Check("training", _training, f"run rm -rf .venv-train and {SETUP}, or choose another Python", (HOST,)),
-    Check("disk", _project_disk, "make room", (HOST,)),
-    Check("port", _port, "stop what listens there, or run luffy ui --port with another", (HOST,)),
-    Check("chromium", _chromium, "run .venv/bin/playwright install chromium", (HOST,)),
-    Check("packages", _packages, f"run {SETUP}", (TRAINING,)),
-    Check("driver", _driver, "install a driver that is new enough, or take --hardware cpu", (TRAINING_GPU,)),
-    Check("attention kernel", _attention, f"set attention=sdpa, or run {SETUP}", (TRAINING_GPU,)),
-    Check("memory", _memory, "free some", (TRAINING,)),
-    Check("disk", _run_disk, "give --out on another disk", (TRAINING,)),
+    Cause("python", (HOST, MACHINE), _python, "install Python 3.11 or 3.12 and run make setup PYTHON=path"),
+    Cause("headers", (HOST, MACHINE_GPU), _headers, "install python3-dev (Debian) or python3-devel (Fedora)"),
+    Cause("compiler", (HOST, MACHINE_GPU), _compiler, "install gcc"),
+    Cause("orchestration", (HOST,), _orchestration, "run rm -rf .venv and make setup"),
+    Cause("training", (HOST,), _training, f"run rm -rf .venv-train and {SETUP}, or choose another Python"),
+    Cause("disk", (HOST,), _project_disk, "make room"),
+    Cause("port", (HOST,), _port, "stop what listens there, or run luffy ui --port with another"),
+    Cause("packages", (MACHINE,), _packages, f"run {SETUP}"),
+    Cause("driver", (MACHINE_GPU,), _driver, "install a driver that is new enough, or take --hardware cpu"),
+    Cause("attention kernel", (MACHINE_GPU,), _attention, f"set attention=sdpa, or run {SETUP}"),
+    Cause("memory", (MACHINE,), _memory, "free some"),
+    Cause("disk", (MACHINE,), _run_disk, "give --out on another disk"),
 )
 
 
-def checks_of(*where: str) -> list[Check]:
-    """Return the lines of the table that any of ``where`` has."""
-    return [check for check in CHECKS if set(where) & set(check.where)]
+def checks_of(*when: str) -> list[Cause]:
+    """Return the rows of the table that any of these doctors has."""
+    return [check for check in CHECKS if set(when) & set(check.when)]

@@ -1,4 +1,4 @@
-"""``python -m training browse``: the samples of a run, step by step, on one page for people."""
+"""``python -m training browse`` writes the samples of a run, step by step, on one page for people."""
 
 import sys
 from collections.abc import Iterator, Sequence

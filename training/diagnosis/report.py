@@ -2,23 +2,31 @@
 
 from collections.abc import Iterator, Sequence
 
-from core.metric_table import REWARD, metric_of
+from core.metric_table import REWARD, SFT_LOSS, metric_of
 from core.progress import sparkline
 from core.text.excerpt import shorten
 from core.text.markdown import escape_markdown
-from training.explain.causes import CAUSES, Finding
-from training.explain.record import ROSE, RunRecord
+from training.diagnosis import AFTER
+from training.diagnosis.causes import Finding, seen
+from training.diagnosis.record import ROSE, RunRecord
 
 LONGEST = 400  # characters of a text of a sample
 
 
 def summary(record: RunRecord) -> str:
-    """Describe in a sentence what happened to the reward."""
+    """Describe in a sentence what happened to the reward, or to the loss of a supervised run."""
     steps, ends = len(record.records), record.ends(REWARD)
+    if record.value("objective") == "sft" and (loss := record.ends(SFT_LOSS)) is not None:
+        return f"{steps} steps, supervised loss {loss[0]:.3g} at first and {loss[1]:.3g} at last"
     if ends is None:
         return f"{steps} steps; the reward of on-policy samples was not recorded at two steps or more"
     said = "it learns" if record.learns else f"it has not risen by {ROSE:g} and stayed there"
     return f"{steps} steps, reward of on-policy samples {ends[0]:.2f} at first and {ends[1]:.2f} at last: {said}"
+
+
+def nothing_known() -> str:
+    """Say that no test has evidence."""
+    return f"I found no known fault: {len(seen(AFTER))} causes were looked for, and none has evidence in this run"
 
 
 def lines(record: RunRecord, findings: Sequence[Finding]) -> Iterator[str]:
@@ -26,7 +34,7 @@ def lines(record: RunRecord, findings: Sequence[Finding]) -> Iterator[str]:
     yield summary(record)
     yield from unknown(record)
     if not findings:
-        yield f"none of the {len(CAUSES)} known causes has evidence in this run (docs/explain.md lists them)"
+        yield f"{nothing_known()} (docs/explain.md lists them)"
         return
     first, *others = findings
     yield f"first cause: {first.cause.title}"
@@ -56,7 +64,7 @@ def markdown(record: RunRecord, findings: Sequence[Finding]) -> str:
     """Format the report for the UI, in which no text of a sample is interpreted."""
     parts = [escape_markdown(text) for text in (summary(record), *unknown(record))]
     if not findings:
-        parts.append(f"None of the {len(CAUSES)} known causes has evidence in this run.")
+        parts.append(f"{nothing_known()}.")
     for number, finding in enumerate(findings):
         cause, evidence = finding.cause, finding.evidence
         title = f"**{'First cause' if not number else 'Also'}: {escape_markdown(cause.title)}**"

@@ -1,5 +1,6 @@
-"""What the tests of `training.explain.causes` look at, the record of a run, and what they find: evidence."""
+"""What the tests of `training.diagnosis.causes` look at, the record of a run, and what they find: evidence."""
 
+import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
 WINDOW = 5  # steps at either end of a curve, at most; a quarter of the steps of a shorter run
 SAMPLES = 512  # read of a step
+LIVE_WINDOW = 10  # steps whose mean is looked at while a run goes on, so that one step alone alarms nobody
 STEPS = 12  # number of steps whose samples are read
 ROSE = 0.1  # a reward that rose by this much was learned from
 KEPT = 0.5  # share of its best reward that a run which learns still has at its end
 SHOWN = 3  # samples with an evidence
+PROMPTS = 20  # rows of a training set that are looked at before a run
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class RunRecord:
         samples: Samples by step; those of the first step were drawn before any update.
         learned: its `core.schemas.LEARNED`; None without a ledger.
         error: why it ended, if an error ended it.
+        first_stage: The run from whose policy this one started.
     """
 
     config: Mapping[str, Any]
@@ -70,6 +74,7 @@ class RunRecord:
     samples: Mapping[int, Sequence[Rollout]] = field(default_factory=dict)
     learned: "pa.Table | None" = None
     error: str = ""
+    first_stage: "RunRecord | None" = None
 
     def value(self, key: str, default: Any = None) -> Any:
         """Return the value of a key of the configuration, such as ``data.max_response_length``."""
@@ -94,6 +99,12 @@ class RunRecord:
             return None
         width = max(1, min(WINDOW, len(values) // 4))
         return sum(values[:width]) / width, sum(values[-width:]) / width
+
+    def means(self, metric: str) -> list[float]:
+        """Return the means of ``metric`` over each `LIVE_WINDOW` steps of its `curve`, first to last."""
+        values = self.curve(metric)
+        windows = range(len(values) - LIVE_WINDOW + 1)
+        return [sum(values[start : start + LIVE_WINDOW]) / LIVE_WINDOW for start in windows]
 
     @cached_property
     def limit(self) -> int:
@@ -160,7 +171,9 @@ def _read(folder: Path, named: Path) -> RunRecord:
         )
     ended = attempts(run.attempts)
     error = ended[-1].read_record().reason if ended else ""
-    return RunRecord(config, _metrics(run, folder), _samples(run.rollouts), _learned(folder), error)
+    before = run.first_stage
+    stage = _read(before.path, before.path) if before.config.is_file() else None
+    return RunRecord(config, _metrics(run, folder), _samples(run.rollouts), _learned(folder), error, stage)
 
 
 def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
@@ -188,3 +201,25 @@ def _learned(folder: Path) -> "pa.Table | None":
 
     file = folder / LEARNED_FILE
     return read_table(file, LEARNED, "remove the file", optional=LEARNED.names) if file.is_file() else None
+
+
+def sample_rows(targets: Path) -> list[dict[str, Any]]:
+    """Return those of `PROMPTS` rows of a table of targets, always the same ones, that have a target.
+
+    Only the row groups with these rows are read, because a training set may have millions of rows.
+    """
+    import pyarrow.parquet as pq
+
+    from core.parquet import count_rows, shards
+    from core.schemas import TARGET
+
+    count = count_rows(targets)
+    chosen = sorted(random.Random(0).sample(range(count), min(PROMPTS, count)))
+    rows, start = [], 0
+    for file in map(pq.ParquetFile, shards(targets)):
+        for group in range(file.num_row_groups):
+            end = start + file.metadata.row_group(group).num_rows
+            if within := [row - start for row in chosen if start <= row < end]:
+                rows += file.read_row_group(group, TARGET.names).take(within).to_pylist()
+            start = end
+    return [row for row in rows if row["target"]]

@@ -15,13 +15,13 @@ from core.model.prompts import OPEN_THOUGHTS
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import BOXED
 from grading.verifiers.spec import parse_spec
-from training.explain.record import Evidence, RunRecord, share
+from training.diagnosis.record import LIVE_WINDOW, Evidence, RunRecord, share
 from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED, VERIFIERS
 
 NO_BOX = 0.9  # share of the samples: a base model that boxes one answer in ten can be rewarded for it
 TWICE = 0.5  # share of the samples: a template or a target does it in all of them
-CUT = 0.5  # of the samples, as for the warning run.alerts.cut_share: such a reward mostly measures length
+CUT = 0.5  # of the samples: such a reward mostly measures length
 CUT_AT_START = 0.25  # a base model that rambles; less than this is the policy's own doing
 GOES_ON = 0.5  # share of the cut samples: those that were not done have no answer before the limit
 AFTERWORD = 8  # characters after an answer, more than a mark or a closing tag
@@ -80,6 +80,17 @@ def cut(record: RunRecord) -> Evidence | None:
     text = f"{ends[-1]:.0%} of the on-policy samples end at data.max_response_length={record.limit}, {CUT:.0%} or more"
     samples = [one for one in record.both_ends[-1] if record.is_cut(one)]
     return Evidence(text, samples, CUT_SHARE)
+
+
+def mostly_cut(record: RunRecord) -> Evidence | None:
+    """Most samples of the last steps fill the limit of a response."""
+    means = record.means(CUT_SHARE)
+    if not means or means[-1] < CUT:
+        return None
+    text = (
+        f"{means[-1]:.0%} of the samples end at data.max_response_length on average over the last {LIVE_WINDOW} steps"
+    )
+    return Evidence(f"{text} ({CUT:.0%} or more)", (), CUT_SHARE)
 
 
 def _twice(sample: Rollout) -> bool:

@@ -1,1 +1,0 @@
-"""Whether this machine can run the project: ``machine_checks`` looks at it, ``trial`` trains on it."""
