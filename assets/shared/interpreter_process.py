@@ -117,7 +117,7 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
             raise cancellation(kept()) from None
 
     def _run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
-        python = str(self.executable())
+        python, run = str(self.executable()), os.getppid()  # the process of the run has forked us
         command, variables = [python, "-m", *arguments], {RUN_VARIABLE: context.run_id}
         if arguments[0] in SUPERVISES_ITS_JOB:
             variables[PARENT] = str(os.getpid())
@@ -138,7 +138,6 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
             tail: deque[str] = deque(maxlen=TAIL_LINES)
             pump = threading.Thread(target=_pump, args=(process.stderr, tail), daemon=True)
             pump.start()
-            run = os.getppid()  # the process of the run has forked us
             try:
                 while process.poll() is None:
                     _pass_on(events, on_message)

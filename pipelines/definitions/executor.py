@@ -4,6 +4,7 @@
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -59,8 +60,17 @@ def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
 @cache
 def end_steps_with_run() -> None:
     """Have the steps, which this process forks, interrupted when it ends, even if it is killed."""
-    run = os.getpid()
-    os.register_at_fork(after_in_child=lambda: die_with_parent(run) if os.getppid() == run else None)
+    run, fork = os.getpid(), threading.local()
+
+    def end_with_run() -> None:
+        if fork.parent == run:
+            try:
+                die_with_parent(run)
+            except SystemExit as end:  # Python ignores the exceptions of this function
+                os._exit(cast(int, end.code))
+
+    # The parent may have ended when its child looks who it is.
+    os.register_at_fork(before=lambda: setattr(fork, "parent", os.getpid()), after_in_child=end_with_run)
 
 
 class ForkedSteps(MultiprocessExecutor):

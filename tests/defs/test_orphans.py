@@ -166,3 +166,25 @@ def test_a_process_that_took_over_the_id_is_not_signalled(runs, monkeypatch):
     time.sleep(0.3)
     assert process.poll() is None and alive(child)
     os.kill(child, signal.SIGKILL)
+
+
+def test_a_step_ends_even_if_its_run_was_killed_while_it_was_forked(tmp_path):
+    code = (
+        "import os, time\n"
+        "from pipelines.definitions.executor import end_steps_with_run\n"
+        "run = os.getpid()\n"
+        "def outlive():\n"
+        "    while os.getppid() == run: time.sleep(0.01)\n"
+        "os.register_at_fork(after_in_child=outlive)\n"
+        "end_steps_with_run()\n"
+        "if pid := os.fork(): print(pid, flush=True); os._exit(0)\n"
+        "time.sleep(300)\n"
+    )
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, timeout=60, check=True)
+    step = int((tmp_path / "out").read_text())
+    try:
+        wait_gone([step], 5)
+    finally:
+        if alive(step):
+            os.kill(step, signal.SIGKILL)
