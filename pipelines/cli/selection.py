@@ -1,16 +1,16 @@
 """What ``--select`` names: assets of the graph, and stages as the terminal prints them."""
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
 from core.errors import InputError, did_you_mean, first_line
+from core.text.patterns import Match, compile_quick_pattern
 
 FILTERS = ("key", "group", "kind", "tag", "owner")
-PART = re.compile(r"\b([a-z_]+):(?:\"([^\"]*)\"|([^\s()\"=+]+))(?:=(?:\"[^\"]*\"|[^\s()\"+]+))?")
-BARE = re.compile(r"^(\d*\+?)(\w[^\s():+]*)(?=\+?\d*$)")  # one name, with nothing else
+PART = compile_quick_pattern(r"\b([a-z_]+):(?:\"([^\"]*)\"|([^\s()\"=+]+))(?:=(?:\"[^\"]*\"|[^\s()\"+]+))?")
+BARE = compile_quick_pattern(r"^(\d*\+?)(\w[^\s():+]*)(?=\+?\d*$)")  # one name, with nothing else
 EXAMPLES = "+group:targets, +key:targets/train or key:training/policy (+ takes along what it needs)"
 
 
@@ -28,7 +28,7 @@ def selection_keys(defs: dg.Definitions, text: str, job: str) -> tuple[list[dg.A
         "group": [group for node in graph.asset_nodes if (group := node.group_name)],
     }
 
-    def resolved(part: re.Match[str]) -> str:
+    def resolved(part: Match) -> str:
         kind, name = part[1], part[2] if part[2] is not None else part[3]
         if kind not in FILTERS:
             raise InputError(f"--select {text!r}: {kind}: is no filter of a run; expected one of {', '.join(FILTERS)}")

@@ -7,7 +7,6 @@ because a browser does not follow links from a web page to a local file.
 """
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assets.shared.storage import FILES, Storage
 from core.cli import exit_status
 from core.errors import InputError
+from core.text.patterns import compile_full_match
 from pipelines.definitions.orphans import end_dead_runs
 from pipelines.definitions.profile_settings import load_settings
 
@@ -46,7 +46,7 @@ SANDBOX = {
     POLICY: "sandbox allow-scripts allow-popups allow-downloads",
     "X-Content-Type-Options": "nosniff",
 }
-ADDRESS = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/@]+)(?::\d+)?", re.IGNORECASE)  # of a header: HOST or HOST:PORT
+ADDRESS = compile_full_match(r"(?i)(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/@]+)(?::\d+)?")  # of a header: HOST or HOST:PORT
 
 
 class Guard:
@@ -179,7 +179,7 @@ def _stop_with(server: uvicorn.Server, children: Mapping[str, subprocess.Popen[b
 
 def _hostname(address: str) -> str | None:
     """Return the host of ``HOST:PORT`` in lower case; None if it is no address."""
-    parts = ADDRESS.fullmatch(address)
+    parts = ADDRESS(address)
     return parts["host"].strip("[]").lower() if parts else None
 
 

@@ -47,7 +47,8 @@ def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str)
 
 
 def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
-    present = f"it has {_named(columns)}"
+    blank = [name for name in columns if name != name.strip()]
+    present = f"it has {_named(columns)}{_blanks_text(blank)}"
     ready = ready_mappings()
     if mapping == "auto":
         for candidate in (mapping.resolve(columns) for mapping in ready.values()):
@@ -74,6 +75,11 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
         advice = f"rename {dotted[0]}: a dot leads into a column" if dotted else "correct the mapping"
         raise InputError(f"{where}: no column {', '.join(missing)}: {present}; {advice}")
     return mapping
+
+
+def _blanks_text(names: Sequence[str]) -> str:
+    """A remark on columns that look like others in a message, for the blanks around their names."""
+    return f" (with blanks around {', '.join(map(repr, names[:NAMED_COLUMNS]))}: rename them)" if names else ""
 
 
 def _named(columns: Sequence[str]) -> str:

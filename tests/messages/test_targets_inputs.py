@@ -165,6 +165,11 @@ ROWS: list[Row] = [
         {"t.csv": "problem,answer\n1,2\n"},
         "t.csv: the columns fit",
     ),
+    (
+        "targets --out out --tokenizer model --source t.csv",
+        {"t.csv": "problem , answer,response\n1,2,3\n"},
+        "it has problem, answer, response (with blanks around 'problem ', ' answer': rename them)",
+    ),
     ("targets --out out --tokenizer model --source t.csv", {"t.csv": 'a,b\n"1,2\n'}, "t.csv: not CSV"),
     (
         "targets --out out --tokenizer model --source t.json",
