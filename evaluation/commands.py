@@ -112,6 +112,8 @@ def traces(request: TracesRequest) -> None:
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
         send_event({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
     say(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
+    if drawn.empty:
+        say(f"note: {drawn.empty_text}")
     if repeats := len(problems) - len({problem.text for problem in problems}):
         say(f"note: {repeats:,} rows of {request.problems} repeat an earlier problem, and have the same samples")
     if budget:

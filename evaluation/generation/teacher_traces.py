@@ -6,6 +6,7 @@ waits for what is under way, and loses nothing.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.code_digest import SHORT_DIGEST
-from core.errors import InputError
+from core.errors import InputError, TaskFailed
 from core.files import digest_bytes, write_table
 from core.model.prompts import PROBLEM, messages
 from core.progress import BatchProgress
@@ -63,11 +64,21 @@ class Problem:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The result of `draw_traces`: ``rows`` of ``requested`` traces, of which ``cached`` came from the cache."""
+    """The result of `draw_traces`: ``rows`` of ``requested`` traces, of which ``cached`` came from the cache.
+
+    ``empty``: how many of them have no text, by their ``finish_reason``.
+    """
 
     rows: int
     requested: int
     cached: int
+    empty: dict[str, int]
+
+    @property
+    def empty_text(self) -> str:
+        """What to say of empty answers; "" without any."""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.empty.items())
+        return f"{sum(self.empty.values()):,} of {self.rows:,} answers are empty ({reasons})" if self.empty else ""
 
 
 def read_problems(
@@ -122,7 +133,8 @@ def draw_traces(
     ``verify`` gives the verdicts of the rows, which have all other columns.
 
     Where the budget ends, the file has the traces that there are; the same command with more goes on from there.
-    Raises InputError for a budget of a local model, and whatever the endpoint refuses.
+    Raises InputError for a budget of a local model, and whatever the endpoint refuses, and TaskFailed if every answer
+    is empty, as where a filter of the endpoint takes them all.
     """
     if options.budget is not None and isinstance(model, LocalModel):
         raise InputError("a budget is for endpoints: a teacher on this machine is not paid by the token; leave it out")
@@ -138,6 +150,13 @@ def draw_traces(
         "teacher": model.name if isinstance(model, Endpoint) else model.checkpoint,
         "generation": generation,
     }
+    empty = Counter(one.finish_reason for one in completions.values() if not one.response.strip())
+    drawn = Drawn(len(completions), len(requests), cached, dict(empty.most_common()))
+    if completions and empty.total() == len(completions):
+        raise TaskFailed(
+            f"{facts['teacher']}: {drawn.empty_text}, so there is no trace to write: change the prompt or the teacher; "
+            f"{cache} has the answers"
+        )
     rows = _rows(problems, requests, completions, facts)
     for row, verdict in zip(rows, verify(rows), strict=True):
         row["verdict"] = verdict
@@ -145,7 +164,7 @@ def draw_traces(
     fields = [FIELDS] if any(problem.fields for problem in problems) else []
     schema = pa.schema([*TRACE, *fields, *(LOG_PROBS if options.log_probs else ())])
     write_table(pa.Table.from_pylist(rows, schema=schema), out, metadata)
-    return Drawn(len(rows), len(requests), cached)
+    return drawn
 
 
 def _completions(

@@ -65,6 +65,21 @@ def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> Non
     assert traces(problems)[0]["generation"] != rows[0]["generation"] and len(state.asked) == 36
 
 
+def test_answers_without_a_text_are_counted_and_are_no_traces_alone(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    state.odd = lambda problem: {"content": ""} if problem.startswith("2+2+0") else None
+    done = run(name, problems)
+    assert done.returncode == 0 and "note: 1 of 12 answers are empty (stop 1)" in done.stdout, done.stderr
+    (problems.parent / "traces.parquet").unlink()
+    state.odd = lambda problem: {"content": None}
+    done = run(name, problems, "--system-prompt", "Another.")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert "teacher: 12 of 12 answers are empty (stop 12), so there is no trace to write" in done.stderr
+    assert not (problems.parent / "traces.parquet").exists()
+    assert run(name, problems, "--system-prompt", "Another.").returncode == 1
+    assert sum(state.asked.values()) == 24, "the answers are not paid for twice"
+
+
 def test_a_generation_is_the_same_whatever_is_asked_first(teacher: Any, problems: Path) -> None:
     _, name = teacher
     digests, prompts = set(), set()
