@@ -130,6 +130,7 @@ class Counts:
     filters: Sequence[tuple[str, str]]  # name and title, in the order in which they apply
     all: Tally = field(default_factory=Tally)  # without `Tally.metadata`, which grows with every value: see `breakdown`
     breakdown: Breakdown = field(default_factory=Breakdown)
+    problems_of_golds: int = 0  # with traces that have different golds
     golds: Callable[[str], list[str]] = lambda _: []  # the first `MOST_GOLDS` gold answers of a source block
 
     def read(self, tally: Tally) -> None:
@@ -156,8 +157,16 @@ class Counts:
         return steps
 
     def hints(self) -> dict[str, str]:
-        """Advice on source blocks: a verifier that fits their golds, and what helps where most questions are alike."""
+        """Advice on source blocks: a verifier that fits their golds, and what helps where most questions are alike.
+
+        That without a name is on all of them.
+        """
         advice = {name: "; ".join(self._advice(name, counts)) for name, counts in self.all.by_source.items()}
+        if count := self.problems_of_golds:
+            advice[""] = (
+                f"{count:,} {'problem has' if count == 1 else 'problems have'} traces with golds of "
+                "different texts: if they are not the same answer, correct them, or reject traces by targets.review"
+            )
         return {name: text for name, text in advice.items() if text}
 
     def _advice(self, name: str, counts: Counter[str]) -> Iterator[str]:

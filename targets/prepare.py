@@ -123,8 +123,8 @@ def prepare(
 
         engine = stack.enter_context(build_engine(config.engine, lambda: tools, config.workers))
         decided = _filter(run, decisions, engine, open_benchmarks)
-        outcomes = _select(run, decided, engine, staging_dir)
-        _write(run, decided, outcomes, engine, staging_dir)
+        selection, outcomes = _select(run, decided, engine, staging_dir)
+        _write(run, decided, outcomes, selection.problems_of_golds, engine, staging_dir)
     return read_prepared(out_dir)
 
 
@@ -195,8 +195,8 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Ca
     return decided
 
 
-def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Path) -> list[Outcome]:
-    """The outcome of the accepted traces of each piece."""
+def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Path) -> tuple[Selection, list[Outcome]]:
+    """The outcome of the accepted traces of each piece, and who decided it."""
     selection = Selection(run.exclusions, folder)
     unread = {*run.exclusions.review.refused, *run.exclusions.review.kept}
     read = 0
@@ -208,13 +208,21 @@ def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Pat
         run.report("deduplicate", read, None)
     run.exclusions.review.check_ids(read, unread)
     places = Places(run.config, [of.path for of in decided], selection.left(), engine)
-    return selection.decide(places.search)
+    return selection, selection.decide(places.search)
 
 
-def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], engine: Engine, folder: Path) -> None:
+def _write(
+    run: _Run,
+    decided: Sequence[Decisions],
+    outcomes: Sequence[Outcome],
+    problems_of_golds: int,
+    engine: Engine,
+    folder: Path,
+) -> None:
     """The files in ``folder`` from the decisions, proven complete."""
     counts = Counts(
         [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))],
+        problems_of_golds=problems_of_golds,
         golds=functools.partial(_golds, decided),
     )
     for decisions in decided:

@@ -87,8 +87,8 @@ def column_texts(prepared: Prepared) -> list[str]:
 
 
 def hint_texts(prepared: Prepared) -> list[str]:
-    """A sentence on each source block of which settings reject much."""
-    return [f"source {name}: {hint}" for name, hint in prepared.hints.items()]
+    """A sentence on each source block of which settings reject much, and on what concerns all of them."""
+    return [f"source {name}: {hint}" if name else hint for name, hint in prepared.hints.items()]
 
 
 def reuse_texts(prepared: Prepared) -> list[str]:

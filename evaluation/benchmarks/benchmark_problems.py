@@ -86,7 +86,13 @@ def read_benchmark(
     if benchmark.generator:
         problems = _generate(benchmark, limit, seed)
     else:
-        problems = _sample(_from_files(benchmark, roots, seed), benchmark.name, limit, seed)
+        problems = _from_files(benchmark, roots, seed)
+        if benchmark.sample is not None and benchmark.sample > len(problems):
+            raise InputError(
+                f"benchmark {benchmark.name}: sample: {benchmark.sample}, but its files have {len(problems):,} "
+                "problems: give more files, or a smaller sample"
+            )
+        problems = _sample(problems, benchmark.name, limit, seed)
         golds = [
             (gold, row_fields(benchmark.name, problem.text, problem.fields))
             for problem in problems

@@ -97,6 +97,7 @@ class Repeated:
     reasons: list[str]  # names of filters
     details: "pa.Array"
     kept: "pa.Array"  # the id of the trace that stays instead
+    problems_of_golds: int  # problems with traces that have different golds
 
 
 class Duplicates:
@@ -154,7 +155,8 @@ class Duplicates:
             problems = int(self._problem[positions[row]]), int(self._problem[first[row]])
             reasons[row] = "near_duplicate"
             details[row] = f"{_similarity(problems, int(owners[problems[0]]), similar)} {kept_ids[row]}"
-        return Repeated(positions, reasons, pa.array(details, pa.string()), kept_ids)
+        golds = _of_several(self._keys["spelling_key"], self._keys["gold_key"])
+        return Repeated(positions, reasons, pa.array(details, pa.string()), kept_ids, golds)
 
     def _by_preference(self, owner: np.ndarray) -> np.ndarray:
         """All positions: those of a problem follow each other, the preferred ones first."""
@@ -187,6 +189,13 @@ def search_near(
         texts = [text(position) for position in group.tolist()]
         for position, other, similarity in near_duplicates(len(texts), texts.__getitem__, threshold, computed):
             yield int(group[position]), int(group[other]), similarity
+
+
+def _of_several(keys: np.ndarray, values: np.ndarray) -> int:
+    """The number of keys that occur with several values."""
+    order = np.lexsort((values, keys))
+    same, changes = np.diff(keys[order]) == 0, np.diff(values[order]) != 0
+    return len(np.unique(keys[order][1:][same & changes]))
 
 
 def _first_of_problem(spellings: np.ndarray, golds: np.ndarray) -> np.ndarray:

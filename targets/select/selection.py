@@ -43,8 +43,11 @@ class Outcome:
 class Selection:
     """Collects the keys of pieces (`add`), decides among their traces (`decide`), and says what was decided.
 
-    ``columns``: what is needed of the accepted traces (DECISION).
+    ``columns``: what is needed of the accepted traces (DECISION). ``problems_of_golds``: problems with traces that have
+    different golds, once it has decided.
     """
+
+    problems_of_golds = 0
 
     def __init__(self, exclusions: Exclusions, folder: Path) -> None:
         self._exclusions = exclusions
@@ -74,7 +77,7 @@ class Selection:
                 that the exclusions leave.
         """
         repeated = self._duplicates.decide(search(self._duplicates.find_problems()))
-        reasons = repeated.reasons
+        self.problems_of_golds, reasons = repeated.problems_of_golds, repeated.reasons
         excess = self._caps.draw(repeated.positions)
         over = list(excess)
         positions = np.concatenate([repeated.positions, np.array(over, np.int64)])

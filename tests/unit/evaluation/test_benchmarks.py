@@ -282,6 +282,8 @@ def test_a_benchmark_can_be_a_sample_of_its_file(tmp_path):
     assert len(ids) == 20 and ids == read_benchmark(drawn, [tmp_path])["id"].to_pylist()
     assert set(read_benchmark(drawn, [tmp_path], limit=5)["id"].to_pylist()) < set(ids)
     assert read_benchmark(drawn, [tmp_path], limit=40)["id"].to_pylist() == ids
+    with pytest.raises(InputError, match="benchmark drawn: sample: 51, but its files have 50 problems"):
+        read_benchmark(drawn.model_copy(update={"sample": 51}), [tmp_path])
 
 
 def test_a_file_beside_a_suite_is_found(tmp_path: Path) -> None:
