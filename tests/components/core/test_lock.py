@@ -69,3 +69,12 @@ def test_every_check_says_how_to_mend_it_and_has_one_line_in_a_doctor() -> None:
         assert names and len(names) == len(set(names)), doctors
     for check in CHECKS:
         assert check.keys.format(kind="gpu") and check.when, check.name
+
+
+def test_tokens_are_counted_by_the_release_that_trains() -> None:
+    """The digest of a tokenizer covers its file, so its tokens must not depend on who counts them."""
+    locks = (Path(__file__).resolve().parents[3] / "requirements").glob("*.lock")
+    releases = {
+        lock.name: locked_versions(lock)["tokenizers"] for lock in locks if "tokenizers" in locked_versions(lock)
+    }
+    assert len(releases) == 4 and len(set(releases.values())) == 1, releases
