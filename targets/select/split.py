@@ -6,6 +6,7 @@ is in exactly one of train, heldout, left_out and rejected: `reconcile` proves i
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -121,8 +122,13 @@ def _write(
     engine: Engine,
 ) -> None:
     tasks, train_rows, heldout_rows = [], 0, 0
+    left_out = any((~(trained | held)).any() for trained, held in masks)
+    has_rows = {TRAIN: True, HELDOUT: any(held.any() for _, held in masks), LEFT_OUT: left_out}
     for number, (file, (trained, held)) in enumerate(zip(files, masks, strict=True)):
-        paths = tuple(shard_path(folder / name, number, len(files)) for name in (TRAIN, HELDOUT, LEFT_OUT))
+        parts = {name: (number, len(files)) if rows else (0, 1) for name, rows in has_rows.items()}
+        paths = {
+            name: shard_path(folder / name, *part) for name, part in parts.items() if number == 0 or has_rows[name]
+        }
         tasks.append(SplitRows(file, (trained, held), (train_rows, heldout_rows), paths, metadata, max_rows))
         train_rows += int(trained.sum())
         heldout_rows += int(held.sum())
@@ -156,12 +162,15 @@ class RankRows:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The task to write the rows of a file of targets into those of `TRAIN`, `HELDOUT` and `LEFT_OUT`."""
+    """The task to write the rows of a file of targets into those of `TRAIN`, `HELDOUT` and `LEFT_OUT`.
+
+    ``paths`` has no file for a name that no row belongs to, but in the first task, which tells the metadata.
+    """
 
     file: Path
     masks: Masks
     first: tuple[int, int]  # `extra_info.index` of the first row that is trained on, and of the first held out
-    paths: tuple[Path, ...]
+    paths: Mapping[str, Path]
     metadata: Mapping[str, str]
     max_rows: int | None
 
@@ -175,11 +184,13 @@ class SplitRows:
 
         digest, schema = RowDigest(self.metadata["verifiers"]), pq.read_schema(self.file).remove_metadata()
         left_out = Rejection("over_max_rows", f"not among the {self.max_rows} rows drawn")
-        with (
-            TableWriter(self.paths[0], schema, self.metadata) as train,
-            TableWriter(self.paths[1], schema, self.metadata) as heldout,
-            TableWriter(self.paths[2], REJECTED, self.metadata) as others,
-        ):
+        with ExitStack() as stack:
+            schemas = {TRAIN: schema, HELDOUT: schema, LEFT_OUT: REJECTED}
+            writers = {
+                name: stack.enter_context(TableWriter(path, schemas[name], self.metadata))
+                for name, path in self.paths.items()
+            }
+            train, heldout, others = writers[TRAIN], writers.get(HELDOUT), writers.get(LEFT_OUT)
             begin = 0
             for table in read_columns(self.file, schema.names):
                 rows = slice(begin, begin + len(table))
@@ -188,11 +199,13 @@ class SplitRows:
                 trained = _numbered(table.filter(pa.array(chosen)), "train", self.first[0] + train.rows)
                 train.add_table(trained)
                 digest.add_table(trained)
-                heldout.add_table(_numbered(table.filter(pa.array(held)), "heldout", self.first[1] + heldout.rows))
-                for row in table.filter(pa.array(~(chosen | held))).to_pylist():
-                    others.add(rejected_target_row(row, left_out))
+                if heldout:
+                    heldout.add_table(_numbered(table.filter(pa.array(held)), "heldout", self.first[1] + heldout.rows))
+                if others:
+                    for row in table.filter(pa.array(~(chosen | held))).to_pylist():
+                        others.add(rejected_target_row(row, left_out))
             metadata = describe(digest.hexdigest())
-            for writer in (train, heldout, others):
+            for writer in writers.values():
                 writer.close(metadata)
         return digest.hexdigest()
 
