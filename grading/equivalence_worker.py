@@ -7,15 +7,11 @@ this can be read.
 import sys
 
 from grading.answers.pairs import without_label
-from grading.expressions.compare import same_answer
 from grading.expressions.forms import Kind
 from grading.expressions.reader import read, read_as, remedy
-from grading.expressions.statements import asked, leaves_open, settled
+from grading.expressions.statements import same_statement
 from grading.expressions.tokens import Unread
-from grading.expressions.wording import multiplicity
 from grading.worker_program import serve
-
-_PLAIN = (Kind.DATE, Kind.TIME, Kind.CHOICE, Kind.TEXT)
 
 
 def reply(gold: str, answer: str | None = None) -> tuple[str, str]:
@@ -29,20 +25,14 @@ def reply(gold: str, answer: str | None = None) -> tuple[str, str]:
         return "gold_unparsed", f"the gold answer is not read to its end ({error}): {remedy(gold)}"
     if answer is None:
         return "read", f"a {kind}"
-    if (times := multiplicity(gold)) and times != (multiplicity(answer) or times):
-        return "wrong", "another multiplicity"
     try:
         stated = read_as(answer if kind is Kind.CHOICE else without_label(answer, gold), kind)
     except Unread as error:
         return "wrong", f"no {kind} that is read to its end ({error})"
-    if kind not in _PLAIN:
-        expected, stated = asked(expected, stated), settled(stated, expected)
-    agree, note = same_answer(expected, stated)
-    if not agree:
-        return "wrong", ", ".join(filter(None, (f"another {kind}", note)))
-    if leaves_open(stated, expected):
+    agree, note = same_statement(expected, stated)
+    if note == "not worked out":
         return "wrong", f"a {kind} that is not worked out"
-    return "correct", ", ".join(filter(None, (f"same {kind}", note)))
+    return "correct" if agree else "wrong", ", ".join(filter(None, (f"{'same' if agree else 'another'} {kind}", note)))
 
 
 if __name__ == "__main__":

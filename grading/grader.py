@@ -1,22 +1,15 @@
-"""The grader of mathematics: it takes a response and a gold answer, and returns a verdict.
+"""The grader of mathematics: it takes two bare answers, such as the contents of boxes, and returns a verdict.
 
-The answer is in the last box after the last ``</think>``, and a thinking response that never closes its thoughts has no
-answer. Both answers are read to their end and compared exactly (`grading.expressions`). A verdict always has a reason.
-The rule of LUFFY's published reward can be chosen instead (`grading.whole_text`).
+Both are read to their end and compared exactly (`grading.expressions`). A verdict always has a reason.
 """
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-from core.errors import InputError
-from grading.answers.extraction import answer_part, extract_boxed, text_after_thoughts
-from grading.answers.pairs import compare_numbers, is_number
+from grading.answers.pairs import compare_numbers, is_number, with_decimal_point
 from grading.answers.spelling import normalize, same_string
-from grading.pool import PROGRAM, WHOLE_TEXT_PROGRAM, WorkerPool
-from grading.verdict import Grade, Verdict
+from grading.pool import PROGRAM, WorkerPool
+from grading.verdict import Verdict
 
-RULES = ("boxed", "whole-text")
 TRUNCATED = ("zero", "by_text")  # what a response that was cut at the token limit scores
 MAX_CHARACTERS = 1_100  # the longest gold of the paper's nine benchmarks has under 300
 MAX_NESTING = 40
@@ -25,19 +18,15 @@ KEPT_COMPARISONS = 65_536
 
 
 class Grader:
-    """Grades responses; it is thread-safe, and a context manager that ends its worker processes.
+    """Compares answers; it is thread-safe, and a context manager that ends its worker processes.
 
     Args:
         workers: processes that compare answers; they start when the first pair needs symbolic algebra.
         limit_s: seconds per comparison.
-        rule: where a mathematical answer is: "boxed", or "whole-text" as in LUFFY's published reward.
     """
 
-    def __init__(self, workers: int = 2, limit_s: float = 5.0, *, rule: str = "boxed") -> None:
-        if rule not in RULES:
-            raise InputError(f"unknown rule {rule!r}: expected one of {', '.join(RULES)}")
-        self._workers, self._rule = workers, rule
-        self._pool = WorkerPool(workers, limit_s, PROGRAM if rule == "boxed" else WHOLE_TEXT_PROGRAM)
+    def __init__(self, workers: int = 2, limit_s: float = 5.0) -> None:
+        self._pool = WorkerPool(workers, limit_s, PROGRAM)
         # Cached, because samples of a problem repeat their answers.
         self._ask = lru_cache(maxsize=KEPT_COMPARISONS)(self._pool.ask)
 
@@ -51,45 +40,8 @@ class Grader:
         """End the workers; a comparison that needs one is a RuntimeError afterwards."""
         self._pool.close()
 
-    def grade(self, text: str, gold: str, *, thinking: bool = True, truncated: bool = False) -> Grade:
-        """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains."""
-        if self._rule == "whole-text":
-            return self._grade_whole_text(text, gold, thinking=thinking, truncated=truncated)
-        part = answer_part(text, thinking=thinking)
-        extracted = None if part is None else extract_boxed(part)
-        if truncated:
-            return Grade(Verdict.TRUNCATED, extracted, "stopped at the token limit")
-        if part is None:
-            return Grade(Verdict.NO_THINK_END, None, "no </think>")
-        if extracted is None:
-            return Grade(Verdict.NO_ANSWER, None, "nothing boxed")
-        verdict, reason = self.compare(extracted, gold)
-        return Grade(verdict, extracted, reason)
-
-    def _grade_whole_text(self, text: str, gold: str, *, thinking: bool, truncated: bool) -> Grade:
-        if truncated:
-            return Grade(Verdict.TRUNCATED, None, "stopped at the token limit")
-        part = text_after_thoughts(text, thinking=thinking)
-        if part is None:
-            return Grade(Verdict.NO_THINK_END, None, "no </think>")
-        verdict, reason = self._ask(part, gold)
-        return Grade(Verdict(verdict), None, reason)
-
-    def grade_many(
-        self, items: Iterable[tuple[str, str]], *, thinking: bool = True, truncated: Iterable[bool] | None = None
-    ) -> list[Grade]:
-        """Grades of (text, gold) pairs in order, in parallel; equal pairs are graded once."""
-        pairs = list(items)
-        flags = [False] * len(pairs) if truncated is None else list(truncated)
-        keys = list(zip(pairs, flags, strict=True))
-        unique = list(dict.fromkeys(keys))
-        with ThreadPoolExecutor(self._workers) as threads:
-            grades = threads.map(lambda key: self.grade(*key[0], thinking=thinking, truncated=key[1]), unique)
-            by_key = dict(zip(unique, grades, strict=True))
-        return [by_key[key] for key in keys]
-
     def verify(self, answer: str, gold: str) -> Verdict:
-        """Return whether two bare answers (contents of boxes) are the same."""
+        """Return whether two answers are the same."""
         return self.compare(answer, gold)[0]
 
     def gold_problem(self, gold: str) -> str | None:
@@ -103,14 +55,15 @@ class Grader:
         return None if verdict == "read" else reason
 
     def compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
-        """Compare two bare answers as text, then as numbers, then by symbolic algebra."""
+        """Compare two answers as text, then as numbers, then by symbolic algebra; return the verdict and its reason."""
         if not gold.strip():
             return Verdict.GOLD_UNPARSED, "the gold answer is empty"
         if not answer.strip():
             return Verdict.NO_ANSWER, "the answer is empty"
         if same_string(answer, gold):
             return Verdict.CORRECT, "same text"
-        answer, gold = normalize(answer), normalize(gold)
+        gold = normalize(gold)
+        answer = with_decimal_point(normalize(answer), gold)
         equal = compare_numbers(answer, gold)
         if equal is not None:
             return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "another number")

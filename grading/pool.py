@@ -29,7 +29,7 @@ START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # time for an idle program to end after the end of its input
 GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
 NEEDED_BYTES = 256 << 20  # address space; with the versions of the lock the program starts in 100 MiB
-PROGRAM, WHOLE_TEXT_PROGRAM = ("grading.equivalence_worker",), ("grading.whole_text",)
+PROGRAM = ("grading.equivalence_worker",)
 
 
 class NoReply(Exception):

@@ -18,6 +18,14 @@ class Verdict(StrEnum):
     ERROR = "error"  # the pair could not be compared
 
 
+class UnfitGold(ValueError):
+    """A gold answer, or a row, that a verifier cannot compare with any response; the message says why."""
+
+
+class Undecided(RuntimeError):
+    """A comparison that failed, so that nothing follows about the answer; the message says why."""
+
+
 @dataclass(frozen=True)
 class Grade:
     """A verdict, the answer that it is about, its reason, and the score in [0, 1] that a verifier may give."""

@@ -35,9 +35,10 @@ from evaluation.statistics.intervals import Z95, agresti_min, effective_size, me
 from evaluation.statistics.paired import RESAMPLES
 from grading import whole_text
 from grading.answers.extraction import text_after_thoughts
-from grading.grader import Grader
 from grading.pool import WorkerPool
 from grading.verdict import Verdict
+from grading.verifiers.spec import open_verifier, parse_spec
+from grading.verifiers.verifier import Item
 from grading.worker_program import Reply, serve
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ __all__ = [
     "Z95",
     "Benchmark",
     "Cell",
-    "Grader",
     "Inputs",
+    "Item",
     "Kind",
     "Line",
     "Records",
@@ -75,7 +76,9 @@ __all__ = [
     "luffy_definitions",
     "mean_and_error",
     "metric_curves",
+    "open_verifier",
     "p_value",
+    "parse_spec",
     "percent",
     "points",
     "problem_digests",

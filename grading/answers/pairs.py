@@ -17,6 +17,11 @@ _FRACTION = compile_full_match(
 _POWER_OF_TEN = compile_full_match(
     r"(?:([+-]?(?:\d+(?:\.\d*)?|\.\d+)) ?(?:\\times|\\cdot) ?)?10 ?\^ ?(?:\{ ?([+-]?\d{1,3}) ?\}|(\d))"
 )
+_BEHIND = r"(?:[^\d,]|(?<=\^)\d|(?<=\^\{)\d){0,60}"  # a unit
+_COMMA = compile_full_match(
+    rf"([^\d,([{{]{{0,30}})(\d{{1,3}}(?:[ .]\d{{3}}){{1,9}}|\d{{1,30}}),(\d{{1,30}})({_BEHIND})"
+)
+_POINT = compile_full_match(rf"[^\d,]{{0,30}}\d{{0,30}}\.\d{{1,30}}{_BEHIND}")
 _LABELLED = compile_quick_pattern(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _OPTION = compile_full_match(r"\(?[A-J]\)?")
 
@@ -41,6 +46,20 @@ def compare_numbers(answer: str, gold: str) -> bool | None:
     if (digits is None) == (gold_digits is None):
         return False
     return _rounds(value, digits, gold_value) if digits is not None else _rounds(gold_value, gold_digits or 0, value)
+
+
+def with_decimal_point(answer: str, gold: str) -> str:
+    """Return an answer such as ``3,5`` with a point, if the gold answer is one number and this may be its spelling.
+
+    >>> with_decimal_point("3,5", "3.5"), with_decimal_point("3,5", "3, 5"), with_decimal_point("0,125", "1/8")
+    ('3.5', '3,5', '0.125')
+    """
+    if "," not in answer or "," in gold or not (number := _COMMA(answer)):
+        return answer
+    before, whole, decimals, behind = number.groups()
+    if not _POINT(gold) and whole != "0" and (decimals.strip("0") or len(decimals) == 3):
+        return answer
+    return f"{before}{whole.replace(' ', '').replace('.', '')}.{decimals}{behind}"
 
 
 def is_number(text: str) -> bool:

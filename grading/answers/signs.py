@@ -43,7 +43,9 @@ _CHINESE = {
     "克": "\\text{ g}", "升": "\\text{ L}", "吨": "\\text{ tons}", "秒钟": "\\text{ s}", "秒": "\\text{ s}",
     "千米/时": "\\text{ km/h}", "公里/时": "\\text{ km/h}", "天": "\\text{ days}",
     "年": "\\text{ years}", "美元": "\\text{ dollars}", "欧元": "\\text{ euros}",
-    "人民币": "\\text{ yuan}", "元": "\\text{ yuan}", "度": "^\\circ ", "摄氏": "", "个百分点": "\\text{ points}",
+    "人民币": "\\text{ yuan}",
+    "日元": "\\text{ yen}", "英镑": "\\text{ pounds}", "卢比": "\\text{ rupees}",
+    "元": "\\text{ yuan}", "度": "^\\circ ", "摄氏": "", "个百分点": "\\text{ points}",
 }  # fmt: skip
 _MINUTES = compile_quick_pattern(r"(?<=\d)\s?\u5206(?=\s?\d{1,2}\s?\u79d2)|(?<=\u65f6)(\d{1,2})\s?\u5206(?!\u949f)")
 _CHINESE_WORD = compile_quick_pattern("|".join(sorted(_CHINESE, key=len, reverse=True)))
@@ -66,7 +68,10 @@ _ROOT = compile_quick_pattern(r"([\u221a\u221b\u221c])\s?(\d{1,40}(?:\.\d{1,40})
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _RANGE = compile_quick_pattern("(?<=\\d)\\s?[\u2013\u2014\uff5e]\\s?(?=\\d)")
 _FRACTION = compile_quick_pattern("[\u00bc-\u00be\u2150-\u215e]")
-_NESTED = compile_quick_pattern(r"\\text ?\{ ?(\\text\{[^{}]{0,20}\}) ?\}")
+# A text with signs that have a reading of their own: currencies, degrees, quotes, Chinese words.
+_TEXT_OF_SIGNS = compile_quick_pattern(
+    r"\\(?:text|mathrm|mbox) ?\{([^{}]{0,20}[\u00a2-\u00a5\u00b0\u20a8-\u20bd\u2103\u4e00-\u9fff\uffe5][^{}]{0,20})\}"
+)
 _UNIT_SIGN = compile_quick_pattern("[\u3371-\u33df]")
 
 
@@ -78,10 +83,10 @@ def to_latex(text: str) -> str:
     """
     if text.isascii():
         return text
+    text = _TEXT_OF_SIGNS.sub(r" \1 ", text)
     text = _RANGE.sub(" to ", _FRACTION.sub(_fraction, text))
     text = _RAISED_RUN.sub(_raised, text)
     text = _LOWERED_RUN.sub(lambda run: f"_{{{run.group().translate(_PLAIN)}}}", text).translate(_SIGNS)
-    text = _NESTED.sub(r"\1", text)
     text = _CHINESE_DATE.sub(
         lambda date: "-".join(filter(None, date.groups())) if date.group(1) else date.group(), text
     )

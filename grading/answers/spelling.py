@@ -1,20 +1,19 @@
 """Normalise answers that differ only in typography to one spelling."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from core.text.patterns import Match, compile_full_match, compile_quick_pattern
+from core.text.patterns import Match, Pattern, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOX, braced
 from grading.answers.signs import to_latex
 from grading.vocabulary import FUNCTIONS, SCHOOLS, WORD, is_word
 
 LONGEST_PERIOD = 50  # digits of a repeating decimal
+LONGEST_WRAPPED = 1200  # characters of an answer in bold letters, or the like
 
 TEXT = compile_quick_pattern(
     r"\\(?:text(?:bf|rm|it|tt|sf|sc|sl|up|normal)?|math(?:rm|bf|it|sf|tt)|mbox|hbox|emph|operatorname)\s*\{([^{}]*)\}"
 )
 _BLANK = compile_quick_pattern(r"\s+")
-_COLOR = compile_quick_pattern(r"\\(?:text)?color ?\{[a-zA-Z]{1,20}\}|\\colorbox ?\{[a-zA-Z]{1,20}\}")
-_STACKED = compile_quick_pattern(r"\{([^{}\\]{1,50})\\(over|choose)(?![a-zA-Z])([^{}]{1,50})\}")
 _INNER_BLANK = compile_quick_pattern(r"(?<![\d.]) | (?![\d.])")
 _COMMAND = compile_quick_pattern(r"\\(?:(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?|[a-zA-Z]+|[^a-zA-Z])|~")
 _BLANKS = (
@@ -25,15 +24,16 @@ _EQUAL = {  # spellings of a command
     "\\frac": r"\dfrac \tfrac \cfrac \sfrac \nicefrac", "\\binom": r"\tbinom \dbinom", "|": r"\lvert \rvert \vert",
     "\\ldots": r"\dots \cdots \dotsc \dotsb \dotsm", "\\circ": r"\textdegree \degree", "\\boldsymbol": r"\bm \pmb",
     "\\\\": r"\cr", "\\setminus": r"\smallsetminus", "\\{": r"\lbrace", "\\}": r"\rbrace", "[": r"\lbrack",
-    "]": r"\rbrack", "\\emptyset": r"\varnothing",
+    "]": r"\rbrack", "\\emptyset": r"\varnothing", ":": r"\colon", "&": r"\&",
     "\\le": r"\leqslant \leq", "\\ge": r"\geqslant \geq", "\\neq": r"\ne", "<": r"\lt", ">": r"\gt", "*": r"\ast",
     "\\cdot": r"\bullet", "\\lor": r"\vee", "\\land": r"\wedge", "\\phi": r"\varphi", "\\epsilon": r"\varepsilon",
     "\\theta": r"\vartheta", "\\rho": r"\varrho", "\\sigma": r"\varsigma", "\\mathrm": r"\mathop",
     "\\mathbb{R}": r"\R \reals", "\\mathbb{Z}": r"\Z", "\\mathbb{N}": r"\N", "\\mathbb{Q}": r"\Q",
     "\\text{ pounds}": r"\pounds \textsterling", "\\$": r"\textdollar \mathdollar",
     "\\text{ euros}": r"\euro \texteuro",
-    "\\text{ yen}": r"\yen \textyen", "\\text{ cents}": r"\textcent",
-    "": r"\! \limits \displaylimits \null",
+    "\\text{ yen}": r"\yen \textyen", "\\text{ cents}": r"\textcent", "^\\circ\\text{C}": r"\celsius",
+    "": r"\left \right \big \bigl \bigr \bigg \biggl \biggr \Big \Bigl \Bigr \Bigg \Biggl \Biggr \! \limits"
+        r" \displaylimits \null",
 }  # fmt: skip
 _COMMANDS: Mapping[str, str] = {
     **dict.fromkeys((*_BLANKS.split(), "\\ "), " "),
@@ -48,39 +48,37 @@ _BRACED_POWER = compile_quick_pattern(r"\^\s?\{\s?(-?\d)\s?\}")
 _NAMES = FUNCTIONS | SCHOOLS.keys() | {"lg"}
 _NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # as plain words these are no functions
 _NUMBER = compile_full_match(r"-?\d+(?:\.\d+)?")
-_THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_THOUSANDS = compile_full_match(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _ROUND_THOUSANDS = compile_quick_pattern(
-    r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"
+    r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)"
+    r"|,\d{3}(?:\.\d{1,20})?(?= ?\\text| ?\\?%| (?!and|or|und|oder)[a-z]{3}))"
 )
-_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|,?\\!|~|\{\\,\})(?=\d{3}(?!\d))")
+_POINTED_THOUSANDS = compile_quick_pattern(r"(?<![\d.])[1-9]\d{0,2}(?:\.\d{3}){2,9}(?![\d.])")
 _BRACED_THOUSANDS = compile_full_match(r"[1-9]\d{0,2}(?:\{,\}\d{3})+(?:\.\d+)?")
 _BRACED_NUMBER = compile_quick_pattern(r"(?<![\d.{,}])\d{1,30}(?:\.\d{3}){0,9}(?:\{,\}\d{1,30})+(?:\.\d{1,30})?")
-_DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
-_US_DOLLAR = compile_quick_pattern(
-    r"(?:US|U\.S\.|\\(?:text|mathrm) ?\{ ?US ?\}) ?(?=\\?\$)|(?<=\$) ?(?:US|U\.S\.)(?= ?\d)"
-)
-_TEXT_DOLLAR = compile_quick_pattern(r"\\(?:text|mathrm) ?\{ ?(?:US ?)?\\?\$ ?\}")
 _DOLLARS = compile_full_match(r"(-?) ?\\\$ ?(-?) ?(\d[\d.,]*)")
-_MARKED = compile_full_match(r"""\*\*([^*]+)\*\*|\*([^*]+)\*|["'\u201c\u2018]([^"'\u201c\u201d]+)["'\u201d\u2019]""")
+_WRAPPED = compile_quick_pattern(
+    r"\\(?:boxed|fbox|ensuremath|underline|(?:math|text)(?:bf|normal)|boldsymbol|bm|pmb|large|mbox|text|hbox) ?(?=\{)"
+)
+_MARKED = compile_full_match(r"""\*\*([^*]+)\*\*|\*([^*]+)\*|["'`\u201c\u2018]([^"'`\u201c\u201d]+)["'`\u201d\u2019]""")
 _FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?[.;]$|(?<=\d)\.(?=[/}]|\\(?!overline|bar|dot(?![a-z])))")
 _ONLY_ITEM = compile_full_match(r"""\[\s*(?:'([^'"]+)'|"([^'"]+)"|(-?\d+(?:\.\d+)?))\s*\]""")  # a list as a text
 _SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
-_REPEATING = compile_quick_pattern(
-    rf"(\d{{0,{LONGEST_PERIOD}}})\.(\d{{0,{LONGEST_PERIOD}}})"
-    rf"(?:\\(?:overline|bar) ?(?:\{{(\d{{1,{LONGEST_PERIOD}}})\}}|(\d))"
-    rf"|\\dot ?\{{?(\d)\}}?(?:(\d{{0,{LONGEST_PERIOD}}})\\dot ?\{{?(\d)\}}?)?)"
-)
 _TH = r"\\(?:text|textrm|mathrm|mbox)\s?\{ ?(?:st|nd|rd|th) ?\}"
-_ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH})")
-_BARE_ORDINAL = compile_quick_pattern(r"\A(\d{1,20})\s?(?:st|nd|rd|th)(?![\w^])")
 _ARGUMENT = r"\{?(\d{1,3}|[a-zA-Z]|(?<=\{)\w{1,3})\}?"
 _COMBINATIONS = compile_quick_pattern(
     rf"(?<![a-zA-Z\\}}])(?:C_{_ARGUMENT} ?\^ ?{_ARGUMENT}|C ?\^ ?{_ARGUMENT}_{_ARGUMENT}"
     rf"|(?:\{{\}})?(?:_|\^) ?{_ARGUMENT} ?C_ ?{_ARGUMENT}|(?<!\w)(\d{{1,3}}) ?C ?(\d{{1,3}}))(?![\w}}])"
 )
-_SI = compile_quick_pattern(
-    r"\\(?:SI|qty) ?\{([^{}]{1,40})\} ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}|\\(?:num|ang) ?\{([^{}]{1,40})\}"
+_REPEATING = compile_quick_pattern(
+    rf"(\d{{0,{LONGEST_PERIOD}}})\.(\d{{0,{LONGEST_PERIOD}}})"
+    rf"(?:\\(?:overline|bar) ?(?:\{{(\d{{1,{LONGEST_PERIOD}}})\}}|(\d))"
+    rf"|\\dot ?\{{?(\d)\}}?(?:(\d{{0,{LONGEST_PERIOD}}})\\dot ?\{{?(\d)\}}?)?)"
 )
+_SI_UNIT = compile_quick_pattern(r"\\(centi|deci|hecto|kilo|mega|micro|milli|nano)\\")
+_GROUP_SIGNS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|,?\\!|~|\{\\,\})(?=\d{3}(?!\d))")
+_ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH})")
+_BARE_ORDINAL = compile_quick_pattern(r"\A(\d{1,20})\s?(?:st|nd|rd|th)(?![\w^])")
 # What stands around an answer and states nothing.
 _BEFORE = compile_quick_pattern(
     r"\A(?:\s|:|\uff1a|=>|->|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:therefore|implies|Rightarrow|Longrightarrow"
@@ -90,7 +88,7 @@ _BEFORE = compile_quick_pattern(
 _BEHIND = compile_quick_pattern(
     r"(?<=\S)(?:\s|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:checkmark|blacksquare|square|Box|qed|qedsymbol|notag"
     r"|nonumber|hfill)(?![a-zA-Z])"
-    r"|\\text ?\{ ?\\checkmark ?\}|\\(?:tag\*?|label) ?\{[^{}]{0,40}\}|\\\\|\\\Z|\{\}){1,20}\Z"
+    r"|\\text ?\{ ?(?:\\checkmark|\.) ?\}|\\(?:tag\*?|label) ?\{[^{}]{0,40}\}|\\\\|\\\Z|\{\}){1,20}\Z"
 )
 _EMPTY_BRACES = compile_quick_pattern(
     r"(?<![_^}])(?<!\\[a-zA-Z])(?<!\\[a-zA-Z]{2})(?<!\\[a-zA-Z]{3})(?<![a-zA-Z]{4})(?:\{\})+"
@@ -99,6 +97,53 @@ _ONE_CELL = compile_full_match(
     r"\\begin ?\{array\} ?(?:\[[a-z]\])? ?\{[lcr|@{} ]{0,9}\}((?:[^&\\]|\\(?![\\a-z])|\\(?!begin|end)[a-z]+){1,400}?)"
     r"(?:\\\\ ?)?\\end ?\{array\}"
 )
+Replacement = str | Callable[[Match], str]
+Rule = tuple[str, Pattern, Replacement]  # what a text has in which the pattern is looked for
+
+
+def rules(*rows: tuple[str, str, Replacement]) -> tuple[Rule, ...]:
+    """Return rows of a mark that the text must have, an expression, and what replaces its matches."""
+    return tuple((mark, compile_quick_pattern(pattern), replacement) for mark, pattern, replacement in rows)
+
+
+def _with_unit(command: Match) -> str:
+    r"""Return ``\SI{5}{cm}`` as ``5\text{ cm}``."""
+    number, unit = command.groups()
+    unit = _SI_UNIT.sub(r"\\\1", unit).replace("~", " ").replace("\\", " ").replace(".", " ")
+    return f"{number}\\text{{ {unit}}}"
+
+
+_DOLLAR_RULES = rules(
+    ("$", r"\\(?:text|mathrm) ?\{ ?(?:US ?)?\\?\$ ?\}", r"\\$"),
+    ("$", r"\\text ?\{ ?\\\$ ?(\d[\d.,]{0,20}) ?\}", r"\\$\1"),
+    ("U", r"(?:US|U\.S\.|\\(?:text|mathrm) ?\{ ?US ?\}) ?(?=\\?\$)|(?<=\$) ?(?:US|U\.S\.)(?= ?\d)", ""),
+    ("$", r"\A(-?)\$(?= ?-?\d[^$]{0,40}\Z)", r"\1\\$"),  # one that is not closed is money
+    ("$", r"(?<!\\)\$", ""),
+    ("\\$", r"\\\$ ?\{(-?\d[\d.,]{0,20})\}", r"\\$\1"),
+)
+_TEX_RULES = rules(  # of texts with commands
+    ("color", r"\\(?:text)?color ?\{[a-zA-Z]{1,20}\}|\\colorbox ?\{[a-zA-Z]{1,20}\}", ""),
+    ("\\over", r"\{([^{}\\]{1,50})\\over(?![a-zA-Z])([^{}]{1,50})\}", r"\\frac{\1}{\2}"),
+    ("\\choose", r"\{([^{}\\]{1,50})\\choose(?![a-zA-Z])([^{}]{1,50})\}", r"\\binom{\1}{\2}"),
+    ("{", r"\\(?:SI|qty) ?\{([^{}]{1,40})\} ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}", _with_unit),
+    ("{", r"\\(?:num|ang) ?\{([^{}]{1,40})\}", r"\1"),
+    ("\\rm", r"\{ ?\\rm ?([^{}\\]{1,40})\}", r"\\text{ \1}"),
+    ("space", r"\\[hv]space\*? ?\{[^{}]{0,40}\}", " "),
+    ("phantom", r"\\[hv]?phantom\*? ?\{[^{}]{0,40}\}", " "),
+    ("\\not", r"\\not ?=", r"\\neq "),
+    ("\\not", r"\\not ?\\in(?![a-zA-Z])", r"\\notin "),
+    ("prime", r"(?<=\d) ?\^ ?(?:\\prime(?![a-zA-Z])|\{ ?\\prime ?\})", "'"),
+    ("prime", r"(?<=\d) ?\^ ?\{ ?\\prime ?\\prime ?\}", "''"),
+    ("\\\\", r"\\\\ ?\[\d{1,2}(?:\.\d{1,2})? ?[a-z]{2}\]", r"\\\\"),  # the distance to the next row
+)  # fmt: skip
+
+
+def rewrite(text: str, rows: tuple[Rule, ...]) -> str:
+    """Return a text after the rules, in their order."""
+    for mark, pattern, replacement in rows:
+        if mark in text:
+            text = pattern.sub(replacement, text)
+    return text
 
 
 def normalize(answer: str) -> str:
@@ -110,32 +155,36 @@ def normalize(answer: str) -> str:
 
     >>> [normalize(text) for text in (r"\dfrac12", "1{,}000.", r"\text{ Evelyn }", "3e8", r"12^{\text{th}}")]
     ['\\frac12', '1000', 'Evelyn', '3 \\times 10^{8}', '12']
-    >>> normalize(r"0.1\overline{6}"), normalize(r"\therefore 5\ "), normalize(r"\mathrm{e}^2"), normalize("3{,}5")
-    ('\\frac{15}{90}', '5', 'e^2', '3.5')
+    >>> normalize(r"0.1\overline{6}"), normalize(r"\therefore 5\ "), normalize(r"\mathbf{\frac12}"), normalize("3{,}5")
+    ('\\frac{15}{90}', '5', '\\frac12', '3.5')
     """
     if _NUMBER(answer):
         return answer
     text = answer.strip()
+    if "\\" in text and (content := _unwrapped(text)) is not None:
+        return normalize(content)
     if "$" in text:
-        text = _DOLLAR.sub("", _US_DOLLAR.sub("", _TEXT_DOLLAR.sub(r"\\$", text))).strip()
-    if box := BOX.match(text):
-        rest = text[box.end() :].rstrip(" .")
-        if (content := braced(rest)) is not None and len(content) + 2 == len(rest):
-            return normalize(content)
+        text = rewrite(text, _DOLLAR_RULES).strip()
     if marked := _MARKED(text):
         text = next(filter(None, marked.groups()))
     text = to_latex(text).replace("**", "^")
     if "\\" in text:
-        text = _SI.sub(_with_unit, _STACKED.sub(_fraction, _COLOR.sub("", text)))
+        text = rewrite(text, _TEX_RULES)
     text = _BEHIND.sub("", _BEFORE.sub("", text))
     if "\\" in text or "~" in text:
-        text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text))
+        text = _COMMAND.sub(
+            lambda command: _COMMANDS.get(command.group().rstrip("."), command.group()), _GROUP_SIGNS.sub("", text)
+        )
+        if (content := _unwrapped(text.strip())) is not None:
+            return normalize(content)
     text = text.replace("{:}", ":")
     if "{,}" in text:
         text = _BRACED_NUMBER.sub(_with_decimal_comma, text).replace("{,}", ",")
     if "{}" in text and "C" not in text:
         text = _EMPTY_BRACES.sub("", text)
     text = _BARE_ORDINAL.sub(r"\1", text)
+    if text.count(".") > 1:
+        text = _POINTED_THOUSANDS.sub(lambda number: number.group().replace(".", ""), text)
     if "\\" in text:
         text = _UPRIGHT.sub(_upright, _ORDINAL.sub("", text))
         if "\\underline" in text or "\\math" in text:
@@ -161,19 +210,31 @@ def normalize(answer: str) -> str:
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
 
 
+def _unified(command: Match) -> str:
+    return _COMMANDS.get(command.group().rstrip("."), command.group())
+
+
 def _without_commas(number: Match) -> str:
     return number.group().replace(",", "")
 
 
+def _unwrapped(text: str) -> str | None:
+    r"""Return the content of a box or the like around the whole answer; None if it is one of letters alone."""
+    if not (command := _WRAPPED.match(text)) or len(text) > LONGEST_WRAPPED:
+        return None
+    rest = text[command.end() :].rstrip(" .")
+    content = braced(rest)
+    if content is None or len(content) + 2 != len(rest):
+        return None
+    if command.group().startswith(("\\mbox", "\\text", "\\hbox")) and "bf" not in command.group():
+        return content if content[:1] == content[-1:] == "$" and content.count("$") == 2 else None
+    is_box = BOX.match(text) is not None
+    return content if is_box or any(sign in content for sign in "\\0123456789") else None
+
+
 def _is_plain(content: str) -> bool:
     r"""Return whether the content of ``\text`` may lose it, as a list or joined digits may not."""
-    return not any(sign in content for sign in ",;-/|") or content.strip().lstrip("-").replace(".", "").isdigit()
-
-
-def _with_unit(command: Match) -> str:
-    r"""Return ``\SI{5}{cm}`` as ``5\text{ cm}``, and ``\num{5}`` as 5."""
-    number, unit, alone = command.groups()
-    return alone or f"{number}\\text{{ {unit.replace('~', ' ').replace(chr(92), ' ').replace('.', ' ')}}}"
+    return not any(sign in content for sign in ",;-/|&") or content.strip().lstrip("-").replace(".", "").isdigit()
 
 
 def _with_decimal_comma(number: Match) -> str:
@@ -188,12 +249,6 @@ def _with_decimal_comma(number: Match) -> str:
     if text.count("{,}") == 1 and "." not in text.partition("{,}")[2]:
         return text.replace(".", "").replace("{,}", ".")
     return text
-
-
-def _fraction(stacked: Match) -> str:
-    r"""Return ``{1 \over 2}`` as ``\frac{1}{2}``."""
-    over, command, under = stacked.groups()
-    return f"\\{'frac' if command == 'over' else 'binom'}{{{over.strip()}}}{{{under.strip()}}}"
 
 
 def _power_of_ten(number: Match) -> str:
@@ -231,19 +286,6 @@ def _binomial(symbol: Match) -> str:
     return f"\\binom{{{over}}}{{{under}}}"
 
 
-def _unified(command: Match) -> str:
-    name = command.group()
-    if name.rstrip(".") in _SIZES:
-        return ""
-    return _COMMANDS.get(name, name)
-
-
-_SIZES = frozenset(f"\\{size}{side}" for size in ("big", "bigg", "Big", "Bigg") for side in ("", "l", "r")) | {
-    "\\left",
-    "\\right",
-}
-
-
 def _as_fraction(number: Match) -> str:
     whole, start, *periods = number.groups(default="")
     period = "".join(periods)
@@ -273,9 +315,5 @@ def _are_words(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return _BLANK.sub(" ", TEXT.sub(_spoken, normalize(text))).strip().rstrip(".")
-
-
-def _spoken(text: Match) -> str:
-    """Return words without their command; blanks between them count, because ``m s`` is no ``ms``."""
-    return "_".join(text.group(1).split())
+    spoken = TEXT.sub(lambda words: "_".join(words.group(1).split()), normalize(text))  # because m s is no ms
+    return _BLANK.sub(" ", spoken).strip().rstrip(".")

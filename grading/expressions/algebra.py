@@ -49,11 +49,9 @@ TINY = 1e-100  # what a zero may be rounded to
 
 def equal(one: Any, other: Any) -> bool:
     """Return whether two expressions or matrices have the same value for all values of their symbols."""
-    one, other = (side.doit() if isinstance(side, sympy.MatrixExpr) else side for side in (one, other))
-    if isinstance(one, sympy.MatrixBase) or isinstance(other, sympy.MatrixBase):
-        if not (isinstance(one, sympy.MatrixBase) and isinstance(other, sympy.MatrixBase)) or one.shape != other.shape:
-            return False
-        return all(equal(first, second) for first, second in zip(one.flat(), other.flat(), strict=True))
+    shapes = [side.shape if isinstance(side, sympy.MatrixBase) else None for side in (one, other)]
+    if any(shapes):
+        return shapes[0] == shapes[1] and all(map(equal, one.flat(), other.flat()))
     if one.is_Rational and other.is_Rational:
         return one == other
     if one.has(*UNDEFINED) or other.has(*UNDEFINED):
@@ -65,14 +63,10 @@ def equal(one: Any, other: Any) -> bool:
     if clearly_different(one, other):
         return False
     one, other = _evaluated(one), _evaluated(other)
-    if one == other:
-        return True
-    if one.is_Rational and other.is_Rational:
-        return False
-    if one.is_infinite or other.is_infinite:
-        return False
+    if one == other or one.is_infinite or other.is_infinite:
+        return bool(one == other)
     settled = _vanishes(one, other)
-    return _simplifies(one - other) if settled is None else settled
+    return sympy.simplify(one - other) == 0 if settled is None else settled
 
 
 def approximates(decimal: Any, digits: int, value: Any) -> bool:
@@ -94,26 +88,15 @@ def ratio(one: Any, other: Any) -> Any:
         return None
     for point in _points(one, other):
         first, second = (side.xreplace(point) for side in (one, other))
-        if _is_zero(first) or _is_zero(second):
+        if equal(first, sympy.S.Zero) or equal(second, sympy.S.Zero):
             continue
         factor = first / second
         return factor if equal(one, factor * other) else None
     return None
 
 
-def _is_zero(number: Any) -> bool:
-    if number in UNDEFINED or number.is_infinite or number.is_zero:
-        return True
-    try:
-        return abs(complex(number.evalf(15))) < 1e-12
-    except OverflowError:
-        return False
-
-
 def clearly_different(one: Any, other: Any) -> bool:
     """Return whether two expressions clearly differ in value, which is faster to see than whether they are equal."""
-    if one.has(sympy.MatrixExpr) or other.has(sympy.MatrixExpr):
-        return False
     agree = False
     for point in _points(one, other):
         try:
@@ -325,7 +308,3 @@ def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
     if value in UNDEFINED or not all(part.is_Number for part in parts):
         return None
     return all(part == 0 or (isinstance(part, sympy.Float) and part._prec == 1) for part in parts)
-
-
-def _simplifies(difference: Any) -> bool:
-    return sympy.simplify(difference) == 0

@@ -1,32 +1,36 @@
 """Decide whether an answer is the gold answer: the rules for two forms, of which the gold answer is the first."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from string import ascii_lowercase
 from typing import Any
 
-from sympy import Integers, Mod, Naturals, S, numer, pi, simplify, together
+from sympy import S, numer, together
 
 from grading.expressions.algebra import INTEGERS, ROUNDED, equal, is_in_pieces, ratio
-from grading.expressions.forms import FLIPPED, Form, Group, Region, Relation, Time, Value, items_of, mapped
-from grading.expressions.matching import distinct, matched
+from grading.expressions.forms import (
+    BRACKETS,
+    FLIPPED,
+    Based,
+    Date,
+    Form,
+    Group,
+    Region,
+    Relation,
+    Time,
+    Value,
+    Words,
+    distinct,
+    items_of,
+    mapped,
+    matched,
+)
 from grading.expressions.regions import numbers_listed, numbers_of, same_region
 from grading.expressions.texts import same_time
+from grading.expressions.units import in_smallest
 from grading.expressions.values import components, is_matrix, same_number, same_value
 from grading.vocabulary import COMPLEX
 
-Rule = Callable[[Any, Any], bool | None]  # None: of other forms
 _FUNCTION_OF_X = frozenset(("y", "f(x)", "y(x)"))
-_TUPLES = frozenset(("()", "[]", "(]", "[)"))
-_INTEGERS = frozenset("jklmn")  # names of the integer of periodic solutions
-
-
-def same_answer(gold: Form, answer: Form) -> tuple[bool, str]:
-    """Return whether an answer is the gold answer, and what the names of letters had a part in."""
-    if (agree := _either_way(_same_conditions)(gold, answer)) is not None:
-        return agree, ""
-    gold, answer, note = without_integers(gold, answer)
-    return same(gold, answer), note or read_by_name(gold)
 
 
 def read_by_name(form: Form) -> str:
@@ -45,27 +49,7 @@ def read_by_name(form: Form) -> str:
     return next(iter(notes), "")
 
 
-def same(gold: Form, answer: Form) -> bool:
-    """Return whether two forms, or items of them, state the same."""
-    gold, answer = _without_name(gold, answer), _without_name(answer, gold)
-    gold, answer = _by_coordinates(gold, answer), _by_coordinates(answer, gold)
-    for kinds, rule in _RULES:
-        if isinstance(gold, kinds) and isinstance(answer, kinds) and (agree := rule(gold, answer)) is not None:
-            return agree
-    return same_region(gold, answer)
-
-
-def _either_way(rule: Rule) -> Rule:
-    """Return a rule of two different kinds for either order of them."""
-
-    def either(one: Form, other: Form) -> bool | None:
-        agree = rule(one, other)
-        return rule(other, one) if agree is None else agree
-
-    return either
-
-
-def _same_conditions(listed: Form, numbers: Form) -> bool | None:
+def same_conditions(listed: Form, numbers: Form) -> bool | None:
     """Compare a list of conditions, or of intervals, with a set of numbers; None if they are no such pair."""
     if isinstance(numbers, Group) and numbers.kind == "list":
         return None
@@ -78,77 +62,48 @@ def _same_conditions(listed: Form, numbers: Form) -> bool | None:
     return same_region(Region(region), numbers)
 
 
-def without_integers(gold: Form, answer: Form) -> tuple[Form, Form, str]:
-    r"""Return two forms with one name of the integer in ``x = k\pi, k \in \mathbb{Z}``, and a note on it.
+def same(gold: Form, answer: Form) -> bool:
+    """Return whether two forms, or items of them, state the same."""
+    gold, answer = _without_name(gold, answer), _without_name(answer, gold)
+    gold, answer = _by_coordinates(gold, answer), _by_coordinates(answer, gold)
+    if isinstance(gold, Value) and isinstance(answer, Value):
+        return same_value(gold, answer)
+    if isinstance(gold, Based) or isinstance(answer, Based):
+        return same_number(gold, answer)
+    agree = None
+    if isinstance(gold, Group) and isinstance(answer, Group):
+        agree = _same_group(gold, answer)
+    elif isinstance(gold, Relation) and isinstance(answer, Relation):
+        agree = _same_relation(gold, answer)
+    for single, many in ((gold, answer), (answer, gold)):
+        if agree is None and isinstance(single, Date | Time | Words):
+            time = many.time if isinstance(many, Group) else many
+            agree = same_time(single, time) if isinstance(single, Time) and isinstance(time, Time) else single == many
+        if agree is None and isinstance(many, Group):
+            agree = _same_single(single, many)
+    return same_region(gold, answer) if agree is None else agree
 
-    Where the gold answer says that k is any integer, solutions are the same that differ by periods. Where neither says
-    so, the integers k and n stand for each other as factors of pi.
+
+def _same_single(single: Form, many: Group) -> bool | None:
+    """Compare a vector with a tuple, a set of one element with that element, a fraction with a ratio, and hours with
+    hours and minutes; None for other forms.
     """
-    declared = [_parameter(form) for form in (gold, answer)]
-    values = {parameter[1] for parameter in declared if parameter}
-    if len(values) > 1 or (None in declared and values == {Naturals}):
-        return gold, answer, ""
-    pairs = list(zip(declared, (gold, answer), strict=True))
-    integer, other = (parameter[0] if parameter else _factor_of_pi(form) for parameter, form in pairs)
-    gold, answer = (_all_but_last(form) if parameter else form for parameter, form in pairs)
-    if integer is None or other is None:
-        return gold, answer, ""
-    if other != integer:
-        answer = mapped(answer, lambda value: value.xreplace({other: integer}))
-    if declared[0] and values == {Integers} and all(map(_are_solutions, (gold, answer))):
-        gold, answer = (mapped(form, lambda value: _first_period(value, integer)) for form in (gold, answer))
-    return gold, answer, "" if other == integer else f"with {other} for the integer {integer}"
-
-
-def _are_solutions(form: Form) -> bool:
-    """Return whether a form is values of a letter, or of angles, and no formula for a term or a function."""
-    if isinstance(form, Value):
-        return form.expression.has(pi)
-    if isinstance(form, Relation):
-        return form.name is not None and len(form.name.lstrip("\\")) in (1, 5) and form.name.lstrip("\\").isalpha()
-    return isinstance(form, Group) and all(map(_are_solutions, form.items))
-
-
-def _parameter(form: Form) -> tuple[Any, Any] | None:
-    """Return the symbol and its values of the last item."""
-    last = form.items[-1] if isinstance(form, Group) and form.kind == "list" and len(form.items) > 1 else None
-    if not isinstance(last, Relation) or last.signs != ("in",):
-        return None
-    symbol, numbers = last.sides
-    if not (isinstance(symbol, Value) and symbol.expression.is_Symbol and isinstance(numbers, Region)):
-        return None
-    return (symbol.expression, numbers.numbers) if numbers.numbers in (Integers, Naturals) else None
-
-
-def _all_but_last(form: Form) -> Form:
-    assert isinstance(form, Group)
-    return form.items[0] if len(form.items) == 2 else replace(form, items=form.items[:-1])
-
-
-def _factor_of_pi(form: Form) -> Any:
-    """Return the one letter for an integer that the values of a form have with pi; None if it is not one."""
-    letters = set[Any]()
-
-    def collect(value: Any) -> Any:
-        if value.has(pi):
-            letters.update(symbol for symbol in value.free_symbols if symbol.name in _INTEGERS)
-        return value
-
-    mapped(form, collect)
-    return letters.pop() if len(letters) == 1 else None
-
-
-def _first_period(value: Any, integer: Any) -> Any:
-    r"""Return ``a + bk`` with the same solutions and ``0 \le a < b``; a formula that is not of this form as it is."""
-    if is_matrix(value) or integer not in value.free_symbols:
-        return value
-    period = value.diff(integer).doit()
-    start = value.xreplace({integer: S.Zero}).doit()
-    period, start = simplify(period), simplify(start)
-    if period.free_symbols or start.free_symbols or not period.is_real or not start.is_real or period == 0:
-        return value
-    period = abs(period)
-    return Mod(simplify(start / period), 1) * period + period * integer
+    are_rows = many.kind in ("()", "[]") and all(isinstance(item, Group) for item in many.items)
+    if isinstance(single, Value) and is_matrix(single) and are_rows:
+        rows = [list(map(Value, row)) for row in single.expression.tolist()]
+        return len(rows) == len(many.items) and all(map(_in_order, rows, map(items_of, many.items)))
+    if many.kind == "()" and (vector := components(single, len(many.items))):
+        return _in_order(vector, many.items)
+    if many.kind == "set" and len(many.items) == 1 and not isinstance(single, Region):
+        is_other = isinstance(single, Group) and single.kind not in BRACKETS
+        return None if is_other else same(single, many.items[0])
+    if many.kind == "ratio" and len(many.items) == 2 and isinstance(single, Value) and not single.unit:
+        first, second = (item.expression for item in many.items if isinstance(item, Value))
+        return not single.expression.is_Integer and equal(first / second, single.expression)
+    if many.kind == "quantity" and isinstance(single, Value):
+        total, part = (in_smallest(items) for items in (many.items, (single,)))
+        return total is not None and part is not None and total[1] == part[1] and equal(total[0], part[0])
+    return None
 
 
 def _without_name(form: Form, other: Form) -> Form:
@@ -226,15 +181,16 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
         return _in_order(_by_name(gold), _by_name(answer))  # x = 3, y = 4 beside 3, 4
     if kinds <= {"list", "lor"} or kinds <= {"list", "land"}:
         return matched(gold.items, answer.items, _same_item)
-    if kinds == {"list", "quantity"} and all(_unit_of(item) for item in (*gold.items, *answer.items)):
-        return _in_order(gold.items, answer.items)
+    if "quantity" in kinds:
+        first, second = in_smallest(gold.items), in_smallest(answer.items)
+        return first is not None and second is not None and first[1] == second[1] and equal(first[0], second[0])
     if kinds == {"ratio"}:
         return same_time(gold.time, answer.time) if gold.time and answer.time else _proportional(gold, answer)
     if kinds in ({"list", "()"}, {"sequence", "()"}):  # a bare list beside a tuple: its order counts
         return not _is_loose(gold) and not _is_loose(answer) and _in_order(_by_name(gold), _by_name(answer))
     if len(kinds) == 1:
         return _in_order(gold.items, answer.items)
-    may_be_set = kinds & {"lor", "land"} or ("set" in kinds and kinds & _TUPLES)
+    may_be_set = kinds & {"lor", "land"} or ("set" in kinds and kinds & BRACKETS)
     return None if may_be_set else False
 
 
@@ -256,18 +212,11 @@ def _is_singleton(form: Form) -> bool:
     return isinstance(form, Group) and form.kind == "set" and len(distinct(form.items, _same_item)) == 1
 
 
-def _unit_of(form: Form) -> str | None:
-    return form.unit if isinstance(form, Value) else None
-
-
 def _proportional(gold: Group, answer: Group) -> bool:
-    pairs = [
-        (a.expression, b.expression)
-        for a, b in zip(gold.items, answer.items, strict=False)
-        if isinstance(a, Value) and isinstance(b, Value)
-    ]
-    if len(gold.items) != len(answer.items) or len(pairs) != len(gold.items):
+    golds, answers = ([item.expression for item in group.items if isinstance(item, Value)] for group in (gold, answer))
+    if len(golds) != len(answers):
         return False
+    pairs = list(zip(golds, answers, strict=True))
     first, second = next(((a, b) for a, b in pairs if not equal(a, S.Zero)), (S.Zero, S.Zero))
     return not equal(second, S.Zero) and all(equal(first * b, a * second) for a, b in pairs)
 
@@ -309,48 +258,7 @@ def _reversed(relation: Relation) -> Relation | None:
 
 def _difference(relation: Relation) -> Any:
     """Return the left side without the right one; None unless a relation has two sides, and both are expressions."""
-    sides = [side.expression for side in relation.sides if isinstance(side, Value) and side.unit is None]
-    if len(relation.sides) != 2 or len(sides) != 2 or any(map(is_matrix, sides)):
+    sides = [side.expression for side in relation.sides if isinstance(side, Value) and not side.unit and not side.times]
+    if len(relation.sides) != 2 or len(sides) != 2 or any(map(is_matrix, relation.sides)):
         return None
     return sides[0] - sides[1]
-
-
-def _same_words(one: Form, other: Form) -> bool | None:
-    """Compare text, dates and times of day, which are never anything else."""
-    if isinstance(one, Time) and (time := other.time if isinstance(other, Group) else other):
-        return isinstance(time, Time) and same_time(one, time)
-    return one == other if not isinstance(one, Value | Group | Relation | Region) else None
-
-
-def _same_entries(single: Form, many: Form) -> bool | None:
-    """Compare a vector with a tuple."""
-    if not isinstance(many, Group) or many.kind != "()" or not (vector := components(single, len(many.items))):
-        return None
-    return _in_order(vector, many.items)
-
-
-def _same_element(single: Form, many: Form) -> bool | None:
-    """Compare a set of one element with that element."""
-    if not isinstance(many, Group) or many.kind != "set" or len(many.items) != 1 or isinstance(single, Region):
-        return None
-    return None if isinstance(single, Group) and single.kind not in _TUPLES else same(single, many.items[0])
-
-
-def _same_quotient(single: Form, many: Form) -> bool | None:
-    """Compare a ratio with a fraction; one term of it, as 3 of 3:1, is none."""
-    if not isinstance(single, Value) or not isinstance(many, Group) or many.kind != "ratio" or len(many.items) != 2:
-        return None
-    first, second = (item.expression for item in many.items if isinstance(item, Value))
-    return not single.expression.is_Integer and single.unit is None and equal(first / second, single.expression)
-
-
-_RULES: tuple[tuple[Any, Rule], ...] = (  # for two forms of a kind
-    (Value, same_value),
-    (Form, same_number),
-    (Group, _same_group),
-    (Relation, _same_relation),
-    (Form, _either_way(_same_words)),
-    (Form, _either_way(_same_entries)),
-    (Form, _either_way(_same_element)),
-    (Form, _either_way(_same_quotient)),
-)

@@ -1,20 +1,16 @@
 r"""What an answer is: its kind, which the gold answer decides, and its form."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 LARGEST_BASE = 36  # ten digits and 26 letters
-FLIPPED = {
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-    "=": "=",
-    "!=": "!=",
-    "approx": "approx",
-}  # signs of a relation read backwards
+FLIPPED = dict(
+    zip(("<", "<=", ">", ">=", "=", "!=", "approx"), (">", ">=", "<", "<=", "=", "!=", "approx"), strict=True)
+)
+BRACKETS = frozenset(("()", "[]", "(]", "[)"))  # kinds of tuples and intervals
+Agree = Callable[[Any, Any], bool]
 
 
 class Kind(StrEnum):
@@ -42,12 +38,14 @@ class Value:
     Args:
         digits: of a plain decimal number, those after the point.
         code: capital letters side by side, such as ``XYZ``, which keep their order.
+        times: how often a root counts, where that is said.
     """
 
     expression: Any
     unit: str | None = None
     digits: int | None = None
     code: str | None = None
+    times: int | None = None
 
 
 @dataclass(frozen=True)
@@ -136,3 +134,25 @@ def mapped(form: Form, change: Callable[[Any], Any]) -> Form:
     if isinstance(form, Relation):
         return replace(form, sides=tuple(mapped(side, change) for side in form.sides))
     return form
+
+
+def matched(ones: Sequence[Any], others: Iterable[Any], agree: Agree) -> bool:
+    """Return whether each item has a partner of its own that agrees with it; their order does not count."""
+    left = list(others)
+    if len(ones) != len(left):
+        return False
+    for one in ones:
+        partner = next((position for position, other in enumerate(left) if agree(one, other)), None)
+        if partner is None:
+            return False
+        del left[partner]
+    return True
+
+
+def distinct(items: Iterable[Any], agree: Agree) -> list[Any]:
+    """Return the items without those that agree with one before."""
+    result: list[Any] = []
+    for item in items:
+        if not any(agree(item, other) for other in result):
+            result.append(item)
+    return result

@@ -20,13 +20,16 @@ from typing import Any
 
 import sympy
 
-from core.text.patterns import compile_full_match
+from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.expressions.tokens import CLOSING, OPENING, Unread, closing, divide, strip
 from grading.vocabulary import ACCENTS, ELEMENTARY, FUNCTIONS, GREEK, SCHOOLS, WORD, is_word
 
 LONGEST = 1100  # digits of a number
-_INTEGER = compile_full_match(r"\d+")
 _NUMBER = compile_full_match(r"\d+(?:\.\d+)?|\.\d+")
+_SIDE = r"(?:\{ (\d{1,30}) \}|(\d)(?!\d))"
+_FRACTION = compile_quick_pattern(  # behind a whole number, of tokens with blanks between them
+    rf"(?:\\frac (?:{_SIDE} {_SIDE}|(\d)(\d)(?!\d))|(?<!\d)(\d{{1,30}}) / (\d{{1,30}})(?= [)}}+,|-]|\Z))(?! [\^!])"
+)
 _INVERTED = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"))  # f^{-1} is the inverse
 _SYMBOLS = frozenset(f"\\{name}" for name in (*GREEK, "gamma", "Gamma", "ell", "hbar", "nabla", "square", "partial"))
 _ACCENTED = frozenset(f"\\{accent}" for accent in (*ACCENTS, "mathrm"))
@@ -34,11 +37,9 @@ _CALLED = frozenset("fghFGH")  # letters that are functions before any parenthes
 _TIMES, _OVER = ("*", "\\cdot", "\\times"), ("/", "\\div")
 _SEVERAL = ("max", "min", "gcd", "lcm")
 _ENDS = frozenset((*CLOSING, *_TIMES, *_OVER, "+", "-", "&", "\\\\", ",", "^", "_", "!", "'"))
-_ROUNDED = {"\\lfloor": ("\\rfloor", sympy.floor), "\\lceil": ("\\rceil", sympy.ceiling)}
-_MATRICES = frozenset(
-    ("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix", "vmatrix", "psmallmatrix", "bsmallmatrix")
-)
-_TRANSPOSED = frozenset(("T", "\\top", "\\intercal", "\\textT", "\\mathsfT", "\\mathrmT", "\\prime"))
+_PAIRS = {"(": ")", "{": "}", "[": "]", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil"}
+_MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "psmallmatrix", "bsmallmatrix"))
+_TRANSPOSED = frozenset(("T", "t", "\\top", "\\intercal", "\\textT", "\\mathsfT", "\\mathrmT", "\\prime", "'"))
 _BARE = str.maketrans("", "", "{} ")
 BARE_NAMES = FUNCTIONS | SCHOOLS.keys() | {"pi", "sqrt", "lg", "alpha", "beta", "theta", "lambda"}
 
@@ -46,9 +47,7 @@ BARE_NAMES = FUNCTIONS | SCHOOLS.keys() | {"pi", "sqrt", "lg", "alpha", "beta", 
 def read_formula(parts: list[str]) -> Any:
     """Return the sympy expression or matrix that the tokens are; Unread if a token has no part in it."""
     parts = strip(parts)
-    if not parts:
-        raise Unread("nothing there")
-    if parts[0] == "[" and closing(parts, 0) == len(parts) - 1:
+    if parts[:1] == ["["] and closing(parts, 0) == len(parts) - 1:
         raise Unread("square brackets around one expression")
     return _read(tuple(parts))
 
@@ -56,7 +55,7 @@ def read_formula(parts: list[str]) -> Any:
 @lru_cache(maxsize=2048)
 def _read(parts: tuple[str, ...]) -> Any:
     try:
-        return _Formula(list(parts)).whole()
+        return _Formula(with_functions(list(parts))).whole()
     except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sympy.ShapeError) as error:
         raise Unread(f"{type(error).__name__} of sympy") from None
 
@@ -96,12 +95,11 @@ def is_transposed(parts: list[str]) -> bool:
 class _Formula:
     """The tokens of one formula and a position in them; a method reads what the rule of its name describes."""
 
-    def __init__(self, parts: list[str]) -> None:
-        parts = with_functions(parts)
+    def __init__(self, parts: list[str], *, trigonometric: bool = False) -> None:
         self.parts = [part for part in parts if not part.isspace()]
         self.position = 0
         self.bars = 0  # that are open
-        self.trigonometric = any(part[1:] in FUNCTIONS for part in parts if part.startswith("\\"))
+        self.trigonometric = trigonometric or any(part[1:] in FUNCTIONS for part in parts if part[0] == "\\")
 
     @property
     def next(self) -> str:
@@ -119,9 +117,7 @@ class _Formula:
 
     def inner(self, parts: list[str]) -> Any:
         """Return the value of tokens that stand for themselves, such as an argument in braces."""
-        formula = _Formula(parts)
-        formula.trigonometric = self.trigonometric
-        return formula.whole()
+        return _Formula(parts, trigonometric=self.trigonometric).whole()
 
     def whole(self) -> Any:
         value = self.sum()
@@ -151,7 +147,7 @@ class _Formula:
     def factors(self, *, plain: bool = False) -> Any:
         """Read factors side by side; ``plain``: the argument of a function, which ends before the next function."""
         value = self.factor()
-        while self.starts_factor() and not (plain and self.is_function()):
+        while self.starts_factor() and not (plain and self.next[1:] in FUNCTIONS):
             before = self.parts[self.position - 1]
             if _NUMBER(self.next) and (_NUMBER(before) or before in ascii_lowercase):
                 raise Unread("a number behind another one, or behind a letter")
@@ -160,9 +156,6 @@ class _Formula:
 
     def starts_factor(self) -> bool:
         return bool(self.next) and self.next not in _ENDS and not (self.next == "|" and self.bars)
-
-    def is_function(self) -> bool:
-        return self.next[:1] == "\\" and self.next[1:] in FUNCTIONS
 
     def factor(self) -> Any:
         start = self.position
@@ -179,7 +172,7 @@ class _Formula:
             elif exponent == ["\\circ"]:
                 value = _divide(_multiply(value, sympy.pi), sympy.Integer(180)) if self.trigonometric else value
             elif isinstance(value, sympy.MatrixBase):
-                value = value.T if is_transposed(exponent) else value ** self.inner(exponent)
+                value = value.T if is_transposed(exponent) else value ** int(self.inner(exponent))
             elif value is sympy.E and self.parts[start] == "e":
                 value = sympy.exp(self.inner(exponent))
             else:
@@ -187,22 +180,21 @@ class _Formula:
         return value
 
     def argument(self) -> list[str]:
-        """Take the argument of a command: braces, or one token with its own arguments; of a number one digit."""
-        part = self.take()
-        if part == "{":
+        """Take the tokens of an argument: those in braces, or of one atom; of a number one digit."""
+        if self.next == "{":
+            self.take()
             return self.until_closed()
-        if part in _ENDS:
+        if self.next in _ENDS:
             raise Unread("an argument is missing")
-        if _INTEGER(part) and len(part) > 1:
-            self.position -= 1
-            self.parts[self.position : self.position + 1] = [part[0], part[1:]]
-            return [self.take()]
-        taken = [part]
-        if part == "\\sqrt" and self.next == "[":
-            taken += [self.take(), *self.until_closed(), "]"]
-        for _ in range({"\\frac": 2, "\\binom": 2, "\\sqrt": 1}.get(part, 0) + (part in _ACCENTED)):
-            taken += ["{", *self.argument(), "}"]
-        return taken
+        if self.next.isdigit() and len(self.next) > 1:
+            digits = self.next
+            self.parts[self.position : self.position + 1] = [digits[0], digits[1:]]
+        start = self.position
+        if self.next in _SYMBOLS or len(self.next) == 1:
+            self.take()
+        else:
+            self.atom()
+        return self.parts[start : self.position]
 
     def until_closed(self) -> list[str]:
         """Take what stands before the bracket that closes the one that has been taken, and this bracket."""
@@ -217,19 +209,17 @@ class _Formula:
         if self.next == "(":
             self.take()
             return [*sign, "(", *self.until_closed(), ")"]
-        if _NUMBER(self.next):
+        if _NUMBER(self.next) or self.next in ("\\circ", "\\prime", "'", "\\top", "\\intercal", "\\text{T}"):
             return [*sign, self.take()]
-        if self.next == "\\circ":
-            return [self.take()]
         return [*sign, *self.argument()]
 
     def atom(self) -> Any:
         part = self.take()
         if _NUMBER(part):
             return self.number(part)
-        if self.position and part[:1] == "\\" and part[1:] in FUNCTIONS:
+        if part[0] == "\\" and part[1:] in FUNCTIONS:
             return self.function(part[1:])
-        if part in ("(", "{", "["):
+        if part in _PAIRS:
             return self.group(part)
         if rule := _ATOMS.get(part):
             return rule(self)
@@ -239,41 +229,24 @@ class _Formula:
 
     def group(self, opening: str) -> Any:
         inside = self.until_closed()
-        if self.parts[self.position - 1] != {"(": ")", "{": "}", "[": "]"}[opening]:
+        if self.parts[self.position - 1] != _PAIRS[opening]:
             raise Unread("brackets of different kinds")
-        return self.inner(inside)
+        value = self.inner(inside)
+        rounding = {"\\lfloor": sympy.floor, "\\lceil": sympy.ceiling}.get(opening)
+        return rounding(value, evaluate=False) if rounding else value
 
     def number(self, part: str) -> Any:
         """Read a number, as a mixed one with the fraction of integers behind it."""
         if len(part.lstrip("0")) > LONGEST or self.next == ".":
             raise Unread("a long number, or one with two points")
-        value = sympy.Rational(part)
-        fraction = self.fraction() if value.is_Integer else None
+        fraction = _FRACTION.match(" ".join(self.parts[self.position : self.position + 8])) if part.isdigit() else None
         if fraction is None:
-            return value
-        over, under = fraction
+            return sympy.Rational(part)
+        over, under = (int(digits) for digits in fraction.groups() if digits)
         if not 0 < over < under:
             raise Unread("a number before a fraction")
-        return value + sympy.Rational(over, under)
-
-    def fraction(self) -> tuple[int, int] | None:
-        r"""Take ``\frac12`` or ``1/2`` behind a whole number; None if no fraction follows, or one with an exponent."""
-        start = self.position
-        before = list(self.parts)
-        if self.next == "\\frac":
-            self.take()
-            sides = [self.argument(), self.argument()]
-            if all(len(side) == 1 and _INTEGER(side[0]) for side in sides) and self.next not in ("^", "!"):
-                return int(sides[0][0]), int(sides[1][0])
-        elif _INTEGER(self.next) and self.parts[start + 1 : start + 2] == ["/"]:
-            over, under = self.next, "".join(self.parts[start + 2 : start + 3])
-            following = "".join(self.parts[start + 3 : start + 4])
-            if not _INTEGER(under) or (following and following not in (")", "+", "-", ",", "}", "|")):
-                raise Unread("a number before a fraction")
-            self.position = start + 3
-            return int(over), int(under)
-        self.position, self.parts = start, before
-        return None
+        self.position += fraction.group().count(" ") + 1
+        return int(part) + sympy.Rational(over, under)
 
     def name(self, part: str) -> Any:
         """Read a letter with its accent, index and primes; a call such as f(x) is a symbol of its own."""
@@ -289,8 +262,6 @@ class _Formula:
         letters += primes
         if letters == "pi":
             return sympy.pi
-        if letters in ("e", "i") and self.next != "(":
-            return sympy.E if letters == "e" else sympy.I
         if self.next == "(" and (arguments := self.arguments_of(letters)) is not None:
             letters += f"({', '.join(map(str, arguments))})"
         return {"e": sympy.E, "i": sympy.I}.get(letters) or sympy.Symbol(letters)
@@ -319,23 +290,20 @@ class _Formula:
     def function(self, name: str) -> Any:
         base = exponent = None
         while self.next in ("^", "_"):
-            if self.take() == "_":
-                if name != "log":
-                    raise Unread(f"{name} with an index")
+            if self.take() == "^":
+                exponent = self.inner(self.exponent())
+            elif name == "log":
                 base = self.inner([self.take()] if _NUMBER(self.next) else self.argument())
             else:
-                exponent = self.inner(self.exponent())
+                raise Unread(f"{name} with an index")
         if name in _SEVERAL:
             return self.several(name)
         if self.next in ("(", "{"):
-            argument = self.group(self.take())
-        elif self.next in ("+", "-"):
-            argument = _negative(self.factors(plain=True)) if self.take() == "-" else self.factors(plain=True)
-        else:
-            argument = self.factors(plain=True)
-            while self.next == "/" and (_NUMBER(follows := self.parts[self.position + 1]) or follows == "\\pi"):
-                self.take()
-                argument = _divide(argument, self.factors(plain=True))
+            return _applied(name, base, exponent, self.group(self.take()))
+        argument = self.factors(plain=True)
+        while self.next == "/" and (_NUMBER(follows := self.parts[self.position + 1]) or follows == "\\pi"):
+            self.take()
+            argument = _divide(argument, self.factors(plain=True))
         return _applied(name, base, exponent, argument)
 
     def several(self, name: str) -> Any:
@@ -356,8 +324,7 @@ class _Formula:
         return _divide(self.inner(over), self.inner(under))
 
     def binomial(self) -> Any:
-        over, under = self.argument(), self.argument()
-        return sympy.binomial(self.inner(over), self.inner(under))
+        return sympy.binomial(self.inner(self.argument()), self.inner(self.argument()))
 
     def root(self) -> Any:
         index = sympy.Integer(2)
@@ -377,44 +344,30 @@ class _Formula:
         self.expect("|")
         return sympy.Abs(value, evaluate=False)
 
-    def rounded(self) -> Any:
-        end, function = _ROUNDED[self.parts[self.position - 1]]
-        inside = self.until_closed()
-        if self.parts[self.position - 1] != end:
-            raise Unread("brackets of different kinds")
-        return function(self.inner(inside), evaluate=False)
-
     def figure(self) -> Any:
         """Read an angle or a triangle; the order of the points of a triangle makes no difference."""
         command, start = self.parts[self.position - 1], self.position
-        while (self.next.isalpha() and len(self.next) == 1) or self.next == "_":
-            if self.take() == "_":
-                self.argument()
+        while self.next.isalpha() or self.next in ("_", "{", "}") or (self.next.isdigit() and self.position > start):
+            self.take()
         points = "".join(self.parts[start : self.position]).translate(_BARE)
-        if not points:
-            raise Unread(f"{command} of nothing")
         points = min(points, points[::-1]) if command == "\\angle" else "".join(sorted(points))
         return sympy.Symbol(f"{command[1:]} {points}")
 
     def matrix(self) -> Any:
         begin = self.position - 1
         end = closing(self.parts, begin)
-        start = closing(self.parts, begin + 1) + 1
-        kind = "".join(self.parts[begin + 2 : start - 1])
-        if kind == "array" and self.parts[start] == "{":
-            start = closing(self.parts, start) + 1
-        if kind not in _MATRICES or "\\begin" in self.parts[start:end]:
+        self.expect("{")
+        kind = "".join(self.until_closed())
+        if kind == "array" and self.next == "{":
+            self.take()
+            self.until_closed()
+        rows = [divide(row, ("&",))[0] for row in divide(self.parts[self.position : end], ("\\\\",))[0]]
+        self.position = end + 1
+        self.expect("{")
+        if kind not in _MATRICES or "".join(self.until_closed()) != kind:
             raise Unread(f"an environment {kind}")
-        self.position = closing(self.parts, end + 1) + 1
-        if "".join(self.parts[end + 2 : self.position - 1]) != "".join(
-            self.parts[begin + 2 : self.parts.index("}", begin)]
-        ):
-            raise Unread("an environment with another end")
-        rows = [divide(row, ("&",))[0] for row in divide(self.parts[start:end], ("\\\\",))[0]]
-        if not any(rows[-1]):
-            rows.pop()
-        value = sympy.ImmutableMatrix([[self.inner(cell) for cell in row] for row in rows]).doit()
-        return value.det() if kind == "vmatrix" else value
+        rows = rows if any(rows[-1]) else rows[:-1]
+        return sympy.ImmutableMatrix([[self.inner(cell) for cell in row] for row in rows]).doit()
 
 
 _ATOMS: Mapping[str, Callable[[_Formula], Any]] = {
@@ -424,7 +377,6 @@ _ATOMS: Mapping[str, Callable[[_Formula], Any]] = {
     "|": _Formula.between_bars,
     "\\begin": _Formula.matrix,
     "\\infty": lambda _: sympy.oo,
-    **dict.fromkeys(_ROUNDED, _Formula.rounded),
     **dict.fromkeys(("\\angle", "\\triangle"), _Formula.figure),
 }
 
@@ -454,8 +406,6 @@ def _negative(side: Any) -> Any:
 def _divide(over: Any, under: Any) -> Any:
     if over.is_Integer and under.is_Integer:
         return sympy.Rational(over, under) if under else sympy.nan
-    if _is_matrix(over):
-        return over / under
     return sympy.Mul(over, sympy.Pow(under, -1, evaluate=False), evaluate=False)
 
 

@@ -6,6 +6,7 @@ nothing reads is not read at all.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 
@@ -28,7 +29,6 @@ from grading.expressions.forms import (
     items_of,
 )  # fmt: skip
 from grading.expressions.formula import is_transposed, read_formula, with_functions
-from grading.expressions.names import is_abbreviation, name_of
 from grading.expressions.regions import built, numbers_of
 from grading.expressions.texts import (
     TEXT,
@@ -43,8 +43,18 @@ from grading.expressions.texts import (
     text_of,
 )  # fmt: skip
 from grading.expressions.tokens import Unread, closing, divide, enclosed, strip, tokens
-from grading.expressions.units import DEGREE, MINUTES_OF_ARC, split_unit, with_compounds
-from grading.expressions.wording import WHERE, in_signs, label_of, labelled_parts, unwrap, with_base
+from grading.expressions.units import DEGREE, MINUTES_OF_ARC, in_smallest, split_unit, with_compounds
+from grading.expressions.wording import (
+    MULTIPLICITY,
+    WHERE,
+    in_signs,
+    is_abbreviation,
+    label_of,
+    labelled_parts,
+    name_of,
+    unwrap,
+    with_base,
+)
 from grading.vocabulary import FUNCTIONS
 
 MOST_ITEMS = 200
@@ -178,7 +188,7 @@ def read_mathematics(text: str) -> Form:
         return words
     if not _SMALL_CONSTANT.search(text):
         text = _CONSTANT.sub("c_", text)  # the case of c_1 in a general solution means nothing
-    text = with_compounds(_JOIN.sub(lambda word: _JUNCTIONS[word.group()], TEXT.sub(_without_junction, text)))
+    text = _JOIN.sub(lambda word: _JUNCTIONS[word.group()], TEXT.sub(_without_junction, with_compounds(text)))
     return _read_list(tokens(text.strip()))
 
 
@@ -239,13 +249,25 @@ def _grouped(separator: str, items: list[Form]) -> Form:
     for item in items:
         flat += item.items if isinstance(item, Group) and item.kind in ("list", "sequence") else [item]
     first = flat[0]
-    if isinstance(first, Relation) and first.name and all(isinstance(item, Value) for item in flat[1:]):
+    if isinstance(first, Relation) and first.name and len(first.signs) == 1 and all(map(_is_value, flat[1:])):
         flat = [first, *(Relation(first.signs, (first.sides[0], item), first.name) for item in flat[1:])]
     if len(flat) == 1:
         return flat[0]
+    if any(map(_is_counted, flat)):  # the others count once
+        flat = [item if _is_counted(item) else _counted(item, 1) for item in flat]
+    if (
+        separator in ("\\land", ",")
+        and len({getattr(item, "unit", None) for item in flat}) == len(flat)
+        and in_smallest(flat)
+    ):
+        return Group("quantity", tuple(flat))
     if separator in ("\\lor", "\\land") and any(isinstance(item, Relation) and item.signs != ("=",) for item in flat):
         return Group(separator[1:], tuple(flat))
     return Group("sequence" if DOTS in flat else "list", tuple(flat), _junction(separator, items, flat))
+
+
+def _is_value(form: Form) -> bool:
+    return isinstance(form, Value)
 
 
 def _junction(separator: str, items: list[Form], flat: list[Form]) -> str | None:
@@ -258,6 +280,8 @@ def _junction(separator: str, items: list[Form], flat: list[Form]) -> str | None
 
 def _read_item(parts: list[str]) -> Form:
     """Read a part without commas."""
+    if parts[-4:-3] == [MULTIPLICITY]:
+        return _counted(_read_item(strip(parts[:-4])), int(parts[-2]))
     literal = "".join(parts).strip()
     if not literal:
         raise Unread("nothing there")
@@ -280,6 +304,20 @@ def _read_item(parts: list[str]) -> Form:
     if transposed := _read_transposed(parts):
         return transposed
     return _read_value(parts)
+
+
+def _counted(form: Form, times: int) -> Form:
+    """Return a form with values that count as roots so many times."""
+    if isinstance(form, Value):
+        return replace(form, times=times)
+    if isinstance(form, Relation):
+        return replace(form, sides=(form.sides[0], *(_counted(side, times) for side in form.sides[1:])))
+    return replace(form, items=tuple(_counted(item, times) for item in form.items)) if isinstance(form, Group) else form
+
+
+def _is_counted(form: Form) -> bool:
+    value = form.sides[-1] if isinstance(form, Relation) else form
+    return isinstance(value, Value) and value.times is not None
 
 
 def _read_transposed(parts: list[str]) -> Form | None:
@@ -316,7 +354,14 @@ def _read_bracket(parts: list[str]) -> Form | None:
     if versions:
         listed = (_read_bracket([opening, *version, end]) for version in versions)
         return Group("list", tuple(form for form in listed if form))
-    return Group(brackets, tuple(map(_read_item, pieces)))
+    return Group(brackets, tuple(_read_row(piece) or _read_item(piece) for piece in pieces))
+
+
+def _read_row(parts: list[str]) -> Form | None:
+    """Read ``[3]`` among the items of a bracket, as in ``[[3],[4]]``; None for anything else."""
+    if parts[0] != "[" or not enclosed(parts) or divide(parts[1:-1], (",", ";"))[1]:
+        return None
+    return Group("[]", (_read_item(parts[1:-1]),))
 
 
 def _versions(parts: list[str]) -> list[list[str]]:

@@ -25,8 +25,7 @@ from sympy import (
 )
 
 from grading.expressions.algebra import equal
-from grading.expressions.forms import FLIPPED, Form, Group, Region, Relation, Value, items_of
-from grading.expressions.matching import matched
+from grading.expressions.forms import FLIPPED, Form, Group, Region, Relation, Value, items_of, matched
 
 _OF_OTHERS = ("\\lim", "\\max", "\\min", "P(", "E(")  # names of values in which a variable is bound
 _USUAL = frozenset("txyz")  # names of variables, as against those of parameters

@@ -181,7 +181,7 @@ def _has_letters(prose: str) -> bool:
 
 def _is_listed(content: str) -> bool:
     """Return whether the content of a text is a list, or digits that are joined or named."""
-    return any(sign in content for sign in ",;/|") or _TWO_WHOLE(content.strip()) is not None
+    return any(sign in content for sign in ",;/|&") or _TWO_WHOLE(content.strip()) is not None
 
 
 def text_of(answer: str) -> Words:
@@ -190,6 +190,8 @@ def text_of(answer: str) -> Words:
 
 
 _PLAIN = str.maketrans({" ": None, "{": None, "}": None})
+_WORD = compile_quick_pattern(r"[^\W\d_]+")
+_PERCENT_TWICE = compile_quick_pattern(r"(?<=\d)\\?%(?= ?- ?\d)")
 _JOIN = compile_quick_pattern(r"(?<=[\w.]) ?(-| to | bis ) ?(?=\d)|(?<=\d) ?/ ?(?=\d)")
 _LISTED = compile_quick_pattern(r" ?([,;]) ?(?:and )?| and ")
 
@@ -203,23 +205,25 @@ def folded(prose: str) -> str:
     prose = prose.strip().rstrip(".!? ") if len(prose) > 1 else prose.strip()
     if code := capitals(prose):
         return code
-    if span := _RANGE(prose):
-        sign = span.group(3) and ("%" if "%" in span.group(3) else "degree")
-        return (
-            f"{span.group(1)}-{span.group(2)} {sign or read_unit(span.group(4) or '') or span.group(4) or ''}".strip()
-        )
+    if span := _RANGE(_PERCENT_TWICE.sub("", prose)):
+        low, high, sign, words = span.groups()
+        unit = (read_unit(words or "") or ("",))[0]
+        if sign:
+            unit = "%" if "%" in sign else "degree"
+        if unit or not words:
+            return f"{low}-{high} {unit}".strip()
     prose = _JOIN.sub(_sign, _LISTED.sub(",", _ARTICLE.sub("", prose)))
-    return " ".join(_folded_word(word) for word in prose.replace("{", "").replace("}", "").split())
+    return " ".join(_WORD.sub(_folded_word, prose.replace("{", "").replace("}", "")).split())
 
 
 def _sign(sign: Match) -> str:
     return "/" if "/" in sign.group() else "-"
 
 
-def _folded_word(word: str) -> str:
+def _folded_word(word: Match) -> str:
     """Return a word in small letters; of letters that are no word, such as ``HTHT`` or ``Co``, the case counts."""
-    letters = "".join(filter(str.isalpha, word))
-    return word.casefold() if is_word(letters) or letters.lower() in _SHORT_WORDS or letters.islower() else word
+    letters = word.group()
+    return letters.casefold() if is_word(letters) or letters.lower() in _SHORT_WORDS else letters
 
 
 def as_words(prose: str, *, is_text: bool) -> Words | None:

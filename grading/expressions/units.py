@@ -5,8 +5,11 @@ A unit is one to five words that name a thing. Words that hedge, deny or join (`
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
+from grading.answers.spelling import rules
 from grading.vocabulary import WORD, is_word
 
 PERCENT, DEGREE = "%", "degree"
@@ -40,7 +43,7 @@ SHORT_UNITS = frozenset((
     "GB", "TB", "px", "qt", "pt", "ha", "um", "us", "ns", "ps", "Ci", "Bq", "Gy", "Sv", "lm", "lx", "mT", "nT", "pF",
     "nF", "uF", "mF", "mH", "kA", "uA", "dB", "ly", "AU", "au", "pc", "cd", "yr", "wk", "mo", "hp", "Wh", "ct", "ug",
     "cL", "cl", "Da", "bp", "nC", "mC", "uC", "u", "sr", "Nm", "mM", "pH",
-    "gm", "Rs", "rs", "kr", "sq", "cu", "cP", "ppm", "ppb",
+    "kmph", "gm", "Rs", "rs", "kr", "sq", "cu", "cP", "ppm", "ppb",
 ))  # fmt: skip
 _BASES = (
     "m", "g", "s", "J", "W", "V", "A", "N", "L", "l", "K", "M", "B", "b", "F", "C", "H", "T", "S", "Pa", "Hz", "eV",
@@ -64,7 +67,14 @@ _SPOKEN = {  # commands and signs inside a unit
     "\\text": "", "{": "", "}": "", "\\cdot": " ", "(": " ", ")": " ", "\\Omega": "ohm", "\\mu ": "u", "\\mu": "u",
 }  # fmt: skip
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
-_EQUAL = {"mph": {"mi": 1, "h": -1}, "kph": {"km": 1, "h": -1}, "cc": {"cm": 3}, "mL": {"cm": 3}, "l": {"dm": 3}}
+_EQUAL = {
+    "mph": {"mi": 1, "h": -1},
+    "kph": {"km": 1, "h": -1},
+    "kmph": {"km": 1, "h": -1},
+    "cc": {"cm": 3},
+    "mL": {"cm": 3},
+    "l": {"dm": 3},
+}
 _TEMPERATURES = {
     "celsius": "degreeC", "celsius degree": "degreeC", "C degree": "degreeC",
     "fahrenheit": "degreeF", "degree fahrenheit": "degreeF", "F degree": "degreeF",
@@ -264,7 +274,7 @@ def _raised(match: Match) -> str:
 
 
 # Units behind the number of an answer.
-_LONE_LETTERS = frozenset("JKW")  # behind a number and a blank, these are seldom variables
+_LONE_LETTERS = frozenset("JKWLl")  # behind a number and a blank, these are seldom variables
 _TEXT_UNIT = compile_quick_pattern(
     r"(?:\s|\\cdot ?|/){0,4}\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z"
 )
@@ -273,14 +283,6 @@ _BARE_UNIT = compile_quick_pattern(
     r"|/[a-zA-Z]{1,20}){0,4})(\s?\^\s?(?:\{\s?-?\d\s?\}|\d))?\Z"
 )
 _PARENTHESIS = compile_quick_pattern(r"(?<=[\d}]) ?\((?:\\text ?\{)?([a-zA-Z][a-zA-Z /]{1,60})\}?\)\Z")
-_OHMS = compile_quick_pattern(r"(?<=[\d} ])(?:\\text ?\{ ?([kMm]) ?\} ?|([kM]) ?)?\\Omega\s?\Z")
-_MICRO = compile_quick_pattern(r"(?<=[\d}]) ?\\mu ?(?:\\text ?\{ ?|([msg])\s?\Z)")
-_SOLAR = compile_quick_pattern(r"(?<=[\d}]) ?([MLR]) ?_ ?(?:\\odot|\{ ?\\odot ?\}) ?\Z")
-_SOLAR_UNITS = {"M": "mass", "L": "luminosity", "R": "radius"}
-_HALF_DAY = compile_quick_pattern(r"(?<=\d) ?([apAP])\.[mM]\.?\Z")
-_QUOTIENT = compile_quick_pattern(
-    r"\\frac ?\{ ?(\\text(?:[^{}]|\{[^{}]*\}){1,60})\} ?\{ ?(\\text(?:[^{}]|\{[^{}]*\}){1,60})\}\s?\Z"
-)
 _DEGREES = compile_quick_pattern(
     r"\s?\^?\s?(?:\\(?:circ|degree) ?|\{\s?\\(?:circ|degree)\s?\}) ?(?:\\text ?\{ ?([CF]) ?\}|([CF]))?\s?\Z"
 )
@@ -290,6 +292,22 @@ _CURRENCIES = (
 )
 _MONEY = compile_quick_pattern(
     rf"\A(-?)\s?(?:\\\$|\\text ?\{{ ?({_CURRENCIES})\.? ?\}}|({_CURRENCIES})\.?(?![a-zA-Z]))\s?(-?)\s?(?=[\d.\\])"
+)
+_SOLAR = {"M": "mass", "L": "luminosity", "R": "radius"}
+_QUANTITY = r"(\\text(?:[^{}]|\{[^{}]*\}){1,60})"
+UNIT_RULES = rules(  # a unit that is a command, a fraction or a sign as a text
+    ("Omega", r"(?<=[\d} ])(?:\\text ?\{ ?([kMm]) ?\} ?|([kM]) ?)?\\Omega\s?\Z", r"\\text{ \1\2ohm}"),
+    ("mu", r"(?<=[\d}]) ?\\mu ?\\text ?\{ ?", r"\\text{ u"),
+    ("mu", r"(?<=[\d}]) ?\\mu ?([msg])\s?\Z", r"\\text{ u\1}"),
+    (
+        "odot",
+        r"(?<=[\d}]) ?([MLR]) ?_ ?(?:\\odot|\{ ?\\odot ?\}) ?\Z",
+        lambda sign: f"\\text{{ solar {_SOLAR[sign.group(1)]}}}",
+    ),
+    ("frac", rf"\\frac ?\{{ ?{_QUANTITY}\}} ?\{{ ?{_QUANTITY}\}}\s?\Z", r"\1/\2"),
+    ("degree", r"(?<=\d) ?degrees? ([CF])\Z", r"^\\circ\\text{\1}"),
+    ("per cent", "per cent", "percent"),
+    ('"', r'(?<=\d) ?"', "''"),
 )
 MINUTES_OF_ARC = compile_full_match(
     r"(-?\d{1,9}) ?\^ ?(?:\\circ|\{ ?\\circ ?\}) ?(\d{1,2})'(?: ?(\d{1,2}(?:\.\d{1,9})?)'')?"
@@ -304,6 +322,12 @@ _COMPOUND = compile_quick_pattern(
 _PART_OF_COMPOUND = compile_quick_pattern(
     rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({_TIMES_OR_LENGTHS})\.?,? ?(?:(?:and|und) )?"
 )
+_SIZES: Mapping[str | None, tuple[int, str]] = {  # of the units of quantities in several units
+    "s": (1, "s"), "min": (60, "s"), "h": (3600, "s"), "day": (86400, "s"), "wk": (604800, "s"),
+    "in": (1, "in"), "ft": (12, "in"), "yd": (36, "in"), "mi": (63360, "in"), "oz": (1, "oz"), "lb": (16, "oz"),
+    "mm": (1, "mm"), "cm": (10, "mm"), "m": (1000, "mm"), "km": (1000000, "mm"), "g": (1, "g"), "kg": (1000, "g"),
+    "month": (1, "month"), "yr": (12, "month"), "cent": (1, "cent"), "dollar": (100, "cent"),
+}  # fmt: skip
 _FEET = compile_full_match(r"(\d{1,9}) ?' ?(\d{1,9}(?:\.\d{1,9})?) ?''")
 _PRIMES = compile_quick_pattern(r"(?<=\d) ?('{1,2})\Z")
 
@@ -328,7 +352,6 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
     if degrees := _DEGREES.search(text):
         scale = degrees.group(1) or degrees.group(2) or ""
         return text[: degrees.start()], DEGREE + scale, 0
-    text = _with_words(text)
     if parenthesis := _PARENTHESIS.search(text):
         unit = read_unit(parenthesis.group(1))
         return (text[: parenthesis.start()], *unit) if unit else (text, None, 0)
@@ -343,7 +366,7 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
         words, start = bare.group(1), bare.start()
         blank = text[start - 1 : start] == " "
         listed = words.replace("/", " ").replace(".", "").split()
-        letters = blank and ("/" in words or words in _LONE_LETTERS)  # of which each may be a unit
+        letters = blank and ("/" in words or words in _LONE_LETTERS or listed[0] in ("sq", "cu"))  # each may be a unit
         known = all(word in SHORT_UNITS and (len(word) > 1 or letters) for word in listed)
         long = blank and all(map(is_spoken, listed)) and len(words) >= 3
         number = text[:start].rstrip()[-1:]
@@ -351,6 +374,22 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
             unit = read_unit(words + (bare.group(2) or ""))
             return (text[:start].strip(), *unit) if unit else (text, None, 0)
     return text, None, 0
+
+
+def in_smallest(quantities: Iterable[Any]) -> tuple[Any, str] | None:
+    """Return the sum of quantities in the smallest unit of their dimension; None if they have no common one.
+
+    >>> from grading.expressions.forms import Value
+    >>> in_smallest((Value(1, "h"), Value(30, "min"))), in_smallest((Value(1, "h"), Value(30, "cm")))
+    ((5400, 's'), None)
+    """
+    names = [getattr(quantity, "unit", None) for quantity in quantities]
+    sizes = [_SIZES.get("min" if name == "m" and "h" in names else name) for name in names]
+    units = {size[1] for size in sizes if size}
+    if None in sizes or len(units) != 1:
+        return None
+    total = sum(quantity.expression * size[0] for quantity, size in zip(quantities, sizes, strict=True) if size)
+    return total, units.pop()
 
 
 def with_compounds(text: str) -> str:
@@ -362,24 +401,3 @@ def with_compounds(text: str) -> str:
     if feet := _FEET(text):
         return f"{feet.group(1)}\\text{{ ft}} {feet.group(2)}\\text{{ in}}"
     return _PART_OF_COMPOUND.sub(r"\1\\text{ \2} ", text) if _COMPOUND.match(text) else text
-
-
-def _with_words(text: str) -> str:
-    r"""Write a unit that is a command, a fraction or an abbreviation with points as ``\text{…}``.
-
-    >>> _with_words(r"5 \text{k}\Omega"), _with_words(r"5 \mu\text{m}"), _with_words("4:30 p.m.")
-    ('5 \\text{ kohm}', '5\\text{ um}', '4:30\\text{ pm}')
-    >>> _with_words(r"5\frac{\text{m}}{\text{s}^2}"), _with_words(r"5 M_\odot")
-    ('5\\text{m}/\\text{s}^2', '5\\text{ solar mass}')
-    """
-    if "\\" in text:
-        text = _OHMS.sub(lambda ohms: f"\\text{{ {ohms.group(1) or ohms.group(2) or ''}ohm}}", text)
-        text = _MICRO.sub(_micro, text)
-        text = _SOLAR.sub(lambda sign: f"\\text{{ solar {_SOLAR_UNITS[sign.group(1)]}}}", text)
-        text = _QUOTIENT.sub(r"\1/\2", text)
-    return _HALF_DAY.sub(lambda half: f"\\text{{ {half.group(1).lower()}m}}", text)
-
-
-def _micro(sign: Match) -> str:
-    unit = sign.group(1)
-    return f"\\text{{ u{unit}}}" if unit else "\\text{ u"

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from sympy import MatrixBase, MatrixExpr, Mul, Symbol, expand, pi
+from sympy import MatrixBase, Mul, Symbol, expand, pi
 
 from grading.expressions.algebra import approximates, equal
 from grading.expressions.forms import LARGEST_BASE, Based, Form, Value
 from grading.expressions.units import DEGREE, PERCENT
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
-MATRICES = (MatrixBase, MatrixExpr)
 UNIT_VECTORS = tuple(Symbol(f"mathbf{{{letter}}}") for letter in "ijk")  # of \\mathbf{i}, \\mathbf{j}, \\mathbf{k}
 _POUNDS = ({"pound", "lb"}, {"pound", "gbp"})  # a pound may be of money or of weight
-CONSTANTS = ("C", "c", "K", "k")  # of an integration; c only where the other side has C
+CONSTANTS = ("c", "K", "k")  # names of C, the constant of an integration
 ARGUMENTS = frozenset("xt")  # of the functions that a constant may be a factor of
 
 
@@ -20,28 +19,24 @@ def same_value(one: Value, other: Value) -> bool:
     """Compare two values; a unit may be missing on one side, and a percentage may stand for its share."""
     if one.code or other.code:
         return one.code == other.code
+    if one.times and other.times and one.times != other.times:
+        return False
     for matrix, vector in ((one, other), (other, one)):
-        if (
-            not is_matrix(vector.expression)
-            and isinstance(matrix.expression, MatrixBase)
-            and (entries := components(vector, len(matrix.expression)))
-        ):
+        if is_matrix(matrix) and not is_matrix(vector) and (entries := components(vector, len(matrix.expression))):
             listed = components(matrix, len(entries))
             return len(listed) == len(entries) and all(map(same_value, listed, entries))
-    if one.unit != other.unit and PERCENT in (one.unit, other.unit):
-        if one.unit and other.unit:
-            return False
+    units = {one.unit, other.unit} - {None}
+    if PERCENT in units and one.unit != other.unit:
         percent, plain = (one, other) if one.unit == PERCENT else (other, one)
-        return _same_numbers(percent, plain, 100) or (_same_numbers(percent, plain) and not _is_share(plain))
-    if DEGREE in (one.unit, other.unit) and _is_angle(*((one, other) if one.unit == DEGREE else (other, one))):
+        is_same = _same_numbers(percent, plain, 100) or (_same_numbers(percent, plain) and not _is_share(plain))
+        return len(units) == 1 and is_same
+    if DEGREE in units and _is_angle(*((one, other) if one.unit == DEGREE else (other, one))):
         return True
-    if one.unit and other.unit:
-        return (one.unit == other.unit or {one.unit, other.unit} in _POUNDS) and _same_numbers(one, other)
-    unit = one.unit or other.unit
-    if unit and (one.expression.free_symbols or other.expression.free_symbols):
-        quantity, plain = (one, other) if one.unit else (other, one)
-        if not quantity.expression.free_symbols:
-            return equal(quantity.expression * _letters(unit), plain.expression)
+    if len(units) == 2 and units not in _POUNDS:
+        return False
+    for quantity, plain in ((one, other), (other, one)):
+        if quantity.unit and not plain.unit and plain.expression.free_symbols:
+            return equal(quantity.expression * _letters(quantity.unit), plain.expression) or _same_numbers(one, other)
     return _same_numbers(one, other)
 
 
@@ -52,9 +47,8 @@ def _is_share(plain: Value) -> bool:
 
 def _is_angle(degrees: Value, radians: Value) -> bool:
     """Return whether an angle in degrees is one in radians, which has the unit or is a multiple of pi."""
-    if radians.unit != "rad" and (radians.unit or not radians.expression.has(pi)):
-        return False
-    return equal(degrees.expression * pi / 180, radians.expression)
+    is_radian = radians.unit == "rad" or (not radians.unit and radians.expression.has(pi))
+    return is_radian and equal(degrees.expression * pi / 180, radians.expression)
 
 
 def _letters(unit: str) -> Any:
@@ -62,10 +56,9 @@ def _letters(unit: str) -> Any:
     factors: list[Any] = []
     for factor in unit.split():
         name, _, exponent = factor.partition("^")
-        micro = name[:1] == "u" and len(name) > 1
-        letters = [Symbol("mu" if micro and not position else letter) for position, letter in enumerate(name)]
-        if len(letters) > 1 and not micro:
+        if len(name) > 1 and name[0] != "u":
             return Symbol(name)  # of which the order of the letters counts
+        letters = [Symbol("mu"), Symbol(name[1:])] if len(name) > 1 else [Symbol(name)]
         power = int(exponent or 1)
         factors += [letter**power for letter in letters] if power < 0 else [*letters[:-1], letters[-1] ** power]
     return Mul(*factors)
@@ -77,29 +70,27 @@ def _same_numbers(one: Value, other: Value, divisor: int = 1) -> bool:
         first = first / divisor
     if equal(first, second):
         return True
-    if first.free_symbols and second.free_symbols and not is_matrix(first) and not is_matrix(second):
-        return _same_but_for_constant(first, second)
-    if one.digits is not None and other.digits is not None:
+    if is_matrix(one) or is_matrix(other):
         return False
-    if one.digits is not None and divisor == 1 and not is_matrix(second):
-        return approximates(first, one.digits, second)
-    if other.digits is not None and not is_matrix(first):
-        return approximates(second, other.digits, first)
-    return False
+    if first.free_symbols and second.free_symbols:
+        return _same_but_for_constant(first, second) or _same_but_for_constant(second, first)
+    if (one.digits is None) == (other.digits is None) or divisor != 1:
+        return False
+    decimal, value = (one, second) if other.digits is None else (other, first)
+    return approximates(decimal.expression, decimal.digits or 0, value)
 
 
-def is_matrix(side: Any) -> bool:
-    """Return whether an expression is a matrix, or has one among its parts."""
-    return isinstance(side, MATRICES) or side.has(*MATRICES)
+def is_matrix(form: Form) -> bool:
+    """Return whether a form is a matrix."""
+    return isinstance(form, Value) and isinstance(form.expression, MatrixBase)
 
 
-def same_number(one: Form, other: Form) -> bool | None:
-    """Compare a number with its base to one with or without a base; None if neither has one."""
+def same_number(one: Form, other: Form) -> bool:
+    """Compare a number with its base to one with or without a base."""
     if isinstance(one, Based) and isinstance(other, Based):
         return one.base == other.base and one.numeral.lstrip("0") == other.numeral.lstrip("0")
     based, plain = (one, other) if isinstance(one, Based) else (other, one)
-    if not isinstance(based, Based):
-        return None
+    assert isinstance(based, Based)
     if not isinstance(plain, Value) or not plain.expression.is_Integer or plain.unit:
         return False
     if not 2 <= based.base <= LARGEST_BASE or any(int(digit, LARGEST_BASE) >= based.base for digit in based.numeral):
@@ -113,9 +104,9 @@ def components(form: Form, size: int) -> list[Value]:
     """Return the entries of a vector of ``size``: a matrix of one row or column, or a sum of unit vectors."""
     if not isinstance(form, Value) or form.unit:
         return []
-    if isinstance(form.expression, MatrixBase):
+    if is_matrix(form):
         return [Value(entry) for entry in form.expression.flat()] if 1 in form.expression.shape else []
-    if is_matrix(form.expression) or not form.expression.free_symbols.intersection(UNIT_VECTORS):
+    if not form.expression.free_symbols.intersection(UNIT_VECTORS):
         return []
     total = expand(form.expression)
     entries = [total.coeff(vector) for vector in UNIT_VECTORS[:size]]
@@ -123,14 +114,12 @@ def components(form: Form, size: int) -> list[Value]:
     return [Value(entry) for entry in entries] if expand(rest) == 0 else []
 
 
-def _same_but_for_constant(one: Any, other: Any) -> bool:
-    """Return whether two integrals or solutions are the same, whose constants are spelled ``C`` and ``c``."""
-    for first, second in ((one, other), (other, one)):
-        names = [{symbol.name for symbol in side.free_symbols} for side in (first, second)]
-        spelled = [name for name in CONSTANTS[1:] if name in names[1] and name not in names[0]]
-        if "C" in names[0] and "C" not in names[1] and len(spelled) == 1 and names[0] & ARGUMENTS:
-            constant, name = Symbol("C"), Symbol(spelled[0])
-            slope = first.diff(constant).doit()
-            if constant not in slope.free_symbols and {symbol.name for symbol in slope.free_symbols} <= ARGUMENTS:
-                return equal(first.xreplace({constant: name}), second)
-    return False
+def _same_but_for_constant(first: Any, second: Any) -> bool:
+    """Return whether two integrals or solutions are the same, with the constant C of the first spelled otherwise."""
+    names, others = ({symbol.name for symbol in side.free_symbols} for side in (first, second))
+    spelled = [name for name in CONSTANTS if name in others and name not in names]
+    if "C" not in names or "C" in others or len(spelled) != 1 or not names & ARGUMENTS:
+        return False
+    slope = first.diff(Symbol("C")).doit()
+    is_linear = {symbol.name for symbol in slope.free_symbols} <= ARGUMENTS
+    return is_linear and equal(first.xreplace({Symbol("C"): Symbol(spelled[0])}), second)

@@ -1,23 +1,18 @@
-r"""Take an answer out of the words and environments around it: ``\text{Answer: } 5``, ``aligned``."""
+r"""Take an answer out of the words and environments around it: ``\text{Answer: } 5``, ``aligned``, "for all real x"."""
 
-from string import ascii_lowercase
+from collections.abc import Callable
 
 from core.text.patterns import Match, compile_full_match, compile_pattern, compile_quick_pattern
-from grading.expressions.tokens import TEXT, strip
+from grading.answers.spelling import rewrite, rules
+from grading.expressions.tokens import TEXT, closing, divide, enclosed, strip
+from grading.expressions.units import UNIT_RULES
+from grading.vocabulary import COMPLEX, GREEK, WORD, is_word
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-    " seventeen eighteen nineteen"
-)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-NUMBER_WORDS = {word: number for number, word in enumerate(_ONES.split())} | {
-    word: 10 * number for number, word in enumerate(_TENS.split(), start=2)
-}
-_SIGNS = {
+_SIGNS = {  # words that stand for a sign
     **dict.fromkeys(("infinity", "positive infinity", "infinite", "infinitely many"), "\\infty"),
     "negative infinity": "-\\infty",
     **dict.fromkeys(("all positive real numbers", "all positive reals"), "(0,\\infty)"),
-    **dict.fromkeys(("all nonnegative real numbers", "all non negative real numbers"), "[0,\\infty)"),
+    **dict.fromkeys(("all nonnegative real numbers", "all non-negative real numbers"), "[0,\\infty)"),
     **dict.fromkeys(("all negative real numbers", "all negative reals"), "(-\\infty,0)"),
     **dict.fromkeys(
         ("all real numbers", "all reals", "all real values", "any real number", "every real number"), "\\mathbb{R}"
@@ -34,13 +29,13 @@ _ROWS = compile_full_match(
 )
 _PART = compile_quick_pattern(r"(?:\A|(?<=[\s,;}]))(?:\\text ?\{ ?)?\(?([a-f])\)[.:]?(?: ?\})? ?")
 _BETWEEN_PARTS = compile_pattern(r"(?:[\s,;]|and|\\text ?\{(?: ?,? ?and)? ?\}?)+\z")
+_BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _BASE = compile_full_match(
     r"\(?([\dA-Z]{1,200})\)? ?(?:_ ?(?:\{ ?)?(?:\\text ?\{ ?)?|\\text ?\{ ?\((?=base)|\((?=base))(?:base)? ?\}? ?"
-    r"([a-z]{3,9}|\d{1,4})[ )}]{0,4}"
+    rf"({'|'.join(_BASES)}|\d{{1,4}})[ )}}]{{0,4}}"
 )
-
-
 WHERE = "\\where"  # stands for a word before the conditions of a formula
+MULTIPLICITY = "\\multiplicity"  # stands before how often a root counts
 _SET = compile_quick_pattern(
     r"\\(?:mathbb|mathbf|Bbb|mathrm) ?(?:\{ ?([NZQRC]) ?\}|([NZQRC])(?![a-zA-Z]))"
     r"((?: ?[_^] ?(?:\{[^{}]{1,12}\}|\\[a-z]{2,8}|[-+*0])){0,2})"
@@ -65,9 +60,9 @@ _START, _END = r"(?:[\s,;~]|\\text ?\{|\(){1,8}", r"[\s.~)}]{0,6}\Z"
 _IN_REALS = rf"(?: ?\\in|{_N}in{_N}) ?\\mathbb\{{[RC]\}}"
 _REALS = f"(?:{_IN_REALS})?"
 _QUALIFIERS = (
-    "only", "alone", "exactly", "respectively", "in total", "altogether", "overall", r"as (?:required|desired)",
-    r"(?:is )?(?:an? |with an? )?(?:double|repeated|triple|simple)(?: real)? (?:root|solution|zero)s?",
-    rf"(?:with |of )?(?:mult(?:iplicity|\.)|order){_N}(?:two|three|\d)", "twice", "double", "repeated",
+    "only", "alone", "exactly", "respectively", "in total", "altogether", "overall",
+    "double", "repeated", r"as (?:required|desired)",
+    r"(?:is )?(?:an? |with an? )?repeated(?: real)? (?:root|solution|zero)s?",
     rf"(?:(?:where|for|with){_N})?(?:all|any|every|each|arbitrary){_N}(?:(?:real|complex){_N})?(?:(?:numbers?"
     rf"|values?){_N})?"
     rf"(?:of{_N})?[a-z]?{_REALS}",
@@ -83,42 +78,38 @@ _BEFORE = compile_quick_pattern(
 )
 _QUALIFIER = compile_quick_pattern(f"(?i){_START}(?:{'|'.join(_QUALIFIERS)}){_END}")
 _MULTIPLICITY = compile_quick_pattern(
-    rf"(?i)(?<![a-z])(?:(?P<word>simple|double|triple)(?: real)? (?:root|solution|zero)"
-    rf"|(?:multiplicity|mult\.|order){_N}(?:of )?(?P<number>one|two|three|\d))"
+    rf"(?i)[ ~(]{{0,3}}(?:\\text ?\{{[ (]{{0,3}})?(?:is )?(?:an? |with an? )?"
+    r"(?:(?P<word>simple|double|triple)(?: real)? (?:root|solution|zero)s?"
+    rf"|(?:with |of )?(?:multiplicity|mult\.|order){_N}(?:of )?(?P<number>one|two|three|\d)"
+    rf"|\b(?P<twice>twice)(?=[\s.)}}]{{0,4}}(?:,|\Z)))[ )]{{0,3}}(?:\}}[ )]{{0,3}})?"
 )
-_TIMES = {"simple": 1, "one": 1, "double": 2, "two": 2, "triple": 3, "three": 3}
+_TIMES = {"simple": 1, "one": 1, "double": 2, "two": 2, "twice": 2, "triple": 3, "three": 3}
 _INTEGER = compile_quick_pattern(
     rf"(?i){_START}(?:(?:where|for|with|and|\\forall|all|any|every|each|some|an?|arbitrary){_N}){{0,4}}"
     rf"(?:integers?{_N}(?P<one>[a-z])|(?P<two>[a-z]){_N}(?:(?:is|are|any|an?|arbitrary|be){_N}){{0,3}}integers?"
     rf"|(?P<three>[a-z]) ?\\in ?\\mathbb\{{[ZN]\}}){_END}"
 )
-# Spellings of one place, which neither `grading.answers.spelling` nor the reader know.
-_REWRITTEN = tuple(
-    (compile_quick_pattern(pattern), replacement)
-    for pattern, replacement in (
-        (r'\A["`\u201c]([^"`\u201c\u201d]+)["`\u201d]\Z', r"\1"),
-        (r"\\ensuremath ?\{([^{}]*)\}", r"\1"),
-        (r"\\\\ ?\[\d{1,2}(?:\.\d{1,2})? ?[a-z]{2}\]", r"\\\\"),  # the distance to the next row
-        (r"\\\\ ?\Z", ""),
-        (r"\\(?:[hv]space|[hv]?phantom)\*? ?\{[^{}]{0,40}\}", " "),
-        (r" ?\(([a-z] ?\\in ?\\mathbb ?\{[NZ]\})\)\Z", r", \1"),
-        (r"\\colon(?![a-zA-Z])", ":"),
-        (r"\\&", r"\\text{ and }"),
-        (r"\\not ?=", r"\\neq "),
-        (r"\\not ?\\in(?![a-zA-Z])", r"\\notin "),
-        (r">=|=>", r"\\ge "),
-        (r"<=", r"\\le "),
-        (r"(?<=[)\]}]) ?U ?(?=[(\[]|\\\{)", r"\\cup "),
-        (r"(\\mathbb ?\{[NZQRC]\}) ?- ?(?=\\\{)", r"\1\\setminus "),
-        (r"\A\]([^][]{1,80})(?=[][]\Z)", r"(\1"),  # ]1,2[ is an open interval
-        (r"(?<=\A[(\[])([^][]{1,80})\[\Z", r"\1)"),
-        (r"\\(max|min|gcd|lcm) ?\\\{([^{}]{1,80})\\\}", r"\\\1(\2)"),
-        (r"\\(?:AA(?![a-zA-Z])|mathring ?\{ ?(?:A|\\text ?\{A\}) ?\})", r"\\text{ angstrom}"),
-        (r"(?<=\d) ?x ?(?=10 ?\^)", r" \\times "),
-        (r"\\(?:hat|vec|overrightarrow) ?(?:\{ ?\\?([ijk])(?:math)? ?\}|([ijk])(?![a-zA-Z]))", r"\\mathbf{\1\2}"),
-        (r"\\(?:hat|vec|widehat|mathbf) ?\{ ?\\mathbf ?\{ ?([ijk]) ?\} ?\}", r"\\mathbf{\1}"),
-    )
-)  # fmt: skip
+_REWRITTEN = rules(  # spellings that mean the same in mathematics, but not in a text
+    ("in", r" ?\(([a-z] ?\\in ?\\mathbb ?\{[NZ]\})\)\Z", r", \1"),
+    ("=", r">=|=>", r"\\ge "),
+    ("=", r"<=", r"\\le "),
+    ("U", r"(?<=[)\]}]) ?U ?(?=[(\[]|\\\{)", r"\\cup "),
+    ("mathbb", r"(\\mathbb ?\{[NZQRC]\}) ?- ?(?=\\\{)", r"\1\\setminus "),
+    ("]", r"\A\]([^][]{1,80})(?=[][]\Z)", r"(\1"),  # ]1,2[ is an open interval
+    ("[", r"(?<=\A[(\[])([^][]{1,80})\[\Z", r"\1)"),
+    ("\\{", r"\\(max|min|gcd|lcm) ?\\\{([^{}]{1,80})\\\}", r"\\\1(\2)"),
+    ("A", r"\\(?:AA(?![a-zA-Z])|mathring ?\{ ?(?:A|\\text ?\{A\}) ?\})", r"\\text{ angstrom}"),
+    ("x", r"(?<=\d) ?x ?(?=10 ?\^)", r" \\times "),
+    ("\\", r"\\(?:hat|vec|overrightarrow) ?(?:\{ ?\\?([ijk])(?:math)? ?\}|([ijk])(?![a-zA-Z]))", r"\\mathbf{\1\2}"),
+    ("\\", r"\\(?:hat|vec|widehat|mathbf) ?\{ ?\\mathbf ?\{ ?([ijk]) ?\} ?\}", r"\\mathbf{\1}"),
+)
+_ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")
+_DENIALS = frozenset((  # words that make a name that of another value
+    "not", "no", "never", "wrong", "incorrect", "false", "double", "half", "twice", "except", "least", "most", "more",
+    "less", "than", "over", "under", "bound", "about", "approximately",
+))  # fmt: skip
+_STARTS = frozenset((*_ACCENTS, "ell", "hbar")) | GREEK
+_FIGURES = ("\\angle", "\\triangle", "\\overline", "\\vec", "|")
 
 
 def unwrap(text: str) -> str:
@@ -132,10 +123,8 @@ def unwrap(text: str) -> str:
         text = f"\\text{{{rest}" if answer["text"] and not answer["end"] else rest
     if _SPACED(text):
         text = text.replace(" ", "")
-    text = _SET.sub(_number_set, text)
-    text = without_qualifiers(_BEFORE.sub("", text))
-    for pattern, replacement in _REWRITTEN:
-        text = pattern.sub(replacement, text)
+    text = without_qualifiers(_BEFORE.sub("", _SET.sub(_number_set, text)))
+    text = rewrite(rewrite(text, _REWRITTEN), UNIT_RULES)
     if (rows := _ROWS(text)) and not (rows.group(1) == "cases" and "&" in rows.group(2)):
         lines = [line.replace("&", "").strip().rstrip(",;.") for line in rows.group(2).split("\\\\")]
         return ",".join(line for line in lines if line)
@@ -150,40 +139,31 @@ def _number_set(name: Match) -> str:
 
 
 def without_qualifiers(text: str) -> str:
-    r"""Return a text without the words behind it that restrict nothing; what is said of an integer is a condition.
+    r"""Return a text without the words behind it that restrict nothing; what is said of an integer is a condition, and
+    how often a root counts is a part of it.
 
     >>> without_qualifiers(r"f(x)=x \text{ for all real } x"), without_qualifiers(r"x=2\text{ (double root)}")
-    ('f(x)=x', 'x=2')
+    ('f(x)=x', 'x=2\\multiplicity{2}')
     >>> without_qualifiers(r"k\pi \text{ for any integer } k"), without_qualifiers(r"(1,1)\text{ or only }")
     ('k\\pi \\where k\\in\\mathbb{Z}', '(1,1)\\text{ or only }')
     """
+    text = _MULTIPLICITY.sub(_times, text)
     for _ in range(3):
-        if integer := _INTEGER.search(text):
-            letter = integer["one"] or integer["two"] or integer["three"]
-            numbers = "N" if "N}" in integer.group() else "Z"
-            rest, ending = text[: integer.start()], f" {WHERE} {letter}\\in\\mathbb{{{numbers}}}"
-        elif qualifier := _QUALIFIER.search(text):
-            rest, ending = text[: qualifier.start()], ""
-        else:
-            break
+        integer = _INTEGER.search(text)
+        qualifier = integer or _QUALIFIER.search(text)
+        rest = text[: qualifier.start()] if qualifier else ""
         if not rest.strip() or not _is_balanced(rest):
-            break
-        text = f"{rest.rstrip(' ,;')}{ending}"
-        if ending:
-            break
+            return text
+        text = rest.rstrip(" ,;")
+        if integer:
+            letter = integer["one"] or integer["two"] or integer["three"]
+            return f"{text} {WHERE} {letter}\\in\\mathbb{{{'N' if 'N}' in integer.group() else 'Z'}}}"
     return text
 
 
-def multiplicity(text: str) -> int | None:
-    r"""Return how often a root counts, if ``text`` says so.
-
-    >>> multiplicity(r"2\text{ (double root)}"), multiplicity("x=2 (multiplicity 3)"), multiplicity("2")
-    (2, 3, None)
-    """
-    if not (said := _MULTIPLICITY.search(text)):
-        return None
-    word = (said["word"] or said["number"]).lower()
-    return _TIMES.get(word) or int(word)
+def _times(said: Match) -> str:
+    word = (said["word"] or said["number"] or said["twice"]).lower()
+    return f"{MULTIPLICITY}{{{_TIMES.get(word) or int(word)}}}" if _is_balanced(said.group()) else said.group()
 
 
 def _is_balanced(text: str) -> bool:
@@ -191,24 +171,12 @@ def _is_balanced(text: str) -> bool:
 
 
 def in_signs(prose: str) -> str | None:
-    r"""Return words that stand for a number or sign as that; None for other words.
+    r"""Return words that stand for a sign as that; None for other words.
 
-    >>> in_signs("Twelve"), in_signs("forty-two apples"), in_signs("infinity"), in_signs("ellipse")
-    ('12', '42\\text{ apples}', '\\infty', None)
+    >>> in_signs("infinity"), in_signs("All real numbers"), in_signs("ellipse")
+    ('\\infty', '\\mathbb{R}', None)
     """
-    words = prose.lower().rstrip(".").replace("-", " ").split()
-    if prose.startswith("-"):
-        return None
-    if len(words) > 1 and words[0] in ("negative", "minus") and words[1] in NUMBER_WORDS:
-        return f"-{in_signs(' '.join(words[1:]))}"
-    number = NUMBER_WORDS.get(words[0]) if words else None
-    if number is None:
-        return _SIGNS.get(" ".join(words))
-    position = 1
-    if number >= 20 and 0 < NUMBER_WORDS.get("".join(words[1:2]), 0) < 10:
-        number, position = number + NUMBER_WORDS[words[1]], 2
-    rest = " ".join(words[position:])
-    return f"{number}\\text{{ {rest}}}" if rest else str(number)
+    return _SIGNS.get(prose.lower().rstrip("."))
 
 
 def labelled_parts(text: str) -> list[str]:
@@ -219,7 +187,7 @@ def labelled_parts(text: str) -> list[str]:
     """
     marks = list(_PART.finditer(text))
     labels = "".join(mark.group(1) for mark in marks)
-    if len(marks) < 2 or marks[0].start() or labels != ascii_lowercase[: len(labels)]:
+    if len(marks) < 2 or marks[0].start() or not "abcdef".startswith(labels):
         return []
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
     parts = [_BETWEEN_PARTS.sub("", text[mark.end() : end]).strip() for mark, end in zip(marks, ends, strict=True)]
@@ -247,5 +215,99 @@ def with_base(text: str) -> str:
     """
     if not (match := _BASE(text)) or not any(map(str.isdigit, match.group(1))):
         return text
-    base = match.group(2) if match.group(2).isdigit() else NUMBER_WORDS.get(match.group(2))
-    return text if base is None else f"{match.group(1)}_{{{base}}}"
+    return f"{match.group(1)}_{{{_BASES.get(match.group(2), match.group(2))}}}"
+
+
+def is_abbreviation(side: list[str]) -> bool:
+    """Return whether a side is several capital letters, which name a quantity: ``MR = SRMC`` gives no value of MR."""
+    letters = "".join(TEXT.sub(r"\1", "".join(side)).split())
+    return len(letters) > 1 and letters.isalpha() and letters.isupper()
+
+
+def name_of(side: list[str]) -> str | None:
+    r"""Return the name that a side is, such as ``b``, ``x_1``, ``f(x)``, ``AB``, ``\text{area}``; None for others.
+
+    A name is one by the first rule of `_NAMES` that has a verdict.
+    """
+    parts = [part for part in side if not part.isspace()]
+    if not parts:
+        return None
+    is_name = _are_words("".join(side).split()) or next(
+        (verdict for rule in _NAMES if (verdict := rule(parts)) is not None), False
+    )
+    return "".join(parts) if is_name else None
+
+
+def _are_words(words: list[str]) -> bool:
+    return len(words[0]) > WORD and all(word.isalpha() and is_word(word) for word in words) and not _deny(words)
+
+
+def _deny(words: list[str]) -> bool:
+    return not _DENIALS.isdisjoint(map(str.lower, words))
+
+
+def _is_text(parts: list[str]) -> bool | None:
+    """Return whether words are alone, or before the points of a figure; None if the side starts with no words."""
+    if not parts[0].startswith("\\text"):
+        return None
+    of_points = all(part in ("\\triangle", *"()[]") or part.isupper() for part in parts[1:])
+    return of_points and not _deny(parts[0][6:-1].replace(":", " ").split())
+
+
+def _is_measure(parts: list[str]) -> bool | None:
+    """Return True for the probability or mean of something, the area of a polygon, a part of a figure, points, and an
+    extreme of something with letters; that of numbers is a number.
+    """
+    if parts[0] in ("\\max", "\\min", "\\lim"):
+        return len(parts) == 1 or any(map(str.isalpha, parts))
+    if parts[0] in ("P", "E") and parts[1:2] == ["("] and closing(parts, 1) == len(parts) - 1:
+        return True
+    if parts[0] == "[" and len(parts) > 4 and parts[-1] == "]" and all(map(str.isupper, parts[1:-1])):
+        return True
+    if parts[0] in _FIGURES and all(part in "|{}" or part.isupper() for part in parts[1:]):
+        return True
+    return all(part.isalpha() and part.isupper() for part in parts) or None
+
+
+def _are_names(parts: list[str]) -> bool | None:
+    """Return whether a ratio or a tuple is one of names."""
+    pieces, signs = divide(parts, (":",))
+    if not signs and parts[0] == "(" and enclosed(parts):
+        pieces, signs = divide(parts[1:-1], (",",))
+        return bool(signs) and all(map(name_of, pieces))
+    return all(map(name_of, pieces)) if signs else None
+
+
+def _is_symbol(parts: list[str]) -> bool:
+    """Return whether a letter with accents, indices, primes and arguments is one: no conjugate, which has a value."""
+    first = parts[0]
+    if first[1:] in ("overline", "bar") and COMPLEX.intersection(parts[1:]):
+        return False
+    if not ((len(first) == 1 and first.isalpha()) or first[1:] in _STARTS):
+        return False
+    position = _end(parts, 1) if first[1:] in _ACCENTS else 1
+    while position < len(parts):
+        if parts[position] == "'":
+            position += 1
+        elif parts[position] == "_" or (parts[position] == "^" and _is_mark(parts, position + 1)):
+            position = _end(parts, position + 1)
+        else:
+            is_call = parts[position] == "(" and closing(parts, position) == len(parts) - 1
+            return is_call and all(part.isalnum() or part in ",()" or part[1:] in GREEK for part in parts[position:])
+    return True
+
+
+def _end(parts: list[str], start: int) -> int:
+    """Return the end of what stands at ``start``: a token, or a brace with its content."""
+    return closing(parts, start) + 1 if parts[start : start + 1] == ["{"] else start + 1
+
+
+def _is_mark(parts: list[str], start: int) -> bool:
+    """Return whether an exponent marks a name: the inverse of a function, a prime, a star."""
+    mark = "".join(parts[start : _end(parts, start)]).strip("{}")
+    if mark == "-1":  # of a function or matrix; that of a number is another number
+        return parts[0] in "fgh" or parts[0].isupper() or parts[-1] == ")"
+    return mark in ("\\prime", "*", "\\prime\\prime")
+
+
+_NAMES: tuple[Callable[[list[str]], bool | None], ...] = (_is_text, _is_measure, _are_names, _is_symbol)

@@ -18,7 +18,7 @@ from grading.answers.choices import (
 from grading.answers.extraction import BOXED, LETTERS, POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize, same_string
 from grading.row_fields import OPTIONS, PROBLEM
-from grading.verdict import Grade, Verdict
+from grading.verdict import Grade, UnfitGold, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 _LABELS = compile_full_match(r"\(?(?:[A-J]|[1-9]|10)\)?(?:, (?:[A-J]|[1-9]|10))*")
@@ -55,37 +55,36 @@ class ChoiceVerifier(Verifier):
         return (boxed and _listed(boxed, texts)) or extract_choices(part)
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
-        texts = option_texts(fields)
-        label = _label_of(gold, texts)
-        if problem := self._problem(label, gold, texts):
-            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
+        try:
+            label, texts = self.expected(gold, fields), option_texts(fields)
+        except UnfitGold as error:
+            return Grade(Verdict.GOLD_UNPARSED, answer, str(error))
+        chosen, by_text = answer, None
         if SEPARATOR in label:
             chosen = answer if self.options.answer == BOXED else extract_choices(f"\\boxed{{{answer}}}") or answer
             correct = same_choices(chosen, label)
-            return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, "by letter")
-        chosen = answer
-        if self.options.answer != BOXED:
-            chosen = _by_text(answer, texts) or _stated(answer, texts) or choice_in(answer)
-        by_text = _label_with_text(chosen, texts)
-        correct = same_choice(by_text or chosen, label)
+        else:
+            if self.options.answer != BOXED:
+                chosen = _by_text(answer, texts) or _stated(answer, texts) or choice_in(answer)
+            by_text = _label_with_text(chosen, texts)
+            correct = same_choice(by_text or chosen, label)
         reason = "by the text of an option" if by_text else "by letter"
         return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, reason)
 
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        texts = option_texts(fields or {})
-        return self._problem(_label_of(gold, texts), gold, texts)
-
-    def _problem(self, label: str, gold: str, texts: Mapping[str, str]) -> str | None:
-        last = LETTERS[self.options.options - 1]
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> str:
+        texts = option_texts(fields)
+        label, last = _label_of(gold, texts), LETTERS[self.options.options - 1]
         if not _LABELS(label):
             known = "the text of an option" if texts else "the text of an option where the row has its options"
-            return f"{gold!r:.80} is no label of an option: expected A to {last}, or {known}"
+            raise UnfitGold(f"{gold!r:.80} is no label of an option: expected A to {last}, or {known}")
         if gold.strip().isdigit() and label.isalpha() and label != LETTERS[int(gold) - 1 : int(gold)]:
-            return f"{gold!r} is the position of one option and the text of another: give the letter"
+            raise UnfitGold(f"{gold!r} is the position of one option and the text of another: give the letter")
         positions = [int(one) if one.isdigit() else LETTERS.index(one) + 1 for one in label.split(SEPARATOR)]
         if max(positions) > self.options.options:
-            return f"{gold!r:.80} is beyond the last option: expected A to {last}; set options to the number of them"
-        return None
+            raise UnfitGold(
+                f"{gold!r:.80} is beyond the last option: expected A to {last}; set options to the number of them"
+            )
+        return label
 
 
 def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:

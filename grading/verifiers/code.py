@@ -13,7 +13,7 @@ from core.errors import first_line
 from grading.answers.extraction import CODE_BLOCK, python_block
 from grading.isolation.sandbox import Bubblewrap, Limits, Sandbox, SandboxFailed, Unprotected
 from grading.isolation.sandbox_fusion import SandboxFusion
-from grading.verdict import Grade, Verdict
+from grading.verdict import Undecided, UnfitGold
 from grading.verifiers.verifier import Resources, Verifier, VerifierOptions
 
 ENTRY_POINT = "entry_point"  # the field with the name of the function to which HumanEval's `check` is applied
@@ -54,10 +54,6 @@ class Tests(NamedTuple):
     assertions: str = ""
 
 
-class UnreadableTests(ValueError):
-    """Tests of no known form."""
-
-
 class CodeVerifier(Verifier):
     """All tests have to pass; the first that does not is the reason.
 
@@ -90,30 +86,18 @@ class CodeVerifier(Verifier):
     def extract(self, part: str, gold: str, fields: Mapping[str, Any]) -> str | None:
         return python_block(part) if self.options.answer == CODE_BLOCK else super().extract(part, gold, fields)
 
-    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> Tests:
+        name = self.options.tests
+        if name is not None and name not in fields:
+            raise UnfitGold(f"the row has no field {name!r}, which tests names")
+        return read_tests(gold if name is None else fields[name], fields.get(ENTRY_POINT))
+
+    def compare(self, answer: str, expected: Tests) -> tuple[bool, str]:
         try:
-            tests = read_tests(self._tests(gold, fields), fields.get(ENTRY_POINT))
-        except UnreadableTests as error:
-            return Grade(Verdict.GOLD_UNPARSED, answer, str(error))
-        try:
-            problem = self._failure(answer, tests)
+            problem = self._failure(answer, expected)
         except SandboxFailed as error:
-            return Grade(Verdict.ERROR, answer, f"the sandbox failed: {first_line(error)}")
-        return Grade(Verdict.WRONG if problem else Verdict.CORRECT, answer, problem or "all tests pass")
-
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        try:
-            read_tests(self._tests(gold, fields or {}), (fields or {}).get(ENTRY_POINT))
-        except UnreadableTests as error:
-            return str(error)
-        return None
-
-    def _tests(self, gold: str, fields: Mapping[str, Any]) -> Any:
-        if self.options.tests is None:
-            return gold
-        if self.options.tests not in fields:
-            raise UnreadableTests(f"the row has no field {self.options.tests!r}, which tests names")
-        return fields[self.options.tests]
+            raise Undecided(f"the sandbox failed: {first_line(error)}") from None
+        return not problem, problem or "all tests pass"
 
     def _failure(self, program: str, tests: Tests) -> str:
         if tests.assertions:
@@ -140,17 +124,17 @@ def read_tests(value: Any, entry_point: Any = None) -> Tests:
     (Tests(pairs=[('1', '2')], assertions=''), Tests(pairs=(), assertions='assert f(1) == 2'))
 
     Raises:
-        UnreadableTests: they have no known form, or there are none.
+        UnfitGold: they have no known form, or there are none.
     """
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise UnreadableTests(f"the tests are not JSON: {first_line(error)}") from None
+            raise UnfitGold(f"the tests are not JSON: {first_line(error)}") from None
     if isinstance(value, Mapping):
         inputs, outputs = value.get("inputs"), value.get("outputs")
         if not _are_texts(inputs) or not _are_texts(outputs) or len(inputs) != len(outputs) or "fn_name" in value:
-            raise UnreadableTests(f"tests that are not read: {EXPECTED}, with texts")
+            raise UnfitGold(f"tests that are not read: {EXPECTED}, with texts")
         return Tests(list(zip(inputs, outputs, strict=True)))
     if isinstance(value, Sequence) and value and all(isinstance(one, Mapping) for one in value):
         rows: list[Mapping[str, Any]] = list(value)
@@ -159,17 +143,17 @@ def read_tests(value: Any, entry_point: Any = None) -> Tests:
     try:
         tree = ast.parse(assertions)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UnreadableTests(f"the assertions are not Python: {first_line(error)}") from None
+        raise UnfitGold(f"the assertions are not Python: {first_line(error)}") from None
     nodes = list(_nodes_that_run(tree))
     if _defines_check(tree) and not any(isinstance(node, ast.Name) and node.id == "check" for node in nodes):
         if not isinstance(entry_point, str) or not entry_point.isidentifier():
-            raise UnreadableTests(
+            raise UnfitGold(
                 f"nobody calls check, which holds the tests: call it at their end, or add the field {ENTRY_POINT} "
                 "with the name of the function that it tests"
             )
         return read_tests(f"{assertions}\n\ncheck({entry_point})")
     if not any(isinstance(node, ast.Assert | ast.Raise) for node in nodes):
-        raise UnreadableTests(f"there are no tests: {EXPECTED}, outside functions or in functions that they call")
+        raise UnfitGold(f"there are no tests: {EXPECTED}, outside functions or in functions that they call")
     return Tests(assertions=assertions)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOXED
 from grading.answers.spelling import TEXT
-from grading.verdict import Grade, Verdict
+from grading.verdict import UnfitGold
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 _ARTICLE = compile_quick_pattern(r"(?i)(?<!\S)(?:an?|the)(?:\s|\Z)")
@@ -30,21 +30,18 @@ class ExactVerifier(Verifier):
 
     Options = ExactOptions
 
-    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
-        ignored = self.options.ignore
-        if problem := self.gold_problem(gold):
-            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
-        stated, expected = (TEXT.sub(r"\1", text) if self.options.answer == BOXED else text for text in (answer, gold))
-        if normalize_text(stated, ignored) == normalize_text(expected, ignored):
-            return Grade(Verdict.CORRECT, answer, "same text")
-        alike = normalize_text(stated, DIFFERENCES) == normalize_text(expected, DIFFERENCES) != ""
-        advice = ", but for differences that `ignore` can name" if alike else ""
-        return Grade(Verdict.WRONG, answer, f"another text{advice}")
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> str:
+        if not normalize_text(gold, self.options.ignore):
+            raise UnfitGold("nothing of it is left after what is ignored" if gold.strip() else "it is empty")
+        return gold
 
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        if not gold.strip():
-            return "it is empty"
-        return None if normalize_text(gold, self.options.ignore) else "nothing of it is left after what is ignored"
+    def compare(self, answer: str, expected: str) -> tuple[bool, str]:
+        sides = [TEXT.sub(r"\1", text) if self.options.answer == BOXED else text for text in (answer, expected)]
+        stated, gold = (normalize_text(side, self.options.ignore) for side in sides)
+        if stated == gold:
+            return True, "same text"
+        stated, gold = (normalize_text(side, DIFFERENCES) for side in sides)
+        return False, "another text" + (", but for differences that `ignore` can name" if stated == gold != "" else "")
 
 
 def normalize_text(text: str, ignored: tuple[Difference, ...]) -> str:

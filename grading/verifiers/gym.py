@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grading.gym_tasks import ENTRY, PACKAGE, package_version
+from grading.verdict import UnfitGold
 from grading.verifiers.python import FunctionOptions, FunctionVerifier
 from grading.verifiers.verifier import Resources
 
@@ -35,5 +36,7 @@ class GymVerifier(FunctionVerifier):
     def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         return (options.get("entry", GymOptions.model_fields["entry"].default),)
 
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        return None if self.options.entry in (fields or {}) else f"the row has no field {self.options.entry!r}"
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> str:
+        if self.options.entry not in fields:
+            raise UnfitGold(f"the row has no field {self.options.entry!r}")
+        return gold

@@ -14,7 +14,7 @@ from pydantic import JsonValue, field_validator
 from core.errors import first_line
 from core.text.patterns import compile_user_pattern
 from grading.answers.extraction import JSON, json_value
-from grading.verdict import Grade, Verdict
+from grading.verdict import UnfitGold
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LONGEST = 100_000  # characters of an answer
@@ -56,27 +56,28 @@ class JsonVerifier(Verifier):
         is_object = gold.lstrip().startswith("{") if self._equals else schema.get("type") == "object"
         return json_value(part, objects=is_object)
 
-    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
-        if problem := self.gold_problem(gold):
-            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
-        try:
-            value = read_strictly(answer)
-            if self._schema and (problem := self._violation(value)):
-                return Grade(Verdict.WRONG, answer, problem)
-            if self._equals and not same_value(value, read_strictly(gold)):
-                return Grade(Verdict.WRONG, answer, "another value")
-        except (ValueError, RecursionError) as error:
-            return Grade(Verdict.WRONG, answer, f"not JSON: {first_line(error)}")
-        return Grade(Verdict.CORRECT, answer, "the same value" if self._equals else "satisfies the schema")
-
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> Any:
         if not self._equals:
             return None
         try:
             value = read_strictly(gold)
-            return self._violation(value) if self._schema else None
         except (ValueError, RecursionError) as error:
-            return f"{gold!r:.80} is not JSON: {first_line(error)}"
+            raise UnfitGold(f"{gold!r:.80} is not JSON: {first_line(error)}") from None
+        if problem := self._violation(value):
+            raise UnfitGold(problem)
+        return value
+
+    def compare(self, answer: str, expected: Any) -> tuple[bool, str]:
+        try:
+            value = read_strictly(answer)
+            if problem := self._violation(value):
+                return False, problem
+            is_same = not self._equals or same_value(value, expected)
+        except (ValueError, RecursionError) as error:
+            return False, f"not JSON: {first_line(error)}"
+        if not self._equals:
+            return True, "satisfies the schema"
+        return is_same, "the same value" if is_same else "another value"
 
     def _violation(self, value: Any) -> str | None:
         try:

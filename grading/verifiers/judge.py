@@ -112,9 +112,6 @@ class JudgeVerifier(Verifier):
             return Grade(Verdict.ERROR, answer, f"the judge gave no score: {first_line(error)}")
         return Grade.of_score(score, answer, reason, threshold=self.options.threshold)
 
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        return None  # a rubric may need no gold answer
-
     def close(self) -> None:
         self._client.close()
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.expressions.units import has_no_unit, split_scale, unit_name
-from grading.verdict import Grade, Verdict
+from grading.verdict import UnfitGold
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LONGEST = 1000  # characters of an answer
@@ -55,28 +55,23 @@ class NumberVerifier(Verifier):
 
     Options = NumberOptions
 
-    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
-        if problem := self.gold_problem(gold):
-            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
-        expected, stated = self._read(gold), self._read(answer)
-        assert expected
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> Quantity:
+        quantity = self._read(gold)
+        if quantity is None:
+            raise UnfitGold(f"{gold!r:.80} is no number")
+        if self.options.units and self._in_base(quantity.unit) is None and self.options.unit != "ignored":
+            raise UnfitGold(f"{gold!r:.80} has the unit {quantity.unit!r}; units has {', '.join(self.options.units)}")
+        return quantity
+
+    def compare(self, answer: str, expected: Quantity) -> tuple[bool, str]:
+        stated = self._read(answer)
         if stated is None:
-            return Grade(Verdict.WRONG, answer, "the answer is no number")
+            return False, "the answer is no number"
         factor, problem = self._factor(stated.unit, expected.unit)
-        if problem:
-            return Grade(Verdict.WRONG, answer, problem)
         difference = abs(stated.value * factor - expected.value)
         allowed = max(Fraction(self.options.abs_tol), Fraction(self.options.rel_tol) * abs(expected.value))
         within = difference <= allowed
-        return Grade(Verdict.CORRECT if within else Verdict.WRONG, answer, "within" if within else "another value")
-
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        quantity = self._read(gold)
-        if quantity is None:
-            return f"{gold!r:.80} is no number"
-        if self.options.units and self._in_base(quantity.unit) is None and self.options.unit != "ignored":
-            return f"{gold!r:.80} has the unit {quantity.unit!r}; units has {', '.join(self.options.units)}"
-        return None
+        return within and not problem, problem or ("within" if within else "another value")
 
     def _read(self, text: str) -> Quantity | None:
         """Return the one number that a text states; None behind which another number or a doubt stands."""

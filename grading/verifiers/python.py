@@ -83,9 +83,6 @@ class FunctionVerifier(Verifier):
         score, pred = rest
         return Grade.of_score(score, stated if pred is None else pred, reason, threshold=self.options.threshold)
 
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        return None  # only the function knows
-
     def close(self) -> None:
         self._pool.close()
 

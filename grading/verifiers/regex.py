@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from core.errors import InputError, first_line
-from core.text.patterns import compile_user_pattern
-from grading.verdict import Grade, Verdict
+from core.text.patterns import Pattern, compile_user_pattern
+from grading.verdict import UnfitGold
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 
@@ -30,22 +30,15 @@ class RegexVerifier(Verifier):
 
     Options = RegexOptions
 
-    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> Pattern:
+        if not gold and self.options.pattern is None:
+            raise UnfitGold("it is empty, and the verifier has no pattern")
         try:
-            pattern = compile_user_pattern(self.options.pattern or gold)
+            return compile_user_pattern(gold if self.options.pattern is None else self.options.pattern)
         except InputError as error:
-            return Grade(Verdict.GOLD_UNPARSED, answer, first_line(error))
-        whole = answer.encode(errors="replace").decode()  # RE2 reads valid Unicode
-        match = pattern.fullmatch(whole) if self.options.match == "full" else pattern.search(whole)
-        return Grade(Verdict.CORRECT if match else Verdict.WRONG, answer, "matches" if match else "does not match")
+            raise UnfitGold(first_line(error)) from None
 
-    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
-        if self.options.pattern is not None:
-            return None
-        if not gold:
-            return "it is empty, and the verifier has no pattern"
-        try:
-            compile_user_pattern(gold)
-        except InputError as error:
-            return str(error)
-        return None
+    def compare(self, answer: str, expected: Pattern) -> tuple[bool, str]:
+        whole = answer.encode(errors="replace").decode()  # RE2 reads valid Unicode
+        match = expected.fullmatch(whole) if self.options.match == "full" else expected.search(whole)
+        return match is not None, "matches" if match else "does not match"

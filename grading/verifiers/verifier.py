@@ -1,6 +1,5 @@
 """What every verifier has in common: where the answer is, what a response without one gets, and many at once."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from grading.answers.extraction import BOXED, PLACES, RESPONSE, answer_part, find_answer, is_place, missing_at
-from grading.verdict import Grade, Verdict
+from grading.verdict import Grade, Undecided, UnfitGold, Verdict
 
 
 class Item(NamedTuple):
@@ -49,7 +48,7 @@ class ScoredOptions(VerifierOptions):
     threshold: float = Field(1.0, gt=0, le=1, description="The lowest score of a response that counts as solved.")
 
 
-class Verifier(ABC):
+class Verifier:
     """Grades responses. It is thread-safe, and a context manager that ends what it started."""
 
     Options: ClassVar[type[VerifierOptions]] = VerifierOptions
@@ -88,7 +87,7 @@ class Verifier(ABC):
             fields: further fields of the row, such as the options of a question or the tests of a task.
             thinking: whether an answer counts only after ``</think>``.
         """
-        part = answer_part(response, thinking=thinking)
+        part = self.part(response, thinking=thinking)
         answer = None
         if part is not None:
             answer = response if self.options.answer == RESPONSE else self.extract(part, gold, fields or {})
@@ -111,19 +110,49 @@ class Verifier(ABC):
         with ThreadPoolExecutor(self.resources.workers) as threads:
             return list(threads.map(grade, items))
 
+    def part(self, response: str, *, thinking: bool) -> str | None:
+        """Return the part of a response that states the answer; None if it has none."""
+        return answer_part(response, thinking=thinking)
+
     def extract(self, part: str, gold: str, fields: Mapping[str, Any]) -> str | None:
         """Return the answer in the part of a response after its thoughts; None if it has none."""
         return find_answer(part, self.options.answer)
 
-    @abstractmethod
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         """Return the grade of an answer, which is not empty."""
+        try:
+            correct, reason = self.compare(answer, self.expected(gold, fields))
+        except UnfitGold as error:
+            return Grade(Verdict.GOLD_UNPARSED, answer, str(error))
+        except Undecided as error:
+            return Grade(Verdict.ERROR, answer, str(error))
+        return Grade(Verdict.CORRECT if correct else Verdict.WRONG, answer, reason)
 
-    @abstractmethod
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
         """Return why ``gold`` (or its fields) does not fit this verifier; None if it fits."""
+        try:
+            self.expected(gold, fields or {})
+        except UnfitGold as error:
+            return str(error)
+        return None
 
-    def close(self) -> None:  # noqa: B027  # most verifiers start nothing
+    def expected(self, gold: str, fields: Mapping[str, Any]) -> Any:
+        """Return what answers are compared with: a gold answer as it is read.
+
+        Raises:
+            UnfitGold: it cannot be compared with any answer.
+        """
+        return gold
+
+    def compare(self, answer: str, expected: Any) -> tuple[bool, str]:
+        """Return whether an answer is right, and the reason.
+
+        Raises:
+            Undecided: the comparison failed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines neither compare nor grade_answer")
+
+    def close(self) -> None:
         """End what this verifier started; it grades nothing afterwards."""
 
     def __enter__(self) -> Self:

@@ -27,7 +27,7 @@ from core.errors import InputError
 from core.files import digest_file, read_yaml, write_json
 from core.model.model_folder import model_digest
 from core.model.prompts import encode_example, messages, render_prompt
-from pipelines.api import Grader
+from pipelines.api import Item, open_verifier, parse_spec
 from research.shipped_weights.pretrain import Schedule, batches, fit, progress_bar, save
 
 RECIPE = Path(__file__).parent / "recipe.yaml"
@@ -125,13 +125,12 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Return the shares of ``problems`` problems per split that are answered correctly and worked out in writing."""
     scores = {}
-    with Grader(workers=1) as grader:
+    with open_verifier(parse_spec("math", "measure"), workers=1) as verifier:
         for split in splits:
             drawn = draw_problems(split, problems, seed)
             responses = answer(model, tokenizer, [problem.problem for problem in drawn], max_new_tokens)
-            grades = grader.grade_many(
-                (response, problem.answer) for response, problem in zip(responses, drawn, strict=True)
-            )
+            items = [Item(response, problem.answer) for response, problem in zip(responses, drawn, strict=True)]
+            grades = verifier.verify_many(items)
             scores[split] = {
                 "correct": sum(grade.score for grade in grades) / problems,
                 "written": sum("=" in response for response in responses) / problems,

@@ -10,7 +10,7 @@ from typing import Any
 
 from grading.row_fields import PROBLEM, row_fields
 from grading.verdict import Verdict
-from grading.verifiers.math import MathVerifier
+from grading.verifiers.math import MathVerifier, WholeTextVerifier
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier
 from training.algorithms.group_rejection import SOLVED
@@ -60,7 +60,7 @@ def compute_score(
     truncated = bool(extra.get(TRUNCATED))
     grade = verifier.verify(solution_str, ground_truth, fields=fields, thinking=thinking, truncated=truncated)
     # Mathematics is compared as far as the answer allows: a failure there is the answer's.
-    failed = grade.verdict is Verdict.ERROR and not isinstance(verifier, MathVerifier)
+    failed = grade.verdict is Verdict.ERROR and not isinstance(verifier, MathVerifier | WholeTextVerifier)
     return {
         "score": grade.score,
         "acc": grade.score,

@@ -20,8 +20,8 @@ import pytest
 from core.errors import InputError
 from core.machine.processes import descendants, running
 from grading.isolation.sandbox import Bubblewrap, Limits, Run
-from grading.verdict import Grade
-from grading.verifiers.code import UnreadableTests, read_tests
+from grading.verdict import Grade, UnfitGold
+from grading.verifiers.code import read_tests
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier
 from tests.components.grading.hostile_programs import hostile_programs
@@ -93,7 +93,7 @@ def test_forms_of_tests(value: Any, expected: Any) -> None:
     ids=lambda value: str(value)[:30],
 )
 def test_tests_of_no_known_form_are_refused(value: Any) -> None:
-    with pytest.raises(UnreadableTests):
+    with pytest.raises(UnfitGold):
         read_tests(value)
 
 
