@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import modeling_flash_attention_utils as flash_attention
 
-import training.platforms.flash_attention  # noqa: F401  what the GPU profiles load
+import training.platforms.every_process  # noqa: F401  what the profiles load
 
 ROWS = ([700, 900], [1200, 400], [333, 800], [2048])  # lengths of the sequences
 HEADS, GROUPS = 28, 4

@@ -23,7 +23,7 @@ MODULES = (
     "training.verl_hooks.reward",
     "training.verl_hooks.loss",
     "training.verl_hooks.supervised",
-    "training.platforms.connections",
+    "training.platforms.every_process",
     "evaluation.generation.engine",
     "flash_attn.cute",
     "verl.experimental.agent_loop.agent_loop",

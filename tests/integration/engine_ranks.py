@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 if __name__ == "__main__":  # the test imports the layouts alone
-    torch.version.cuda = None  # `training.platforms.cpu` leaves a CUDA build alone
+    torch.version.cuda = None  # `training.platforms.quirks` takes a CUDA build for one with GPUs
     torch.set_num_threads(1)
     os.environ["VERL_USE_EXTERNAL_MODULES"] = sys.argv[2]
 
@@ -31,7 +31,6 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode
 from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
 from verl.workers.engine import EngineRegistry
 
-import training.platforms.packed_attention  # noqa: F401  registers sdpa_packed
 from core.model.base_model import SHIPPED
 from training.algorithms.options import MixedPolicyOptions
 from training.verl_hooks.loss import step_loss

@@ -30,7 +30,7 @@ def run_ranks(folder: Path, *models: str, seconds: float = 500) -> Results:
     for rank, log in enumerate(logs):
         with log.open("w") as stream:
             process = subprocess.Popen(
-                [sys.executable, str(script), str(folder), f"training.platforms.cpu,{MODULES}", *models],
+                [sys.executable, str(script), str(folder), MODULES, *models],
                 env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdout=subprocess.PIPE if rank == 0 else stream,
                 stderr=stream,

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.cpu"  # before verl is imported
+os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.every_process"  # before verl is imported
 
 from engine_ranks import batch, build, loss
 

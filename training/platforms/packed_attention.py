@@ -1,4 +1,4 @@
-"""Attention of packed sequences one by one: the kernel ``sdpa_packed``, which importing this module registers.
+"""Attention of packed sequences one by one: the kernel ``sdpa_packed``.
 
 With ``sdpa``, transformers masks a packed row: torch then computes the scores of all tokens with all tokens, and keeps
 those within a sequence. Here each sequence is a causal call of its own, whose blocks above the diagonal are skipped.
@@ -51,4 +51,6 @@ def attend_packed(
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register("sdpa_packed", attend_packed)
+def register() -> None:
+    """Make the kernel one that transformers knows."""
+    AttentionInterface.register("sdpa_packed", attend_packed)

@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -86,13 +85,15 @@ def _watch(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
 
 def fork_workers(listener: socket.socket) -> None:
     """Fork a worker for every command that comes, and run the command there."""
+    from training.platforms import quirks  # it imports torch, for which whoever starts this process need not wait
+
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
     while True:
         connection, _ = listener.accept()
         command, files = receive(connection)
         if OF_RAY[0] not in sys.modules:
             os.environ.update(command["environment"])
-            _leave_ray_its_first_number()
+            quirks.apply(quirks.FORKS)
             for module in OF_RAY:
                 importlib.import_module(module)
         if os.fork() == 0:
@@ -107,20 +108,6 @@ def fork_workers(listener: socket.socket) -> None:
     os.environ.update(command["environment"])
     os.chdir(command["folder"])
     _run(command["arguments"])
-
-
-def _leave_ray_its_first_number() -> None:
-    """Give classes of actors, which the modules define, numbers of the operating system.
-
-    The first of them would start Ray's own generator, and each fork would draw the same numbers from there on. Of
-    workers that start at once and name an object alike, one ends, and Ray waits for it until its timeout.
-    """
-    from ray import actor
-
-    numbers = actor.ActorClassID  # pyright: ignore[reportPrivateImportUsage]  Ray has no public name for it
-    actor.ActorClassID = SimpleNamespace(  # pyright: ignore[reportPrivateImportUsage]
-        from_random=lambda: numbers(os.urandom(numbers.size()))
-    )
 
 
 def _run(arguments: list[str]) -> None:

@@ -6,7 +6,9 @@ from scipy.stats import chisquare
 from vllm.v1.sample.ops import topk_topp_sampler
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
-from training.platforms.cpu_sampling import LARGE, draw, draw_less_noise, sample
+from training.platforms.quirks import LARGE, QUIRKS
+
+NOISE = next(quirk for quirk in QUIRKS if quirk.name == "noise")
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,7 @@ def test_the_tokens_of_a_small_vocabulary_are_those_of_vllm(mode: str) -> None:
         return layer.forward_cpu(logits.clone(), generators(*seeded), k, p)
 
     expected = [drawn(*case) for case in given]
-    draw_less_noise()
+    NOISE.apply()
     for case, (of_vllm, of_its_mode) in zip(given, expected, strict=True):
         tokens, returned = drawn(*case)
         assert torch.equal(tokens, of_vllm)
@@ -40,16 +42,18 @@ def test_the_tokens_of_a_small_vocabulary_are_those_of_vllm(mode: str) -> None:
 
 
 def test_requests_with_seeds_draw_only_their_own_noise() -> None:
+    NOISE.apply()
     before = torch.get_rng_state()
-    sample(TopKTopPSampler(), torch.randn(2, 300, generator=torch.Generator()), generators(0, 1), None, None)
+    TopKTopPSampler().forward_cpu(torch.randn(2, 300, generator=torch.Generator()), generators(0, 1), None, None)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_large_vocabulary_is_drawn_with_its_probabilities() -> None:
+    NOISE.apply()
     shares = torch.zeros(LARGE)
     shares[[0, 7, 2000, LARGE - 1]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
     own = torch.Generator().manual_seed(0)
-    tokens = torch.cat([draw(shares[None], {0: own}) for _ in range(4000)])
+    tokens = torch.cat([topk_topp_sampler.random_sample(shares[None], {0: own}) for _ in range(4000)])
     counts = torch.bincount(tokens, minlength=LARGE)
     assert counts[shares == 0].sum() == 0
     expected = shares[shares > 0].double()
@@ -58,6 +62,8 @@ def test_a_large_vocabulary_is_drawn_with_its_probabilities() -> None:
 
 def test_a_token_of_a_large_vocabulary_depends_on_its_request_alone() -> None:
     probs = torch.randn(3, LARGE, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    NOISE.apply()
+    draw = topk_topp_sampler.random_sample
     together = draw(probs, generators(0, 1, 2))
     alone = [draw(probs[row, None], {0: torch.Generator().manual_seed(row)}) for row in range(3)]
     assert torch.equal(together, torch.cat(alone))

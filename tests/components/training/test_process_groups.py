@@ -9,7 +9,7 @@ import pytest
 
 from core.plugins.config_files import HARDWARE, config_names
 from training.job.configuration import compose_run
-from training.platforms.connections import TIMEOUT
+from training.platforms.quirks import TIMEOUT
 
 ROOT = Path(__file__).resolve().parents[3]
 # The group of all ranks as verl's workers open it, and one of a part of them as FSDP's device meshes do.
@@ -31,7 +31,7 @@ for group in (dist.group.WORLD, part):
 
 
 def test_every_group_has_the_timeout_of_the_configuration() -> None:
-    modules = "training.platforms.cpu,training.platforms.connections"
+    modules = "training.platforms.every_process"
     environment = os.environ | {"VERL_USE_EXTERNAL_MODULES": modules, TIMEOUT: "4321", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", GROUPS], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -42,4 +42,4 @@ def test_every_group_has_the_timeout_of_the_configuration() -> None:
 def test_every_profile_hands_the_key_to_the_processes(hardware: str) -> None:
     config = compose_run("luffy", hardware, ["actor_rollout_ref.nccl_timeout=77"], run=Path("run"))
     assert config.environment[TIMEOUT] == 77
-    assert "training.platforms.connections" in config.environment.VERL_USE_EXTERNAL_MODULES.split(",")
+    assert config.environment.VERL_USE_EXTERNAL_MODULES == "training.platforms.every_process"

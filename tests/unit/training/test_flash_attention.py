@@ -10,9 +10,18 @@ from transformers import AutoModelForCausalLM
 from transformers import modeling_flash_attention_utils as flash_attention
 
 from core.model.base_model import SHIPPED
-from training.platforms.flash_attention import is_packed, lengths_of_row
+from training.platforms.quirks import QUIRKS
 
+NAMES = ("prepare_fa_kwargs_from_position_ids", "_is_packed_sequence")
 LENGTHS = (17, 40, 1, 31)
+
+
+@pytest.fixture(autouse=True)
+def patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers with the workaround, during a test."""
+    for name in NAMES:
+        monkeypatch.setattr(flash_attention, name, getattr(flash_attention, name))
+    next(quirk for quirk in QUIRKS if quirk.name == "row").apply()
 
 
 def positions_of(*lengths: int) -> torch.Tensor:
@@ -20,19 +29,20 @@ def positions_of(*lengths: int) -> torch.Tensor:
 
 
 def test_the_longest_sequence_is_a_number() -> None:
-    (starts, _), longest = lengths_of_row(positions_of(3, 7, 2))
+    (starts, _), longest = flash_attention.prepare_fa_kwargs_from_position_ids(positions_of(3, 7, 2))
     assert starts.tolist() == [0, 3, 10, 12]
     assert longest == (7, 7) and all(type(number) is int for number in longest)
 
 
 def test_a_row_is_described_anew_when_it_or_its_positions_change() -> None:
     row = positions_of(3, 7, 2)
-    assert lengths_of_row(row)[1] == (7, 7)
+    assert flash_attention.prepare_fa_kwargs_from_position_ids(row)[1] == (7, 7)
     row[0, 3:] = torch.arange(9)
-    assert lengths_of_row(row)[1] == (9, 9)
-    assert lengths_of_row(positions_of(5, 6))[1] == (6, 6)
-    assert is_packed(row, 1)
-    assert not any((is_packed(row, 2), is_packed(positions_of(4), 1), is_packed(None, 1)))
+    assert flash_attention.prepare_fa_kwargs_from_position_ids(row)[1] == (9, 9)
+    assert flash_attention.prepare_fa_kwargs_from_position_ids(positions_of(5, 6))[1] == (6, 6)
+    assert flash_attention._is_packed_sequence(row, 1)
+    one = flash_attention._is_packed_sequence(positions_of(4), 1)
+    assert not any((flash_attention._is_packed_sequence(row, 2), one, flash_attention._is_packed_sequence(None, 1)))
 
 
 @pytest.fixture

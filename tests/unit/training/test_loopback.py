@@ -10,8 +10,8 @@ import psutil
 import pytest
 from torch.distributed import rendezvous
 
-import training.platforms.connections  # noqa: F401  replaces torch's store
 from core.machine.loopback import LOOPBACK, single_node_environment
+from training.platforms import quirks
 
 ADDRESS = "import ray; print(ray.util.get_node_ip_address())"
 
@@ -37,5 +37,6 @@ def listening(host: str) -> set[str]:
 
 
 def test_torchs_store_on_loopback_listens_there_only() -> None:
+    quirks.apply(quirks.PROCESS)
     assert listening(LOOPBACK) == {LOOPBACK}
     assert listening("localhost") & {"::", "0.0.0.0"}  # torch's own: any other name is left to it

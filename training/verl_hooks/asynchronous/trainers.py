@@ -1,6 +1,5 @@
 """verl's two asynchronous trainers with the step of `training.verl_hooks.trainer` (mixed-policy GRPO)."""
 
-import logging
 import time
 from typing import Any
 
@@ -76,10 +75,6 @@ class ColocatedTrainer(AsynchronousPolicy, PPOTrainerColocateAsync):
     """vLLM and the actor take turns on the same devices; an update interrupts the samples that are not finished."""
 
     trainer_mode = property(lambda self: "colocate_async", lambda self, _: None)
-
-
-# verl 0.9.1 calls ``logger.info(..., flush=True)`` where no rollouts share the actor's GPUs: a TypeError at level INFO.
-logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
 
 
 @register_trainer("mixed_separate_async")

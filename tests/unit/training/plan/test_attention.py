@@ -5,8 +5,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from core.model.base_model import SHIPPED
-from training.platforms.packed_attention import attend_packed
+from training.platforms.packed_attention import attend_packed, register
 
+register()
 LENGTHS = (17, 40, 1, 31)
 
 

