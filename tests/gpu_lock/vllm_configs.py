@@ -11,11 +11,11 @@ import vllm.platforms
 from vllm.platforms.cuda import NonNvmlCudaPlatform
 from vllm.platforms.interface import DeviceCapability
 
-from training.resources.machine import CARDS, Card, card_of
+from training.resources.machine import CARDS, Gpu, card_of
 
 KINDS = ("H100", "H200", "A100", "L40S")
 PARALLEL = {"1.5B": 1, "7B": 1, "32B": 4}
-PRETENDED: list[Card] = [CARDS[0]]  # some imports ask already
+PRETENDED: list[Gpu] = [CARDS[0]]  # some imports ask already
 
 
 class Pretended(NonNvmlCudaPlatform):

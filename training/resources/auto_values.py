@@ -49,6 +49,8 @@ def resolve_auto(
                 f"{GPUS}=auto: no GPU is here (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, say how many "
                 "there are, or take the hardware profile cpu"
             )
+        if machine.gpus and machine.gpu_memory is None and config.trainer.device == "cuda":
+            _refuse_unknown(config, machine)
         if has_server(config):
             _fill(config, TEACHER_GPUS, _teacher_gpus(config, machine, teacher))
             gpus = config.teacher.gpus
@@ -81,6 +83,15 @@ def resolve_auto(
         _attention(config, machine, shape, installed_kernels() if installed is None else installed)
         _offload(config, machine, shape)
         _fill(config, STORE, object_store(Layout.of(config)))
+
+
+def _refuse_unknown(config: DictConfig, machine: Machine) -> None:
+    """Raise InputError for ``auto`` keys that follow from a card of which nothing is known."""
+    if keys := [key for key in (TENSOR_PARALLEL, "attention", "offload") if OmegaConf.select(config, key) == AUTO]:
+        raise InputError(
+            f"{', '.join(keys)}=auto: nothing is known of the kind of GPU ({machine.gpus[0].name}) that run.backend="
+            f"{config.run.backend} gives: set the keys as docs/gpu.md says for your card"
+        )
 
 
 def _tensor_parallel(config: DictConfig, machine: Machine, shape: ModelShape) -> int:

@@ -23,37 +23,6 @@ QUERY = ("name", "memory.total", "compute_cap", "driver_version", "uuid")
 
 
 @dataclass(frozen=True)
-class Card:
-    """One kind of GPU."""
-
-    name: str
-    memory: float  # bytes, as the driver reports them
-    capability: tuple[int, int]
-
-
-# The first whose name is part of the driver's name counts.
-CARDS = (
-    Card("B200", 191.5e9, (10, 0)),
-    Card("GH200", 102.6e9, (9, 0)),
-    Card("H200", 150.1e9, (9, 0)),
-    Card("H100 PCIe", 85.5e9, (9, 0)),
-    Card("H100", 85.5e9, (9, 0)),
-    Card("H800", 85.5e9, (9, 0)),
-    Card("A100-SXM4-40GB", 42.4e9, (8, 0)),
-    Card("A100", 85.1e9, (8, 0)),
-    Card("L40S", 47.7e9, (8, 9)),
-    Card("L4", 23.7e9, (8, 9)),
-    Card("A10G", 23.7e9, (8, 6)),
-    Card("RTX 4090", 25.4e9, (8, 9)),
-)
-
-
-def card_of(name: str) -> Card | None:
-    """Return the card whose name is part of ``name``, or None."""
-    return next((card for card in CARDS if card.name.lower() in name.lower()), None)
-
-
-@dataclass(frozen=True)
 class Gpu:
     """One GPU. ``memory`` in bytes, None if unknown; ``capability`` as CUDA counts it, (0, 0) if unknown."""
 
@@ -61,6 +30,28 @@ class Gpu:
     memory: float | None
     capability: tuple[int, int] = (0, 0)
     driver: str = ""
+
+
+# Bytes as the driver reports them. The first whose name is part of the driver's name counts.
+CARDS = (
+    Gpu("B200", 191.5e9, (10, 0)),
+    Gpu("GH200", 102.6e9, (9, 0)),
+    Gpu("H200", 150.1e9, (9, 0)),
+    Gpu("H100 PCIe", 85.5e9, (9, 0)),
+    Gpu("H100", 85.5e9, (9, 0)),
+    Gpu("H800", 85.5e9, (9, 0)),
+    Gpu("A100-SXM4-40GB", 42.4e9, (8, 0)),
+    Gpu("A100", 85.1e9, (8, 0)),
+    Gpu("L40S", 47.7e9, (8, 9)),
+    Gpu("L4", 23.7e9, (8, 9)),
+    Gpu("A10G", 23.7e9, (8, 6)),
+    Gpu("RTX 4090", 25.4e9, (8, 9)),
+)
+
+
+def card_of(name: str) -> Gpu | None:
+    """Return the card whose name is part of ``name``, or None."""
+    return next((card for card in CARDS if card.name.lower() in name.lower()), None)
 
 
 @dataclass(frozen=True)
@@ -160,8 +151,7 @@ def ray_cluster(address: str, folder: Path) -> Machine:
     with_gpus = [resources for resources in alive if resources.get("GPU")]
     smallest: dict[str, Any] = min(with_gpus or alive, key=lambda resources: resources.get("GPU", 0))
     kinds = [name.removeprefix("accelerator_type:") for name in smallest if name.startswith("accelerator_type:")]
-    card = card_of(kinds[0]) if kinds else None
-    gpu = Gpu(kinds[0] if kinds else "GPU", card.memory if card else None, card.capability if card else (0, 0))
+    gpu = (card_of(kinds[0]) if kinds else None) or Gpu(kinds[0] if kinds else "GPU", None)
     return Machine(
         nodes=len(with_gpus or alive),
         gpus=(gpu,) * int(smallest.get("GPU", 0)),

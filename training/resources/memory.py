@@ -4,7 +4,7 @@ With P parameters a GPU holds 16 P bytes of state over the GPUs that share it (f
 Adam's two moments), the bfloat16 copy of what is computed at the moment, activations, logits, and a sleeping vLLM.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from training.resources.layout import Layout
@@ -14,10 +14,9 @@ from training.resources.model_shape import ModelShape
 GB = 1e9
 PARAMETER, STATE = 4, 16  # bytes of a float32 parameter, and with its gradient and Adam's moments
 OPTIMIZER, BFLOAT16 = 8, 2
-# Bytes per logit: bfloat16 and twice float32; flash-attn's cross-entropy saves one; a chunk of the fused kernel has
-# five float32 copies.
-LOGIT, LOGIT_FLASH, LOGIT_CHUNK = 10, 8, 20
-CHUNK = 512  # tokens that the fused kernel takes at once
+# Bytes per logit: bfloat16 and twice float32; flash-attn's cross-entropy saves one. The fused kernel has five float32
+# copies of a chunk of tokens.
+LOGIT, LOGIT_FLASH, LOGIT_CHUNK, CHUNK = 10, 8, 20, 512
 ASLEEP = 5.5e9  # vLLM asleep, CUDA graphs and contexts: an estimate
 CONTEXT = 1.5e9  # a CUDA context and NCCL's buffers, where there is no vLLM
 GRAPHS = 2e9  # CUDA graphs and workspace of vLLM awake
@@ -64,36 +63,24 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
     """Return the memory of each GPU at the peak of an update in bytes, by purpose."""
     tokens, width = layout.micro_batch, layout.width
     root = shape.root * width * (1 if layout.lora_rank else 2)  # with its gradient
-    one_layer = (
-        tokens * width * (4 * shape.intermediate + 8 * shape.hidden + 2 * shape.query_width + 2 * shape.kv_width)
-    )
-    inputs = shape.layers * tokens * shape.hidden * width  # of all layers
-    kept = inputs + one_layer if layout.checkpointing else shape.layers * one_layer
+    numbers = 4 * shape.intermediate + 8 * shape.hidden + 2 * shape.query_width + 2 * shape.kv_width
+    layer, inputs = tokens * width * numbers, shape.layers * tokens * shape.hidden * width
     mask = tokens**2 * 3.0 if layout.attention == "sdpa" and layout.packed else 0.0  # as booleans and as bfloat16
+    logit = LOGIT_FLASH if layout.attention == "flash_attention_2" else LOGIT
     return {
         "state": 0.0 if layout.offload == "always" else state_bytes(shape, layout) / layout.shards,
         "gathered": root + 2 * shape.layer * width,
-        "activations": kept + mask,
-        "logits": logits_bytes(shape, layout),
+        "activations": (inputs + layer if layout.checkpointing else shape.layers * layer) + mask,
+        "logits": shape.vocabulary * (min(CHUNK, tokens) * LOGIT_CHUNK if layout.fused else tokens * logit),
         "vLLM asleep": ASLEEP if layout.objective == "rl" and not layout.rollout_gpus else CONTEXT,
     }
 
 
-def logits_bytes(shape: ModelShape, layout: Layout) -> float:
-    """Return the bytes of the logits of a micro-batch, or of a chunk of it."""
-    tokens = layout.micro_batch
-    if layout.fused:
-        return min(CHUNK, tokens) * shape.vocabulary * LOGIT_CHUNK
-    return tokens * shape.vocabulary * (LOGIT_FLASH if layout.attention == "flash_attention_2" else LOGIT)
-
-
 def generation_memory(shape: ModelShape, layout: Layout, card: float) -> dict[str, float]:
     """Return the bytes on each GPU of ``card`` bytes while vLLM generates; its share holds weights and cache."""
-    beside = layout.offload == "none" and not layout.rollout_gpus  # the actor's state
-    resident = state_bytes(shape, layout) / layout.shards if beside else 0.0
-    if beside:
-        resident -= PARAMETER * trainable(shape, layout) / layout.shards  # gradients are freed after an update
-    return {"state": resident, "vLLM": layout.utilization * card, "contexts": CONTEXT}
+    beside = layout.offload == "none" and not layout.rollout_gpus  # the actor's state, but for the freed gradients
+    state = state_bytes(shape, layout) - PARAMETER * trainable(shape, layout)
+    return {"state": beside * state / layout.shards, "vLLM": layout.utilization * card, "contexts": CONTEXT}
 
 
 def server_memory(shape: ModelShape, layout: Layout, gpus: int, width: int) -> dict[str, float]:
@@ -116,37 +103,31 @@ def node_memory(shape: ModelShape, layout: Layout, *, cuda: bool) -> dict[str, f
 
 def estimates(
     layout: Layout, machine: Machine, shape: ModelShape, *, cuda: bool, teacher: ModelShape | None = None
-) -> list[Estimate]:
-    """Return what a run takes of each GPU and node of ``machine``, as far as their sizes are known.
+) -> Iterator[Estimate]:
+    """Yield what a run takes of each GPU and node of ``machine``, as far as their sizes are known.
 
     Args:
         teacher: a model that verl serves beside the policy.
     """
-    result, memory = [], machine.gpu_memory if cuda else None
-
-    def add(name: str, parts: Mapping[str, float], available: float, remedy: str) -> None:
-        result.append(Estimate(name, parts, available, remedy))
-
-    if memory:
+    share = "actor_rollout_ref.rollout.gpu_memory_utilization"
+    if (memory := machine.gpu_memory) and cuda:
         smaller = f"a smaller actor_rollout_ref.actor.ppo_max_token_len_per_gpu (from {layout.least_micro_batch})"
         remedy = f"offload=always, actor_rollout_ref.model.lora_rank=64, {smaller} or more GPUs"
-        add("each GPU while it trains", training_memory(shape, layout), USABLE * memory, remedy)
-    if memory and layout.objective == "rl":
-        share = "actor_rollout_ref.rollout.gpu_memory_utilization"
-        generation = generation_memory(shape, layout, memory)
-        add("each GPU while vLLM generates", generation, USABLE * memory, f"a lower {share} or offload=rollout")
-        server = server_memory(shape, layout, layout.tensor_parallel, layout.width)
-        remedy = f"a higher {share} or tensor_model_parallel_size, or a lower data.max_response_length"
-        add("vLLM's share of each GPU", server, layout.utilization * memory, remedy)
-    if memory and teacher:
-        server = server_memory(teacher, layout, layout.teacher_parallel, BFLOAT16)
-        remedy = "a higher teacher.gpus or teacher.gpu_memory_utilization, or a teacher behind an endpoint"
-        add("vLLM's share of each GPU of the teacher", server, layout.teacher_utilization * memory, remedy)
-        logits = (layout.prompt_length + layout.response_length) * teacher.vocabulary * LOGIT
-        whole = {"vLLM": layout.teacher_utilization * memory, "logits": logits, "contexts": CONTEXT}
-        remedy = "a lower teacher.gpu_memory_utilization or data.max_response_length"
-        add("each GPU of the teacher", whole, USABLE * memory, remedy)
+        yield Estimate("each GPU while it trains", training_memory(shape, layout), USABLE * memory, remedy)
+        if layout.objective == "rl":
+            generation, remedy = generation_memory(shape, layout, memory), f"a lower {share} or offload=rollout"
+            yield Estimate("each GPU while vLLM generates", generation, USABLE * memory, remedy)
+            server = server_memory(shape, layout, layout.tensor_parallel, layout.width)
+            remedy = f"a higher {share} or tensor_model_parallel_size, or a lower data.max_response_length"
+            yield Estimate("vLLM's share of each GPU", server, layout.utilization * memory, remedy)
+        if teacher:
+            server = server_memory(teacher, layout, layout.teacher_parallel, BFLOAT16)
+            logits = (layout.prompt_length + layout.response_length) * teacher.vocabulary * LOGIT
+            remedy = "another teacher.gpus or teacher.gpu_memory_utilization, or a teacher behind an endpoint"
+            available = layout.teacher_utilization * memory
+            yield Estimate("vLLM's share of each GPU of the teacher", server, available, remedy)
+            whole = {"vLLM": available, "logits": logits, "contexts": CONTEXT}
+            yield Estimate("each GPU of the teacher", whole, USABLE * memory, remedy)
     if machine.memory:
         remedy = "a smaller model, fewer workers (actor_rollout_ref.rollout.agent.num_workers) or more nodes"
-        add("memory of each node", node_memory(shape, layout, cuda=cuda), machine.memory, remedy)
-    return result
+        yield Estimate("memory of each node", node_memory(shape, layout, cuda=cuda), machine.memory, remedy)

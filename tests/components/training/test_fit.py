@@ -1,5 +1,6 @@
 """Whether a run fits: what is decided for it, what is said, and what is refused."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,8 @@ def test_a_7b_model_on_eight_h100_needs_no_offload() -> None:
 
 def test_one_gpu_keeps_the_state_of_a_7b_model_in_the_memory_of_the_node() -> None:
     config, _ = planned(machine("H200", 1), hardware="gpu_single")
-    assert config.offload == "always"
     assert config.actor_rollout_ref.actor.fsdp_config.offload_policy
     assert config.environment.OMP_NUM_THREADS == 16  # the processors compute the update
-    config, _ = planned(machine("H200", 1), overrides=["actor_rollout_ref.model.lora_rank=64"])
-    assert config.offload != "always"
-    config, _ = planned(machine("H100", 1), SHAPE_1B)
-    assert config.offload in ("none", "rollout")
 
 
 def qwen(hidden: int, layers: int, heads: int, intermediate: int) -> ModelShape:
@@ -86,29 +82,39 @@ def qwen(hidden: int, layers: int, heads: int, intermediate: int) -> ModelShape:
 SHAPE_14B, SHAPE_32B, SHAPE_72B = qwen(5120, 48, 40, 13824), qwen(5120, 64, 40, 27648), qwen(8192, 80, 64, 29568)
 
 
+SHAPES = {"1.5B": SHAPE_1B, "7B": SHAPE_7B, "14B": SHAPE_14B, "32B": SHAPE_32B, "72B": SHAPE_72B}
+PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text()
+LAYOUTS = re.findall(r"^\| (\d+B) \| (\d) \| (H\d00) \| `(\w+)` \| (\d+) \| (\d) \|$", PAGE, re.M)
+FITS = re.findall(r"^\| ([\d.]+B), (all parameters|LoRA).*? \| (.*) \| (.*) \| (.*) \|$", PAGE, re.M)
+
+
 @pytest.mark.parametrize(
-    ("shape", "kind", "nodes", "offload", "shards", "parallel"),
-    [
-        (SHAPE_7B, "H100", 2, "none", 8, 1),
-        (SHAPE_14B, "H100", 1, "none", -1, 1),
-        (SHAPE_14B, "L40S", 4, "none", -1, 2),
-        (SHAPE_32B, "H100", 1, "always", -1, 4),
-        (SHAPE_32B, "H100", 2, "none", -1, 4),  # a copy of the state per node would have to be offloaded
-        (SHAPE_32B, "H200", 2, "none", 8, 2),
-        (SHAPE_72B, "H100", 4, "always", -1, 8),
-        (SHAPE_72B, "H200", 4, "none", -1, 4),
-    ],
+    ("model", "nodes", "kind", "offload", "shards", "parallel"),
+    [*LAYOUTS, ("7B", "2", "H100", "none", "8", "1"), ("14B", "4", "L40S", "none", "32", "2")],
 )
-def test_a_model_gets_the_shards_and_the_engines_that_fit(
-    shape: ModelShape, kind: str, nodes: int, offload: str, shards: int, parallel: int
+def test_a_model_gets_the_layout_of_the_page(
+    model: str, nodes: str, kind: str, offload: str, shards: str, parallel: str
 ) -> None:
-    there = machine(kind, 8, nodes=nodes, disk=2e13)
-    hardware = "gpu" if nodes == 1 else "gpu_multinode"
-    config, _ = planned(there, shape, [f"trainer.nnodes={nodes}"], hardware)
-    actor, ref, rollout = (config.actor_rollout_ref[name] for name in ("actor", "ref", "rollout"))
-    assert (config.offload, actor.fsdp_config.fsdp_size) == (offload, shards)
-    assert ref.fsdp_config.fsdp_size == shards
-    assert rollout.tensor_model_parallel_size == parallel
+    there = machine(kind, 8, nodes=int(nodes), disk=2e13)
+    hardware = "gpu" if nodes == "1" else "gpu_multinode"
+    config, _ = planned(there, SHAPES[model], [f"trainer.nnodes={nodes}"], hardware)
+    fsdp = [config.actor_rollout_ref[name].fsdp_config.fsdp_size for name in ("actor", "ref")]
+    assert (config.offload, Layout.of(config).shards) == (offload, int(shards)) and fsdp[0] == fsdp[1]
+    assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == int(parallel)
+
+
+@pytest.mark.parametrize(("model", "trained", "cells"), [(model, kind, cells) for model, kind, *cells in FITS])
+def test_the_page_says_what_fits(model: str, trained: str, cells: list[str]) -> None:
+    overrides = ["actor_rollout_ref.model.lora_rank=64"] if trained == "LoRA" else []
+    for (kind, count), cell in zip((("H100", 8), ("H200", 1), ("H100", 1)), cells, strict=True):
+        config, taken = planned(machine(kind, count), SHAPES[model], overrides, "gpu" if count > 1 else "gpu_single")
+        named = re.search(r"offload=(\w+)", cell)
+        assert config.offload == named[1] if named else config.offload in ("none", "rollout"), (kind, cell)
+        assert taken["each GPU while it trains"].fits
+
+
+def test_the_page_has_both_tables() -> None:
+    assert (len(LAYOUTS), len(FITS)) == (6, 3)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +176,13 @@ def test_gpus_that_share_sequences_share_a_sample_and_each_has_its_own_tokens_of
 def test_auto_without_a_gpu_says_so() -> None:
     with pytest.raises(InputError, match="no GPU is here"):
         planned(Machine(1, (), 8, 64e9, 1e9, 1e12))
+
+
+def test_auto_for_a_card_of_which_nothing_is_known_says_what_to_set() -> None:
+    there = Machine(1, (Gpu("GPU", None),) * 8, 128, 2e12, None, 2e12)
+    with pytest.raises(InputError, match="tensor_model_parallel_size, attention, offload=auto: nothing is known"):
+        planned(there)
+    planned(there, overrides=[*ONE_GPU_ENGINES, "attention=sdpa", "offload=none"])
 
 
 def test_what_auto_decides_cannot_be_set_beside_it() -> None:
