@@ -65,11 +65,15 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
     root = shape.root * width * (1 if layout.lora_rank else 2)  # with its gradient
     numbers = 4 * shape.intermediate + 8 * shape.hidden + 2 * shape.query_width + 2 * shape.kv_width
     layer, inputs = tokens * width * numbers, shape.layers * tokens * shape.hidden * width
-    mask = tokens**2 * 3.0 if layout.attention == "sdpa" and layout.packed else 0.0  # as booleans and as bfloat16
+    # As booleans, and twice as bfloat16.
+    mask = tokens**2 * 5.0 if layout.attention == "sdpa" and layout.packed else 0.0
+    # What a reduce-scatter reads: the float32 gradients of the unit of the model and of a layer.
+    scattered = PARAMETER * (shape.root + shape.layer) if layout.shards > 1 and not layout.lora_rank else 0.0
     logit = LOGIT_FLASH if layout.attention == "flash_attention_2" else LOGIT
     return {
         "state": 0.0 if layout.offload == "always" else state_bytes(shape, layout) / layout.shards,
         "gathered": root + 2 * shape.layer * width,
+        "reduced": scattered,
         "activations": (inputs + layer if layout.checkpointing else shape.layers * layer) + mask,
         "logits": shape.vocabulary * (min(CHUNK, tokens) * LOGIT_CHUNK if layout.fused else tokens * logit),
         "vLLM asleep": ASLEEP if layout.objective == "rl" and not layout.rollout_gpus else CONTEXT,
