@@ -7,10 +7,6 @@ from pathlib import Path
 import pytest
 from training_runs import ROOT, own_environment
 
-from core.errors import InputError
-from training.diagnosis import MACHINE, Cause
-from training.diagnosis.machine import Examination, run_checks
-
 NAMES = ["python", "packages", "memory", "disk", "mixed-policy training", "resume", "supervised training", "evaluation"]
 
 
@@ -36,20 +32,3 @@ def test_without_a_gpu_the_gpu_profile_fails_by_name(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "FAIL  driver: no GPU" in done.stdout
     assert "mixed-policy training" not in done.stdout  # nothing is tried on a machine that cannot
-
-
-def test_every_check_has_a_line_and_failures_count(capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(_: Examination) -> str:
-        raise InputError("it is broken")
-
-    checks = [
-        Cause("one", (MACHINE,), lambda _: "fine", "nothing"),
-        Cause("two", (MACHINE,), fails, "repair it for the {kind}"),
-        Cause("three", (MACHINE,), lambda seen: f"fine on {seen.hardware}", "nothing"),
-    ]
-    assert run_checks(checks, Examination("gpu_single", Path())) == ["two"]
-    assert capsys.readouterr().out.splitlines() == [
-        "ok    one: fine",
-        "FAIL  two: it is broken: repair it for the gpu",
-        "ok    three: fine on gpu_single",
-    ]

@@ -14,7 +14,6 @@ from training.diagnosis import AFTER, BEFORE, FIRST, LIVE, report
 from training.diagnosis.causes import CAUSES, explain, seen
 from training.diagnosis.live import Watch
 from training.diagnosis.record import RunRecord, read_record
-from training.diagnosis.updates import between_steps
 from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED
 
@@ -240,19 +239,13 @@ def test_the_error_that_ended_a_run_is_evidence():
     assert first.cause.name == "learning_rate" and "lr=0.0001" in first.evidence.text
 
 
-def test_the_variance_between_shuffled_steps_is_that_of_chance():
-    between, chance = between_steps([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
-    assert between == pytest.approx(0.0) and chance == pytest.approx(1 / 5)
-
-
 def test_the_report_has_cause_evidence_key_and_link():
     record = FAULTY["drift"]
     text = "\n".join(report.lines(record, explain(record)))
     for part in ("first cause: vLLM samples", "evidence: the mean |log-ratio|", "change: rollout_precision"):
         assert part in text
     assert "read: docs/explain.md#drift" in text and "sample 1, reward" in text and "0.4 to 0.4" in text
-    nothing = "\n".join(report.lines(run(), []))
-    assert "I found no known fault" in nothing
+    assert "I found no known fault" in "\n".join(report.lines(run(), []))
 
 
 def test_a_sample_is_only_text_in_markdown():

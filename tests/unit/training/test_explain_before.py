@@ -50,10 +50,6 @@ def targets(tmp_path: Path) -> Path:
     return write_targets(tmp_path / "targets.parquet", rows=40)
 
 
-def test_good_targets_have_no_fault(tmp_path: Path, targets: Path):
-    assert names(config(tmp_path), targets, SHIPPED) == []
-
-
 @pytest.mark.parametrize(
     ("body", "cause"),
     [
@@ -66,7 +62,8 @@ def test_a_reward_function_is_tried_on_targets_and_on_other_answers(tmp_path: Pa
     assert names(rewarding(tmp_path, body), targets, SHIPPED)[0] == cause
 
 
-def test_a_function_that_reads_the_answer_has_no_fault(tmp_path: Path, targets: Path):
+def test_good_targets_and_a_function_that_reads_the_answer_have_no_fault(tmp_path: Path, targets: Path):
+    assert names(config(tmp_path), targets, SHIPPED) == []
     right = "return float('{' + ground_truth + '}' in solution_str)"
     assert names(rewarding(tmp_path, right), targets, SHIPPED) == []
 
@@ -75,7 +72,6 @@ def test_a_function_that_reads_the_answer_has_no_fault(tmp_path: Path, targets: 
     "body",
     [
         "def score(**_):\n    time.sleep(60)",
-        "async def score(**_):\n    await asyncio.sleep(60)",
         "async def score(**_):\n    time.sleep(60)",
     ],
 )
@@ -128,10 +124,6 @@ def test_rows_without_a_target_are_left_out(tmp_path: Path):
     assert names(config(tmp_path), some, SHIPPED) == names(config(tmp_path), none, SHIPPED) == []
 
 
-def test_targets_whose_thoughts_a_template_opens_have_no_fault(tmp_path: Path, model_that_thinks: Path):
-    assert names(config(tmp_path), traces(tmp_path / "t.parquet"), model_that_thinks) == []
-
-
 def test_an_override_that_the_model_has_room_for_is_no_fault(tmp_path: Path, targets: Path):
     key = "actor_rollout_ref.model.override_config.max_position_embeddings"
     run = config(tmp_path, **{key: "2048"})
@@ -143,6 +135,7 @@ def test_an_override_that_the_model_has_room_for_is_no_fault(tmp_path: Path, tar
 
 
 def test_thoughts_that_a_template_opens_before_the_targets_do(tmp_path: Path, model_that_thinks: Path):
+    assert names(config(tmp_path), traces(tmp_path / "t.parquet"), model_that_thinks) == []
     traces(tmp_path / "t.parquet", before="\n")
     assert names(config(tmp_path), tmp_path / "t.parquet", model_that_thinks) == ["thoughts_twice"]
     drawn = {one.problem: [("7+5=12\n</think>\n\n\\boxed{12}", 24)] for one in problems("train", 8)}
