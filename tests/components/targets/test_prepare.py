@@ -231,7 +231,7 @@ def test_several_files_have_the_rows_of_one(tmp_path: Path, tokenizer: Path, jso
     first, second = ({file.name: file.read_bytes() for file in folder.glob("*.parquet")} for folder in folders)
     assert first == second and "train-00002-of-00003.parquet" in first
     everything = select_train(parts, tmp_path / "all")  # without a row held out or left over
-    written = sorted(file.name for file in (tmp_path / "all").iterdir())
+    written = sorted(file.name for file in (tmp_path / "all").glob("*.parquet"))
     assert written == ["heldout.parquet", "left_out.parquet", *(f"train-0000{n}-of-00003.parquet" for n in range(3))]
     assert everything.heldout_rows == 0 and not reconcile(parts, everything).problems
     # One file takes the place of several, and the other way round.
