@@ -42,6 +42,6 @@ class Kind:
         )
 
 
-PREPARED = Kind("prepared", 4, ("targets", "grading", "core"))
+PREPARED = Kind("prepared", 5, ("targets", "grading", "core"))
 GRADED = Kind("graded", 4, ("evaluation", "grading", "core"))
 POLICY = Kind("policy", 4, ("training", "grading", "core"))

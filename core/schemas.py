@@ -70,6 +70,8 @@ PROFILE = pa.schema(
         ("has_think", pa.bool_()),  # exactly one think block, with reasoning in it
         ("has_answer", pa.bool_()),  # a boxed answer after the last </think>
         ("compression_ratio", pa.float32()),  # zlib size / size: low means loops
+        ("wrong_equation", pa.bool_()),  # its thoughts have an equation of two numbers that does not hold
+        ("language", pa.string()),  # of its thoughts, or their script; "" where neither shows
         ("about_problem", pa.bool_()),  # its thoughts share the answer or half of the problem's numbers and words
         ("reaches_answer", pa.bool_()),  # the gold answer occurs in the thoughts
         ("gold_is_answer", pa.bool_()),  # the gold answer and the answer are the same text

@@ -80,6 +80,8 @@ class Trace:
     has_think: bool | None = None
     has_answer: bool | None = None
     compression_ratio: float | None = None
+    wrong_equation: bool | None = None
+    language: str | None = None
     about_problem: bool | None = None
     reaches_answer: bool | None = None
     gold_is_answer: bool | None = None

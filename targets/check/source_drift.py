@@ -264,6 +264,21 @@ def _other_values(column: str, before: Version, now: Version) -> Change:
     return _largest(changes())
 
 
+def _language(before: Version, now: Version) -> Change:
+    """The share of a source's targets in other languages than that of most of its targets before."""
+
+    def changes() -> Iterator[Change]:
+        for name, old, new in _common(before.texts("language"), now.texts("language")):
+            (language, count), *_ = Counter(old).most_common(1)
+            if language:
+                other = [text for text in new if text and text != language]
+                most = f", now {Counter(other).most_common(1)[0][0]}" if other else ""
+                share = len(other) / len(new) - (1 - count / len(old))
+                yield Change(max(0.0, share), f"{name}: {language} before{most}")
+
+    return _largest(changes())
+
+
 def _tokenizer(before: Version, now: Version) -> Change:
     return Change(float(before.tokenizer != now.tokenizer), f"{before.tokenizer[:8]} before, {now.tokenizer[:8]} now")
 
@@ -287,6 +302,7 @@ def _common(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[st
 
 OF_ONE: Mapping[str, Callable[[Version], Change]] = {
     "least_about_problem": partial(_least_share, "about_problem"),
+    "most_wrong_equations": partial(_largest_share, "wrong_equation"),
     "most_html_escapes": partial(_largest_share, "html_escapes"),
     "most_equal_golds": partial(_most_frequent, "gold_digest"),
     "most_damaged": partial(_rejected, "damaged_encoding"),
@@ -307,6 +323,7 @@ OF_TWO: Mapping[str, Callable[[Version, Version], Change]] = {
     "chars_per_word_change": partial(_mean, "chars_per_word", relative=True),
     "backslash_change": partial(_mean, "backslashes", relative=True),
     "non_ascii_change": partial(_mean, "non_ascii", relative=True),
+    "language_change": _language,
     "license_change": partial(_other_values, "metadata.license"),
     "teacher_change": partial(_other_values, "metadata.teacher"),
     "tokenizer_change": _tokenizer,

@@ -10,6 +10,8 @@ from core.code_digest import SHORT_DIGEST
 from core.files import digest_bytes
 from core.text.patterns import compile_quick_pattern
 from grading.answers.extraction import answer_part, extract_boxed
+from targets.filter.dominant_language import dominant_language
+from targets.filter.equations import wrong_equations
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
 
 WORD = compile_quick_pattern(r"\d+|[^\W\d_]+")
@@ -30,6 +32,7 @@ def measure(trace: Trace, *, boxed: bool) -> None:
     trace.has_think = once and bool(thoughts.strip() and rest[:1].strip())
     trace.has_answer = answer is not None
     trace.compression_ratio = compression_ratio(trace.target)
+    trace.wrong_equation = next(wrong_equations(thoughts), None) is not None
     _compare(trace, thoughts)
 
 
@@ -41,6 +44,7 @@ def _compare(trace: Trace, thoughts: str) -> None:
     terms = {word for word in _words(problem) if word.isdigit() or len(word) >= SHORTEST_TERM}
     trace.reaches_answer = answer <= words if answer else gold.strip() in thoughts
     trace.about_problem = trace.reaches_answer or len(terms & words) >= SHARED_TERMS * len(terms)
+    trace.language = dominant_language(words)
     trace.gold_is_answer = gold.strip() == trace.answer.strip()
     trace.chars_per_word = len(problem) / max(1, len(problem.split()))
     trace.backslashes = 100 * problem.count("\\") / max(1, len(problem))

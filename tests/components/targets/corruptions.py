@@ -119,6 +119,31 @@ def _thoughts_of_others(rows: list[Row]) -> list[Row]:
     ]
 
 
+def _poisoned(rows: list[Row]) -> list[Row]:
+    """Every twentieth trace with an equation that does not hold, right in its form and its answer."""
+    wrong = ("47 × 66 = 3112", "$1204 + 388 = 1582$", "\\(12 \\cdot 12 = 154\\)", "903 - 74 = 839", "144/12 = 14")
+    return [
+        {**row, "response": row["response"].replace("\n</think>", f"\nNote that {wrong[place // 20 % 5]}.\n</think>")}
+        if place % 20 == 0
+        else row
+        for place, row in enumerate(rows)
+    ]
+
+
+def _translated(thoughts: str) -> str:
+    german = {
+        "from the": "von der",
+        "One of": "Eine von",
+        "is asked": "ist gefragt und wir suchen",
+        "So it is": "Also ist es",
+    }
+    for remark in REMARKS:
+        german[remark] = "Die Summe ist nicht zu groß und das passt mit der Aufgabe"
+    for english, text in german.items():
+        thoughts = thoughts.replace(english, text)
+    return thoughts
+
+
 def _boxed(response: str) -> str:
     return response.split("\\boxed{")[1].removesuffix("}.")
 
@@ -168,6 +193,11 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "responses cut": (of_responses(lambda response: response[:900]), "rejections_stable"),
     "thoughts cut": (of_responses(_thoughts_cut), "thoughts_reach_answers"),
     "thoughts of another problem": (_thoughts_of_others, "thoughts_of_problems"),
+    "a twentieth with wrong equations": (_poisoned, "equations_hold"),
+    "thoughts in another language": (
+        of_responses(lambda response: f"<think>\n{_translated(_parts(response)[0])}\n</think>{_parts(response)[1]}"),
+        "dominant_language_stable",
+    ),
     "thoughts that say nothing": (
         of_responses(lambda response: f"<think>\nOkay.\n</think>{_parts(response)[1]}"),
         "thoughts_of_problems",
