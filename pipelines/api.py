@@ -18,6 +18,10 @@ from core.errors import TaskFailed
 from core.machine.interruptible import INTERRUPTED
 from core.plugins.user_code import python_path
 from evaluation.benchmarks.suite import GROUPS, Benchmark
+from evaluation.promotion.answer_counts import BUDGET, FIRST, FIRST_OOD
+from evaluation.promotion.evidence import can_be_shown, log_evidence, log_wealths
+from evaluation.promotion.promotion_limits import PACE
+from evaluation.promotion.promotion_rules import Z90
 from evaluation.report.charts import LIGHT, Line, curves
 from evaluation.report.figures import Records, metric_curves, points
 from evaluation.report.html_page import figure, render
@@ -48,9 +52,14 @@ if TYPE_CHECKING:
     from pipelines.definitions.profile_settings import Settings
 
 __all__ = [
+    "BUDGET",
+    "FIRST",
+    "FIRST_OOD",
     "GROUPS",
     "LIGHT",
+    "PACE",
     "RESAMPLES",
+    "Z90",
     "Z95",
     "Benchmark",
     "Cell",
@@ -65,6 +74,7 @@ __all__ = [
     "Verdict",
     "WorkerPool",
     "agresti_min",
+    "can_be_shown",
     "change",
     "curves",
     "effective_size",
@@ -72,6 +82,8 @@ __all__ = [
     "grading_record",
     "inputs",
     "load",
+    "log_evidence",
+    "log_wealths",
     "luffy",
     "luffy_definitions",
     "mean_and_error",

@@ -208,6 +208,19 @@ def disagreements(
         say(out)
 
 
+@app.command(epilog=examples("luffy research promotion --years 2000"))
+def promotion(
+    years: Annotated[int, typer.Option(parser=whole_number(1), help="Years to simulate.")] = 400,
+    seed: Annotated[int, typer.Option(parser=whole_number(0), help="Seed of the simulation.")] = 0,
+) -> None:
+    """Simulate years of weekly promotion decisions: false promotions, gains that are missed, losses out of domain."""
+    from research.promotion_years import simulate
+
+    say("| | the suite's own answers | until decided |\n|---|--:|--:|")
+    for line in simulate(years, seed):
+        say(line)
+
+
 @app.command(epilog=examples("luffy research bench --only training --steps 8"))
 def bench(
     only: Annotated[list[str] | None, typer.Option(metavar="|".join(PARTS), help="Measure this. Repeatable.")] = None,

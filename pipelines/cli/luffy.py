@@ -252,7 +252,7 @@ def evaluate() -> None:
 def research(context: typer.Context) -> None:
     """Compare recipes, check recorded runs, measure speed.
 
-    Commands: run, compare, drift, words, remake, recheck, disagreements, bench; each has --help.
+    Commands: run, compare, drift, words, remake, recheck, disagreements, promotion, bench; each has --help.
     """
     os.environ |= {COMMAND: "luffy research", "PYTHONPATH": python_path()}
     os.execv(sys.executable, [sys.executable, "-P", "-m", "research", *context.args])
