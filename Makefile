@@ -76,6 +76,7 @@ $(TRAINING_STAMP):
 	@if [ ! -f requirements/train-$(HARDWARE).lock ]; then \
 	  echo "error: HARDWARE=$(HARDWARE): expected cpu or gpu" >&2; exit 2; \
 	fi
+	@if [ $(HARDWARE) = gpu ]; then PYTHONPATH=$(CURDIR) $(PYTHON) -m core.machine.driver; fi
 	@echo "setup: .venv-train (training, $(HARDWARE))"
 	$(call environment,.venv-train,$(filter-out $(shell cat .venv-train/hardware 2>/dev/null),$(HARDWARE)))
 	@echo $(HARDWARE) >.venv-train/hardware

@@ -26,6 +26,7 @@ from core import PROJECT
 from core.cli import PARENT
 from core.errors import STOPPED, InputError, stopped
 from core.existing_python import examine, is_locked
+from core.machine.driver import installed_driver, require_driver
 from core.machine.jsonl_tail import EVENTS_FILE, RecordFile
 from core.plugins.user_code import python_path
 from core.text.patterns import compile_quick_pattern
@@ -92,8 +93,10 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
         return path
 
     def examined(self) -> Path:
-        """Return `executable`, after checking the packages of an interpreter that was not built from a lock."""
-        path = self.executable()
+        """Return `executable`, after a look at the driver, and at packages that came from no lock."""
+        path, hardware = self.executable(), self.path().parents[1] / "hardware"
+        if self.backend == "local" and hardware.is_file() and hardware.read_text(encoding="utf-8").strip() == "gpu":
+            require_driver(installed_driver())
         if not is_locked(path):
             examine(path)
         return path

@@ -16,6 +16,7 @@ from assets.shared.failures import ProgramKilled
 from assets.shared.interpreter_process import TrainingInterpreter, _failure
 from assets.shared.live_metrics import METRICS, POINTS, StepObserver
 from assets.shared.profile import Names, profile_asset
+from core import PROJECT
 from core.errors import InputError, stopped
 from evaluation.command_requests import GenerateRequest
 from pipelines.definitions.sensors import reason
@@ -125,6 +126,21 @@ def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
 def test_an_interpreter_without_torch_is_refused_before_anything_starts():
     with pytest.raises(InputError, match="has no torch and no vllm: choose a Python that has"):
         INTERPRETER.examined()
+
+
+def test_an_old_driver_is_said_before_the_gpu_lock_is_downloaded_and_before_a_run(tmp_path: Path, monkeypatch):
+    (tool := tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 550.54.15\necho 550.54.15\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    check = subprocess.run(
+        [sys.executable, "-S", "-m", "core.machine.driver"], capture_output=True, text=True, cwd=PROJECT, check=False
+    )
+    assert check.returncode == 2 and check.stderr.startswith("error: the NVIDIA driver is 550.54.15, and CUDA 13.0")
+    (tmp_path / "bin").mkdir()
+    (python := tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "hardware").write_text("gpu\n")
+    with pytest.raises(InputError, match="needs 580 or newer"):
+        TrainingInterpreter(python=str(python)).examined()
 
 
 def test_a_package_that_an_interpreter_lacks_is_named():

@@ -17,6 +17,7 @@ from pathlib import Path
 from core import PROJECT
 from core.errors import InputError
 from core.existing_python import check_imports, examine, is_locked
+from core.machine.driver import LEAST
 from core.machine.package_lock import differences, summary
 from training.diagnosis import HOST, MACHINE, MACHINE_GPU, Cause
 
@@ -232,7 +233,7 @@ CHECKS = (
     Cause("disk", (HOST,), _project_disk, "make room"),
     Cause("port", (HOST,), _port, "stop what listens there, or run luffy ui --port with another"),
     Cause("packages", (MACHINE,), _packages, f"run {SETUP}"),
-    Cause("driver", (MACHINE_GPU,), _driver, "install a driver that is new enough, or take --hardware cpu"),
+    Cause("driver", (MACHINE_GPU,), _driver, f"install a driver of version {LEAST} or newer, or take --hardware cpu"),
     Cause("attention kernel", (MACHINE_GPU,), _attention, f"set attention=sdpa, or run {SETUP}"),
     Cause("memory", (MACHINE,), _memory, "free some"),
     Cause("disk", (MACHINE,), _run_disk, "give --out on another disk"),

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from core.errors import InputError
+from core.machine.driver import require_driver
 from core.machine.processor import multiplies_bfloat16
 
 NODE_SECONDS = 60.0  # time for a node of a cluster that just started to appear
@@ -76,7 +77,7 @@ def visible_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]
     """Return the GPUs of this machine that ``CUDA_VISIBLE_DEVICES`` leaves to us; () without a driver.
 
     Raises:
-        InputError: the driver is there and does not work.
+        InputError: the driver is there, and does not work or is too old.
     """
     command = shutil.which("nvidia-smi", path=environment.get("PATH"))
     if command is None:
@@ -100,6 +101,8 @@ def visible_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]
         if None in picked:
             raise InputError(f"CUDA_VISIBLE_DEVICES={chosen}: this machine has {len(rows)} GPUs: name some of them")
         rows = [row for row in picked if row]
+    if rows:
+        require_driver(rows[0][3], environment)
     return tuple(_gpu(*row) for row in rows)
 
 

@@ -280,6 +280,11 @@ def test_the_gpus_are_those_that_the_driver_lists_and_we_may_see(tmp_path: Path)
         assert len(visible_gpus({**path, "CUDA_VISIBLE_DEVICES": chosen})) == count
     with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES=7: this machine has 2 GPUs"):
         visible_gpus({**path, "CUDA_VISIBLE_DEVICES": "7"})
+    tool.write_text(NVIDIA_SMI.replace("580.65.06", "535.183.01"))
+    with pytest.raises(InputError, match=r"the NVIDIA driver is 535.183.01, and CUDA 13.0 .* needs 580 or newer"):
+        visible_gpus(path)
+    (tmp_path / "libcuda.so.580.65.06").touch()  # of the forward-compatibility package
+    assert len(visible_gpus({**path, "LD_LIBRARY_PATH": f"/nowhere:{tmp_path}"})) == 2
     tool.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed' >&2; exit 9\n")
     with pytest.raises(InputError, match="NVIDIA-SMI has failed"):
         visible_gpus(path)

@@ -1,0 +1,56 @@
+"""The NVIDIA driver that the GPU lock needs; ``python -m core.machine.driver`` checks that of this machine.
+
+It imports nothing that has to be installed, so that `make setup HARDWARE=gpu` can ask before it downloads 11 GB.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from core.errors import InputError
+
+LEAST = 580  # of CUDA 13.0, which the packages of requirements/train-gpu.lock are built for
+
+
+def require_driver(version: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise InputError if a driver is older than `LEAST` and no newer libcuda is on LD_LIBRARY_PATH.
+
+    Args:
+        version: Of the driver, such as "535.183.01"; "" if it is unknown.
+        environment: The variables of the process that will use it.
+    """
+    folders = filter(None, environment.get("LD_LIBRARY_PATH", "").split(":"))
+    files = [file.name for folder in folders if Path(folder).is_dir() for file in Path(folder).glob("libcuda.so.*.*")]
+    majors = [text for text in (version.split(".")[0], *(file.split(".")[2] for file in files)) if text.isdecimal()]
+    if version and max(map(int, majors), default=LEAST) < LEAST:
+        raise InputError(
+            f"the NVIDIA driver is {version}, and CUDA 13.0 of requirements/train-gpu.lock needs {LEAST} or newer: "
+            "update the driver, or install NVIDIA's package cuda-compat-13-0 and put its folder on LD_LIBRARY_PATH"
+        )
+
+
+def installed_driver(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the version of this machine's driver; "" without one, as on a node that only builds."""
+    command = shutil.which("nvidia-smi", path=environment.get("PATH"))
+    if command is None:
+        return ""
+    query = [command, "--query-gpu=driver_version", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, check=False, timeout=60)
+    return next(iter(done.stdout.split()), "") if done.returncode == 0 else ""
+
+
+def main() -> int:
+    """Check the driver of this machine."""
+    try:
+        require_driver(installed_driver())
+    except InputError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
