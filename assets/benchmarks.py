@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import dagster as dg
 
 from assets.shared.metadata import columns, counts, preview
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import SuiteReference
-from assets.shared.stage_options import BenchmarkOptions
 from assets.shared.storage import Storage
-from core import PROJECT, kinds
+from core import kinds
 from core.code_digest import identity
 from evaluation.benchmarks.suite import Benchmark
 
@@ -31,14 +30,15 @@ def description_of(suite: Sequence[Benchmark]) -> str:
     code_version=kinds.GRADED.code_version,
 )
 def benchmarks_suite(
-    context: dg.AssetExecutionContext, config: BenchmarkOptions, profile: dg.ResourceParam[Profile], storage: Storage
+    context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], storage: Storage
 ) -> dg.MaterializeResult[SuiteReference]:
     from core.files import write_table
     from evaluation.benchmarks.benchmark_problems import read_suite
     from evaluation.sample_tables import problem_digests
 
-    roots = [PROJECT / root for root in config.roots]
-    table = read_suite(profile.suite, roots, limit=config.limit, seed=config.seed, system_prompt=config.system_prompt)
+    settings = luffy.settings.benchmarks
+    drawn = settings.model_dump(include={"limit", "seed", "system_prompt"})
+    table = read_suite(luffy.suite, settings.folders, **drawn)
     digests = problem_digests(table)
     digest = identity(digests)
     folder = storage.folder("benchmarks", "suite", digest)

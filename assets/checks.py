@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.metadata import cell
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import TrainReference
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
@@ -50,12 +50,10 @@ def check_specs(suite: Path) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def check_keys(profile: Profile, *, blocking_only: bool = True) -> list[dg.AssetCheckKey]:
+def check_keys(luffy: Luffy, *, blocking_only: bool = True) -> list[dg.AssetCheckKey]:
     """Return the checks of targets/train: those that block a training, or all."""
-    specs = (*check_specs(profile.checks), ACCOUNTED)
-    return [
-        dg.AssetCheckKey(profile.names.key(TRAIN), spec.name) for spec in specs if spec.blocking or not blocking_only
-    ]
+    specs = (*check_specs(luffy.checks), ACCOUNTED)
+    return [dg.AssetCheckKey(luffy.names.key(TRAIN), spec.name) for spec in specs if spec.blocking or not blocking_only]
 
 
 @dataclass(frozen=True)
@@ -133,14 +131,14 @@ def require_known_failures(found: Verdicts, accepted: Collection[str]) -> None:
 @profile_asset(dg.multi_asset_check, name="targets__checks", ins={"train": TRAIN}, can_subset=True)
 def targets_checks(
     context: dg.AssetCheckExecutionContext,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     train: TrainReference,
     storage: Storage,
 ) -> Iterator[dg.AssetCheckResult]:
     from targets.check.checks_page import PAGE, write_page
     from targets.check.expectations import summarize, validate
 
-    suite, rows, previous = profile.checks, Path(train.profile), Path(train.previous) if train.previous else None
+    suite, rows, previous = luffy.checks, Path(train.profile), Path(train.previous) if train.previous else None
     files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
     pages = storage.result("targets", "checks", kinds.PREPARED.identity(files))
     if storage.has(pages, kinds.PREPARED, context.log, lambda folder: read_json(folder / RESULTS)):
@@ -155,7 +153,7 @@ def targets_checks(
     selected = {check.name for check in context.selected_asset_check_keys}
     results = [result for result in validated if result.name in selected]
     for result in results:
-        yield _outcome(profile.names.key(TRAIN), result, train.digest, storage.link(pages / PAGE))
+        yield _outcome(luffy.names.key(TRAIN), result, train.digest, storage.link(pages / PAGE))
     passed = sum(result.passed for result in results)
     context.log.info("; ".join([f"{passed} of {len(results)} checks passed", *summarize(results)]))
 
@@ -186,7 +184,7 @@ def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.Url
 
 @profile_asset(dg.multi_asset_check, name="targets__account", specs=[ACCOUNTED], ins={"train": TRAIN})
 def targets_account(
-    context: dg.AssetCheckExecutionContext, profile: dg.ResourceParam[Profile], train: TrainReference
+    context: dg.AssetCheckExecutionContext, luffy: dg.ResourceParam[Luffy], train: TrainReference
 ) -> dg.AssetCheckResult:
     from assets.shared.targets_metadata import by_source
     from targets.prepared_files import read_prepared
@@ -196,7 +194,7 @@ def targets_account(
     done = reconcile(prepared, read_split(Path(train.path).parent))
     context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
     return dg.AssetCheckResult(
-        asset_key=profile.names.key(TRAIN),
+        asset_key=luffy.names.key(TRAIN),
         check_name=ACCOUNT,
         passed=not done.problems,
         severity=dg.AssetCheckSeverity.ERROR,

@@ -12,9 +12,8 @@ from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import columns, pictures, preview, rounded
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, Reference, SuiteReference
-from assets.shared.stage_options import DifficultyOptions, TargetOptions
 from assets.shared.storage import Storage
 from assets.source import with_upstream_files
 from assets.targets import DIFFICULTY as KEY
@@ -22,11 +21,12 @@ from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.text.markdown import markdown_table
+from targets.settings import TargetSettings
 
 FILE = "difficulty.parquet"
 
 
-def check_one_source_of_rates(targets: TargetOptions) -> None:
+def check_one_source_of_rates(targets: TargetSettings) -> None:
     """Raise InputError if a profile that measures pass rates also names a file of them."""
     if targets.difficulty is not None:
         raise InputError(
@@ -52,8 +52,7 @@ def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
 )
 def difficulty(
     context: dg.AssetExecutionContext,
-    config: DifficultyOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     base: ModelReference,
     storage: Storage,
     interpreter: TrainingInterpreter,
@@ -65,17 +64,19 @@ def difficulty(
     from evaluation.statistics.solve_rate import as_suite, graded_difficulty
     from targets.problems import NAME, read_problems
 
-    sources = with_upstream_files(context.instance, with_generated(profile.targets, inputs))
+    settings = luffy.settings.difficulty
+    assert settings is not None
+    sources = with_upstream_files(context.instance, with_generated(luffy.settings.targets, inputs))
     teacher = inputs.get("generated")
-    problems = read_problems(sources, Path(base.path), config.limit, Path(teacher.path) if teacher else None)
-    digest = identity(digest_table(problems), config.samples)
+    problems = read_problems(sources, Path(base.path), settings.limit, Path(teacher.path) if teacher else None)
+    digest = identity(digest_table(problems), settings.samples)
     folder = storage.folder("targets", "problems", digest)
     if not folder.exists():
         with storage.writing(folder) as temporary:
-            write_table(as_suite(problems, config.samples), temporary / "problems.parquet")
+            write_table(as_suite(problems, settings.samples), temporary / "problems.parquet")
     suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
-    samples = generate(context, [NAME], base, suite, config, storage, interpreter)
-    graded = grade(context, samples, problems, config, storage)[NAME]
+    samples = generate(context, [NAME], base, suite, settings, storage, interpreter)
+    graded = grade(context, samples, problems, settings, storage)[NAME]
     out = storage.result("targets", "difficulty", kinds.GRADED.identity(graded.parent.name))
     reused = storage.has(out, kinds.GRADED, context.log)
     if not reused:

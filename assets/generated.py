@@ -8,12 +8,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import GeneratedReference, Reference
-from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
 from core import PROJECT, kinds
 from core.code_digest import identity
@@ -21,7 +19,9 @@ from core.errors import InputError
 from core.files import digest_file
 from core.progress import progress_line
 from evaluation.generation.endpoint import Endpoint
+from evaluation.settings import GenerateSettings
 from grading.spec_values import spec_text
+from targets.settings import TargetSettings
 from targets.source_settings import GENERATED as NAME
 from targets.source_settings import Source
 
@@ -31,7 +31,7 @@ SAMPLES_KEPT = "the traces that were generated are kept; materialize again to co
 FINISHED = "traces"  # the last message of the command
 
 
-def pool_of(options: GenerationOptions) -> str | None:
+def pool_of(options: GenerateSettings) -> str | None:
     """Return the pool in which the asset waits; a teacher behind an address needs no GPU of this machine."""
     return None if Endpoint.parse(options.teacher) else "gpu"
 
@@ -41,7 +41,7 @@ def generated_input(present: bool) -> dict[str, dg.AssetIn]:
     return {"generated": dg.AssetIn(KEY, dagster_type=GeneratedReference)} if present else {}
 
 
-def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> TargetOptions:
+def with_generated(options: TargetSettings, inputs: Mapping[str, Reference]) -> TargetSettings:
     """Add the generated traces as the last source of ``options``, unless the sources already name them."""
     if "generated" not in inputs or NAME in options.paths:
         return options
@@ -58,30 +58,33 @@ def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> T
 )
 def generated(
     context: dg.AssetExecutionContext,
-    config: GenerationOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[GeneratedReference]:
-    problems = PROJECT / Path(config.problems).expanduser()
+    settings = luffy.settings.generate
+    assert settings is not None
+    problems = PROJECT / Path(settings.problems).expanduser()
     if not problems.is_file():
         raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
-    source = next((source for source in profile.targets.sources if source.path == NAME), Source(path=NAME, name=NAME))
-    request = _request(config, problems, source)
+    source = next(
+        (source for source in luffy.settings.targets.sources if source.path == NAME), Source(path=NAME, name=NAME)
+    )
+    request = _request(settings, problems, source)
     reference = _previous(storage, request)
     spent: Mapping[str, Any] = {}
     if reference is None or storage.force:
-        reference, spent = generate_traces(context, config, problems, source, request, storage, interpreter)
-    return _result(context, reference, spent, config)
+        reference, spent = generate_traces(context, settings, problems, source, request, storage, interpreter)
+    return _result(context, reference, spent, settings)
 
 
-def _teacher(options: GenerationOptions) -> str:
+def _teacher(options: GenerateSettings) -> str:
     """Return the teacher in the form that the command takes; a folder may be relative to the project."""
     folder = PROJECT / Path(options.teacher).expanduser()
     return str(folder) if folder.is_dir() else options.teacher
 
 
-def _request(options: GenerationOptions, problems: Path, source: Source) -> str:
+def _request(options: GenerateSettings, problems: Path, source: Source) -> str:
     """Identify the request that decides the traces; "" for a hub id, whose content only the command knows."""
     from evaluation.generation.model_source import checkpoint_digest
 
@@ -106,7 +109,7 @@ def _previous(storage: Storage, request: str) -> GeneratedReference | None:
 
 def generate_traces(
     context: dg.AssetExecutionContext,
-    options: GenerationOptions,
+    options: GenerateSettings,
     problems: Path,
     source: Source,
     request: str,
@@ -174,7 +177,7 @@ def _result(
     context: dg.AssetExecutionContext,
     reference: GeneratedReference,
     spent: Mapping[str, Any],
-    options: GenerationOptions,
+    options: GenerateSettings,
 ) -> dg.MaterializeResult[GeneratedReference]:
     import pyarrow.parquet as pq
 

@@ -8,9 +8,8 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.profile import profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, model_stamp
-from assets.shared.stage_options import ModelOptions
 from assets.shared.storage import Storage
 from core import PROJECT
 from core.code_digest import code_version
@@ -34,27 +33,31 @@ KEY = dg.AssetKey(["models", "base"])
     "GGUF file or a hub id. Each of its files is checked, and its context can be extended.",
 )
 def base(
-    context: dg.AssetExecutionContext, config: ModelOptions, storage: Storage, interpreter: TrainingInterpreter
+    context: dg.AssetExecutionContext,
+    luffy: dg.ResourceParam[Luffy],
+    storage: Storage,
+    interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[ModelReference]:
     from core.model.base_model import resolve_base
 
-    source = str(PROJECT / config.source) if (PROJECT / config.source).exists() else config.source
+    settings = luffy.settings.model
+    source = str(PROJECT / settings.source) if (PROJECT / settings.source).exists() else settings.source
     with storage.writable():
         model = resolve_base(
             source,
             storage.path / "models" / "base",
-            revision=config.revision,
-            context=config.context,
+            revision=settings.revision,
+            context=settings.context,
             train_python=PROJECT / interpreter.python,
         )
     facts = describe(model.path)
-    context.log.info(f"{config.source}: {facts['parameters']:,} parameters at {model.path}")
+    context.log.info(f"{settings.source}: {facts['parameters']:,} parameters at {model.path}")
     reference = ModelReference(
-        path=str(model.path), digest=model.digest, source=config.source, stamp=model_stamp(model.path), **facts
+        path=str(model.path), digest=model.digest, source=settings.source, stamp=model_stamp(model.path), **facts
     )
     return reference.result(
         {
-            "source": config.source,
+            "source": settings.source,
             "revision": model.revision or "",
             "folder": dg.MetadataValue.path(str(model.path)),
             **facts,

@@ -12,7 +12,7 @@ from assets.evals.scores import ROLES, key
 from assets.models import KEY as BASE
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import rounded
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import (
     ModelReference,
     PolicyReference,
@@ -22,7 +22,6 @@ from assets.shared.references import (
     ScoresReference,
     SuiteReference,
 )
-from assets.shared.stage_options import ReportOptions
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
@@ -98,8 +97,7 @@ def check_checkpoints(
 )
 def scorecard(
     context: dg.AssetExecutionContext,
-    config: ReportOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     storage: Storage,
     interpreter: TrainingInterpreter,
     **evals: ScoresReference,
@@ -111,20 +109,20 @@ def scorecard(
     base = storage.read_reference(BASE.to_user_string(), ModelReference)
     policy = storage.read_reference(POLICY.to_user_string(), PolicyReference)
     problems = read_suite_file(Path(storage.read_reference(SUITE.to_user_string(), SuiteReference).path))
-    scores = {role: {b.name: evals[f"{role}__{b.name}"] for b in profile.suite} for role in ROLES}
-    check_checkpoints(scores, profile.suite, base, policy)
+    scores = {role: {b.name: evals[f"{role}__{b.name}"] for b in luffy.suite} for role in ROLES}
+    check_checkpoints(scores, luffy.suite, base, policy)
     sides = _Sides(
         _checkpoint(policy, scores["policy"]), _checkpoint(base, scores["base"]), _opponent(scores["policy"])
     )
     lineage = read_manifest(Path(policy.path)).to_json()
     contamination = search_lineage(lineage, Path(policy.path), problems)
     champion = _champion_files(storage, sides)
-    decision = _decision(Registry(storage.path), sides, profile, contamination)
+    decision = _decision(Registry(storage.path), sides, luffy, contamination)
     tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
     card = build_scorecard(
         tables["base"],
         tables["policy"],
-        suite=profile.suite,
+        suite=luffy.suite,
         champion=read_scores(champion) or None,
         contamination=contamination,
         lineage=lineage,
@@ -136,7 +134,7 @@ def scorecard(
     digest = kinds.GRADED.identity(versions, sorted(champion.items()), decision)
     folder = storage.result("report", "scorecard", digest)
     _write(card, storage, folder, Path(policy.path), context.log)
-    logs = _write_logs(context, storage, scores, tables, problems) if config.inspect_logs else None
+    logs = _write_logs(context, storage, scores, tables, problems) if luffy.settings.report.inspect_logs else None
     _track(context, interpreter, Path(policy.metrics).parent, folder)
     context.log.info(card.verdict())
     reference = ScorecardReference(
@@ -195,10 +193,10 @@ def _champion_files(storage: Storage, sides: _Sides) -> dict[str, str]:
 
 
 def _decision(
-    registry: Registry, sides: _Sides, profile: Profile, contamination: "Contamination | None"
+    registry: Registry, sides: _Sides, luffy: Luffy, contamination: "Contamination | None"
 ) -> list[tuple[str, str]]:
     """Describe what registry/champion would decide at this moment, or what it decided about the champion."""
-    if all(benchmark.group != "evals" for benchmark in profile.suite):
+    if all(benchmark.group != "evals" for benchmark in luffy.suite):
         return []  # registry/champion refuses such a suite
     champion = registry.champion()
     if champion and champion.checkpoint == sides.policy.digest:
@@ -209,8 +207,8 @@ def _decision(
         champion,
         opponent=sides.opponent,
         registry=registry,
-        suite=profile.suite,
-        limits=profile.promotion,
+        suite=luffy.suite,
+        limits=luffy.settings.promotion,
         search=lambda: contamination,
     )
     return decision_rows(decision)

@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.metadata import rows_table
-from assets.shared.profile import Names, Profile, profile_asset
-from assets.shared.stage_options import TargetOptions
+from assets.shared.profile import Luffy, Names, profile_asset
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.patterns import compile_full_match
+from targets.settings import TargetSettings
 
 SOURCE = dg.AssetKey(["targets", "source"])
 UPSTREAM = "asset:"  # a source with this prefix is an asset of another project: asset:raw/traces
@@ -35,15 +35,15 @@ def observable(**attributes: Any) -> Any:
 
 
 @profile_asset(observable, name="targets__source")
-def source(context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile]) -> dg.ObserveResult:
-    options = with_upstream_files(context.instance, profile.targets)
+def source(context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy]) -> dg.ObserveResult:
+    options = with_upstream_files(context.instance, luffy.settings.targets)
     digest, metadata = observation(options)
     rows = metadata.get("dagster/row_count", "an unknown number of")
     context.log.info(f"{', '.join(options.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
-    return dg.ObserveResult(profile.names.key(SOURCE), data_version=dg.DataVersion(digest), metadata=metadata)
+    return dg.ObserveResult(luffy.names.key(SOURCE), data_version=dg.DataVersion(digest), metadata=metadata)
 
 
-def upstream_assets(options: TargetOptions) -> list[dg.AssetKey]:
+def upstream_assets(options: TargetSettings) -> list[dg.AssetKey]:
     """Return the sources that are assets of another project; InputError for a text that is no key."""
     paths = [path for path in options.paths if path.startswith(UPSTREAM)]
     for path in paths:
@@ -62,7 +62,7 @@ def check_upstream_assets(names: Names, upstream: Collection[dg.AssetKey], ours:
             )
 
 
-def with_upstream_files(instance: dg.DagsterInstance, options: TargetOptions) -> TargetOptions:
+def with_upstream_files(instance: dg.DagsterInstance, options: TargetSettings) -> TargetSettings:
     """Replace each asset of another project in ``options`` by the file of its last materialization.
 
     Raises:
@@ -94,7 +94,7 @@ def _upstream_file(instance: dg.DagsterInstance, path: str) -> str:
     )
 
 
-def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
+def observation(options: TargetSettings) -> tuple[str, dict[str, Any]]:
     """Return the present digest of the source, and its metadata for the UI."""
     from targets.read.sources import observe
 

@@ -13,7 +13,7 @@ from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.profile import Names, Profile, profile_asset
+from assets.shared.profile import Luffy, Names, profile_asset
 from assets.shared.references import (
     ModelReference,
     PreparedReference,
@@ -21,7 +21,6 @@ from assets.shared.references import (
     SuiteReference,
     TrainReference,
 )
-from assets.shared.stage_options import SplitOptions, TargetOptions
 from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from assets.source import SOURCE, observation, with_upstream_files
@@ -30,6 +29,7 @@ from core.errors import InputError
 from core.files import write_json
 from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
+from targets.settings import TargetSettings
 
 if TYPE_CHECKING:
     from targets.prepared_files import Prepared
@@ -80,8 +80,7 @@ def prepared_inputs(*, generated: bool, measured: bool) -> dict[str, dg.AssetIn]
 )
 def prepared(
     context: dg.AssetExecutionContext,
-    config: TargetOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     suite: SuiteReference,
     base: ModelReference,
     storage: Storage,
@@ -92,16 +91,16 @@ def prepared(
     from targets.prepared_files import hint_texts, kept_text, read_prepared, require_targets, reuse_texts
 
     rates, teacher = inputs.get("difficulty"), inputs.get("generated")
-    options = with_upstream_files(context.instance, with_generated(config, inputs))
+    options = with_upstream_files(context.instance, with_generated(luffy.settings.targets, inputs))
     if rates and options.difficulty is None:
         options = options.model_copy(update={"difficulty": rates.path})
-    names = profile.names
+    names = luffy.names
     digest, metadata = observation(options)
     context.log_event(dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest}))
     folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher))
     reused = storage.has(folder, kinds.PREPARED, context.log, read_prepared)
     if not reused:
-        check_suite(options, profile.checks)
+        check_suite(options, luffy.checks)
         with storage.writing(folder, kinds.PREPARED) as temporary:
             prepare_traces(context, interpreter, options, temporary, suite, base, storage, teacher)
         for line in reuse_texts(read_prepared(folder)):
@@ -126,7 +125,7 @@ def prepared(
 
 
 def _identity(
-    options: TargetOptions, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
+    options: TargetSettings, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
 ) -> str:
     """Return the identity of the prepared targets: the content of all their inputs, and the options."""
     from targets.select.exclusions import Exclusions
@@ -139,24 +138,23 @@ def _identity(
 def prepare_traces(
     context: dg.AssetExecutionContext,
     interpreter: TrainingInterpreter,
-    config: TargetOptions,
+    settings: TargetSettings,
     folder: Path,
     suite: Reference,
     base: Reference,
     storage: Storage,
     teacher: Reference | None,
 ) -> None:
-    """Prepare ``config`` into ``folder``: in this process, or in the training interpreter, which has Ray."""
+    """Prepare ``settings`` into ``folder``: in this process, or in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
-    from targets.config import build_config
     from targets.prepare import prepare
     from targets.prepared_files import PREPARED as PREPARED_FILE
 
     decisions = storage.path / "targets" / "decisions"
-    if config.engine != "ray":
+    if settings.engine != "ray":
         prepare(
-            build_config(config.model_dump()),  # Dagster's class of an op cannot be sent to other processes
+            settings,
             folder,
             benchmarks=pq.read_table(suite.path),
             tokenizer_json=Path(base.path),
@@ -167,9 +165,9 @@ def prepare_traces(
         )
         return
     with tempfile.TemporaryDirectory() as scratch:
-        settings = Path(scratch) / "targets.yaml"
-        write_json(config.model_dump(mode="json"), settings)  # JSON is YAML
-        arguments = ["targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
+        file = Path(scratch) / "targets.yaml"
+        write_json(settings.model_dump(mode="json"), file)  # JSON is YAML
+        arguments = ["targets", "--config", str(file), "--out", str(folder), "--prepare-only"]
         arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(decisions)]
         arguments += ["--generated", teacher.path] if teacher else []
         arguments += ["--force"] if storage.force else []
@@ -229,22 +227,21 @@ def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.Mat
 )
 def train(
     context: dg.AssetExecutionContext,
-    config: SplitOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     prepared: PreparedReference,
     storage: Storage,
 ) -> dg.MaterializeResult[TrainReference]:
     from targets.prepared_files import read_prepared
     from targets.select.split import read_split, select_train
 
-    source = Path(prepared.path).parent
-    folder = storage.result("targets", "train", kinds.PREPARED.identity(source.name, config.model_dump()))
+    source, split = Path(prepared.path).parent, luffy.settings.split.model_dump()
+    folder = storage.result("targets", "train", kinds.PREPARED.identity(source.name, split))
     previous = _previous(storage, prepared.profile)
     reused = storage.has(folder, kinds.PREPARED, context.log, read_split)
     if not reused:
         with storage.writing(folder, kinds.PREPARED) as temporary:
-            select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.seed)
-    result = _train_result(profile.names, folder, prepared, previous, reused)
+            select_train(read_prepared(source), temporary, **split, seed=prepared.seed)
+    result = _train_result(luffy.names, folder, prepared, previous, reused)
     held_out = f", {result.value.heldout_rows:,} held out" if result.value.heldout_rows else ""
     context.log.info(f"{result.value.rows:,} targets to train on{held_out}")
     return result

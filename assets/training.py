@@ -10,9 +10,8 @@ from assets.models import KEY as BASE
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.live_metrics import StepObserver, metrics_key
 from assets.shared.metadata import rounded
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
-from assets.shared.stage_options import TrainingOptions
 from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, explanation, samples
 from assets.targets import TRAIN
@@ -20,6 +19,7 @@ from core import kinds
 from core.files import read_json_lines
 from core.metric_table import REWARD
 from evaluation.promotion.champions import Registry
+from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from training.job.request import TrainingRequest
@@ -39,8 +39,7 @@ FAILED_CHECKS = "failed_checks"  # entry of the lineage: the checks that the tar
 )
 def policy(
     context: dg.AssetExecutionContext,
-    config: TrainingOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     train: TrainReference,
     base: ModelReference,
     storage: Storage,
@@ -49,13 +48,16 @@ def policy(
     from core.model.lineage_file import parse_manifest
     from training.job.run_folder import RunFolder
 
-    main_line = profile.names.plain(context.asset_key_for_input("train")) == TRAIN  # rounds/N/train checks its own
-    checked = verdicts(context.instance, check_keys(profile) if main_line else [], train.digest)
-    require_passed(checked, ignore=config.ignore_checks)
+    settings, key = luffy.settings.training, luffy.names.plain(context.asset_key)
+    if key != POLICY:  # rounds/N/policy
+        settings = settings.model_copy(update={"seed": settings.seed + int(key.path[1]) - 1})
+    # rounds/N/train checks its own targets.
+    checked = verdicts(context.instance, check_keys(luffy) if key == POLICY else [], train.digest)
+    require_passed(checked, ignore=settings.ignore_checks)
     interpreter.executable()
-    request = training_request(config, train, base, upstream=upstream(context, train, base, checked)).complete()
-    if unread := [text for text in config.overrides if text not in request.overrides]:
-        context.log.info(f"left out, because recipe {config.recipe} has no rollouts: {', '.join(unread)}")
+    request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
+    if unread := [text for text in settings.overrides if text not in request.overrides]:
+        context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
     out = storage.result("training", "policy", request.identity(), complete="policy")
     observer = StepObserver(context, metrics_key(context.asset_key))
     if RunFolder(out).answers(request):
@@ -69,11 +71,11 @@ def policy(
         interpreter.run(
             context, ["training", "--request", str(file)], observer, lambda: RunFolder(out).kept("materialize again")
         )
-    return _result(context, config, observer, out, train, base, Registry(storage.path))
+    return _result(context, settings, observer, out, train, base, Registry(storage.path))
 
 
 def training_request(
-    settings: TrainingOptions, train: TrainReference, base: ModelReference, **more: Any
+    settings: TrainingSettings, train: TrainReference, base: ModelReference, **more: Any
 ) -> "TrainingRequest":
     """Return the request of a training with the settings that its recipe reads, and ``more`` of its fields."""
     from training.config.keys import read_by
@@ -87,7 +89,7 @@ def training_request(
 
 def _result(
     context: dg.AssetExecutionContext,
-    settings: TrainingOptions,
+    settings: TrainingSettings,
     observer: StepObserver,
     out: Path,
     train: TrainReference,

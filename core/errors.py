@@ -97,6 +97,9 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
         message: str = EXPECTED.get(first["type"]) or first["msg"].removeprefix("Value error, ")
         if path and message.startswith(f"{'.'.join(path)}."):
             return message  # it names the key in the section
+        if first["type"] == "value_error" and isinstance(first["input"], dict):  # of a section as a whole
+            dot = "." if message.split(":")[0].split(" ")[0] in first["input"] else ": "
+            return f"{'.'.join(path)}{dot}{message}" if path else message
         given = repr(first["input"])
         secret = "://" in given and "@" in given  # an address may hold a password
         shown = "" if secret or message.startswith("got ") or "(got " in message else f" (got {given:.80})"

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import dagster as dg
     import pyarrow as pa
 
-    from pipelines.definitions.profile_settings import Settings
+    from pipelines.settings import Settings
 
 __all__ = [
     "BUDGET",
@@ -132,16 +132,9 @@ class Scored:
 
 def load(profile: str, sets: Sequence[str] = ()) -> "Settings":
     """Return the settings of a profile with ``sets``, each ``SECTION.KEY=VALUE``; InputError for a wrong one."""
-    from pipelines.cli.run import configure
-    from pipelines.definitions.profile_settings import load_settings
+    from pipelines.settings import load as load_settings
 
-    before = dict(os.environ)
-    try:
-        configure(profile, sets)
-        return load_settings()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    return load_settings(profile, sets)
 
 
 def run(profile: str, sets: Sequence[str], select: str, home: Path) -> int:
@@ -202,7 +195,7 @@ def scored(settings: "Settings", role: str = "policy") -> Scored:
     storage = Storage(root=settings.storage.root)
     scores = {
         benchmark.name: storage.read_reference(key(benchmark, role).to_user_string(), ScoresReference)
-        for benchmark in settings.benchmark_suite()
+        for benchmark in settings.suite.entries()
     }
     tables = read_scores({name: reference.path for name, reference in scores.items()})
     problems = {name: reference.problems for name, reference in scores.items()}

@@ -13,9 +13,11 @@ from pydantic import Field
 
 from assets.shared.profile import Names
 from assets.shared.ray_cluster import check_cluster
+from core import PROJECT
 from core.errors import InputError
+from core.settings import Layer, profile_layers, resolve
 from pipelines.definitions.factory import build_defs
-from pipelines.definitions.profile_settings import read_settings
+from pipelines.settings import Settings
 
 KEY_PREFIX = "luffy"
 
@@ -47,7 +49,7 @@ def luffy_definitions(
     Example:
         >>> defs = luffy_definitions(key_prefix="reasoner", settings={"training": {"seed": 1}})
         >>> sorted(defs.resources)
-        ['reasoner_interpreter', 'reasoner_io_manager', 'reasoner_profile', 'reasoner_storage']
+        ['reasoner', 'reasoner_interpreter', 'reasoner_io_manager', 'reasoner_storage']
     """
     parts = [key_prefix] if isinstance(key_prefix, str) else list(key_prefix or ())
     for part in [*parts, group_prefix.rstrip("_") or KEY_PREFIX]:
@@ -57,7 +59,8 @@ def luffy_definitions(
         raise InputError(f"key_prefix: expected at least one part, such as {KEY_PREFIX!r}, before our asset keys")
     if ray is not None:
         check_cluster(ray)
-    return build_defs(read_settings(str(profile), settings or {}), Names(tuple(parts), group_prefix), ray=ray)
+    layers = [*profile_layers(str(profile), "profile"), Layer("settings", settings or {}, PROJECT)]
+    return build_defs(resolve(Settings, layers), Names(tuple(parts), group_prefix), ray=ray)
 
 
 class LuffyComponent(dg.Component, dg.Model, dg.Resolvable):

@@ -1,7 +1,7 @@
 """Ask the training interpreter for the configuration of the training before the first stage of a run starts.
 
-Only the training environment, which has verl, knows every key. It takes two seconds, so the training of a
-shipped profile is not checked unless a variable changes its settings.
+Only the training environment, which has verl, knows every key. It takes two seconds, so the training of the built-in
+task is not checked.
 """
 
 import subprocess
@@ -11,18 +11,9 @@ from typing import Any
 
 from core import PROJECT
 from core.errors import InputError
-from core.plugins.config_files import PROFILES
 from core.text.parse import parse_yaml
-from pipelines.definitions.profile_settings import Settings, profile_file
-from pipelines.variables import PREFIX, environment
+from pipelines.settings import Settings, built_in
 from training.config.keys import read_by
-
-# Settings that change the configuration of a training.
-CHANGES = (
-    "TRAINING__RECIPE",
-    "TRAINING__HARDWARE",
-    "TRAINING__OVERRIDES",
-)
 
 
 def check_training(settings: Settings, python: Path) -> None:
@@ -31,10 +22,9 @@ def check_training(settings: Settings, python: Path) -> None:
     Raises:
         InputError: there is no such key, or the value of one that was checked is not allowed.
     """
-    changed = any(name.startswith(tuple(PREFIX + change for change in CHANGES)) for name in environment())
-    if profile_file().is_relative_to(PROJECT / PROFILES) and not changed:
-        return
     training = settings.training
+    if training == built_in().training:
+        return
     options = ["--recipe", training.recipe, "--hardware", training.hardware]
     for override in read_by(training.recipe, training.overrides)[0]:
         options += ["--set", override]
@@ -42,7 +32,7 @@ def check_training(settings: Settings, python: Path) -> None:
         printed_config(python, options)
     except InputError as error:
         message = str(error).replace(" in the overrides:", ":").removeprefix("--set: ")
-        raise InputError(f"training.overrides: {message}") from None
+        raise InputError(f"training.config: {message}") from None
 
 
 def printed_config(python: Path, options: Sequence[str]) -> Mapping[str, Any]:

@@ -87,7 +87,7 @@ def _compare(comparison: ComparisonFile, trained: list[Recipe], runs: Path) -> C
     return compare_recipes(
         recipes,
         baseline=comparison.baseline if comparison.baseline in names else names[0],
-        suite=settings.benchmark_suite(),
+        suite=settings.suite.entries(),
         notes=[*selection.notes, *selection.left_out],
         problems={(row["benchmark"], row["id"]): row["problem"] for row in rows},
         answering=settings.training.recipe,

@@ -58,8 +58,9 @@ class Trials:
 
     def make(self, trial: Trial) -> int:
         """Train, score and record ``trial``; return the exit status of the command that does it."""
-        training = {"recipe": trial.recipe, "seed": trial.seed, "overrides": list(trial.overrides)}
-        sets = [*self.sets, *(f"training.{key}={json.dumps(value)}" for key, value in training.items())]
+        training = [f"recipe={json.dumps(trial.recipe)}", f"seed={trial.seed}"]
+        training += [f"config.{text}" for text in trial.overrides]
+        sets = [*self.sets, *(f"training.{text}" for text in training)]
         if status := api.run(self.profile, sets, SCORE, self.home):
             return status
         scored = api.scored(api.load(self.profile, sets))
@@ -95,10 +96,20 @@ def make_trials(trials: Trials, wanted: Sequence[Trial]) -> int:
             failed |= status != 0
             continue
         run = read_run(trials.file(trial))
-        others = [text for text in run.manifest.request.overrides if text not in trial.overrides]
+        present = [*map(_pair, trial.overrides)]
+        others = [text for text in run.manifest.request.overrides if _pair(text) not in present]
         note = f"; its settings differ ({', '.join(others)}): remove the file to make it again" if others else ""
         say(f"{shown}: {run}{note}")
     return int(failed)
+
+
+def _pair(override: str) -> tuple[str, object]:
+    """Return key and value of KEY=VALUE; 1e-4 and 0.0001 are one value."""
+    key, _, value = override.partition("=")
+    try:
+        return key, float(value)
+    except ValueError:
+        return key, value
 
 
 def differs(run: RecordedRun, inputs: api.Inputs) -> str:

@@ -7,14 +7,14 @@ from pydantic import model_validator
 
 from core.machine.request_paths import InputFolder, OutputFolder
 from core.request_model import Request, option
-from targets.config import PrepareConfig
+from targets.settings import TargetSettings
 
 TRACES, BENCHMARKS, TRAINING_SET = "Traces and settings", "Benchmarks", "Training set"
 CHECKS, WORK = "Quality checks", "How it runs"
 
 
 def _described(setting: str) -> str:
-    field = PrepareConfig.model_fields[setting]
+    field = TargetSettings.model_fields[setting]
     default = ", ".join(map(str, field.default)) if isinstance(field.default, list) else field.default
     return f"{str(field.description).removesuffix('.')} (default: {default})."
 
@@ -31,7 +31,7 @@ class PrepareRequest(Request):
         None, "Traces that `luffy evaluate traces` wrote: the source 'generated'.", TRACES, metavar="FILE"
     )
     config: Path | None = option(
-        None, "YAML file of settings, which targets/config.py describes.", TRACES, metavar="FILE.yaml"
+        None, "YAML file of settings, which targets/settings.py describes.", TRACES, metavar="FILE.yaml"
     )
     overrides: tuple[str, ...] = option((), "Override a setting. Repeatable.", TRACES, metavar="KEY=VALUE", cli="--set")
     benchmarks: str | None = option(

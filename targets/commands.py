@@ -18,7 +18,6 @@ from targets.check.checks_page import write_page
 from targets.check.expectations import SUITE, check_suite, summarize, validate
 from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
-from targets.config import build_config, read_config
 from targets.prepare import prepare
 from targets.prepared_files import (
     PROFILE_FILE,
@@ -30,8 +29,8 @@ from targets.prepared_files import (
     reuse_texts,
 )
 from targets.select.split import Split, reconcile, select_train
+from targets.settings import build_config, read_config
 from targets.source_settings import GENERATED
-from targets.unread_settings import explain_unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,10 +47,7 @@ def prepare_targets(request: PrepareRequest) -> int:
     chosen = request.model_dump(include={"source", "engine", "workers"}, exclude_none=True, mode="json")
     if twice := [name for name in chosen if any(text.partition("=")[0] == name for text in request.overrides)]:
         raise InputError(f"--{twice[0]} and --set {twice[0]}=… say two things: give one of them")
-    named = [override.partition("=")[0] for override in request.overrides]
     config = build_config({**config.model_dump(), **chosen}, where="command line")
-    if reason := explain_unread(config, named):
-        raise InputError(reason)
     if request.generated and GENERATED not in config.paths:
         raise InputError(f"--generated {request.generated}: no source reads it; add --source {GENERATED}")
     previous = request.previous / PROFILE_FILE if request.previous else None

@@ -23,7 +23,6 @@ from core.files import digest_bytes, digest_table
 from core.model.token_counts import load_lengths
 from core.parquet import shard_path
 from grading.contamination import BenchmarkIndex, generated_benchmarks
-from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
 from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine
@@ -39,6 +38,7 @@ from targets.select.near_search import Places, read_accepted
 from targets.select.output import CheckFiles, WriteFiles, Written
 from targets.select.selection import Outcome, Selection
 from targets.select.split import SPLIT
+from targets.settings import TargetSettings
 from targets.staging import clear_staging, staging
 from targets.target_tables import IdDigest, combined_digest, iter_batches, readable
 
@@ -58,12 +58,12 @@ class _Run:
     report: Progress
 
     @property
-    def config(self) -> PrepareConfig:
+    def config(self) -> TargetSettings:
         return self.exclusions.config
 
 
 def prepare(
-    config: PrepareConfig,
+    config: TargetSettings,
     out_dir: Path,
     *,
     benchmarks: pa.Table | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 from core import kinds
 from core.errors import InputError
 from core.parquet import read_shards
-from targets.config import PrepareConfig
+from targets.settings import TargetSettings
 from targets.source_settings import EMBEDDED
 from targets.target_tables import read_metadata
 
@@ -52,7 +52,7 @@ class Prepared:
     log_probs: dict[str, int]  # kept targets "with" and "without" them; empty if no source has any
     decided_by: list[str]  # digests of the code that decided about the traces
     code_digest: str  # of the code that wrote the files
-    config: PrepareConfig
+    config: TargetSettings
     reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
 
 
@@ -113,7 +113,7 @@ def read_prepared(folder: Path) -> Prepared:
         *paths,
         digest=prepared["rows_digest"],
         code_digest=prepared["code_digest"],
-        config=PrepareConfig.model_validate_json(prepared["config"]),
+        config=TargetSettings.model_validate_json(prepared["config"]),
         **{name: json.loads(prepared.get(name, "{}")) for name in COUNTED},
     )
 

@@ -11,13 +11,13 @@ from core.schemas import BENCHMARK
 from grading.contamination import BenchmarkIndex
 from grading.row_fields import DATA_SOURCE
 from grading.spec_values import spec_text
-from targets.config import PrepareConfig
 from targets.filter.context import FilterContext, FilterInputs
 from targets.filter.filter_stages import prompt_of
 from targets.filter.filters import Stage, rejections
 from targets.read.sources import read_source
 from targets.select.dedupe import problem_digest
 from targets.select.selection import rank
+from targets.settings import TargetSettings
 from targets.trace import Trace
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ NAME = "difficulty"  # in the place of a benchmark's
 
 
 def read_problems(
-    config: PrepareConfig,
+    config: TargetSettings,
     tokenizer: Path,
     limit: int | None = None,
     generated: Path | None = None,
@@ -61,13 +61,13 @@ def read_problems(
     return table
 
 
-def _measurable(config: PrepareConfig, context: FilterContext, generated: Path | None) -> Iterator[Trace]:
+def _measurable(config: TargetSettings, context: FilterContext, generated: Path | None) -> Iterator[Trace]:
     for trace in islice(read_source(config, generated), config.limit):
         if not trace.reasons and not any(rejections(Stage.PROBLEM, trace, context)):
             yield trace
 
 
-def _row(digest: str, trace: Trace, config: PrepareConfig, context: FilterContext) -> dict[str, Any]:
+def _row(digest: str, trace: Trace, config: TargetSettings, context: FilterContext) -> dict[str, Any]:
     """The row of a problem; an empty one if its prompt is too long."""
     prompt = prompt_of(trace, context.source(trace))
     ((tokens, _),) = context.lengths.count_examples([(prompt, "")])

@@ -21,6 +21,7 @@ from core.errors import InputError, first_line, validated
 from core.files import read_yaml
 from core.plugins.config_files import check_not_declared, entries, entry
 from core.plugins.user_code import load_function
+from core.settings import UserPath
 from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import Columns, name_columns
@@ -129,7 +130,7 @@ class Source(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # 'embedded', 'generated', 'gym:TASK' (of Reasoning Gym), a file, folder or glob, or the id of a hub dataset
-    path: str = Field(min_length=1)
+    path: Annotated[str, UserPath()] = Field(min_length=1)
     options: dict[str, Any] = {}  # of a task of Reasoning Gym: size, seed, and what the task takes
     mapping: Mapping | None = None
     split: str | None = None
@@ -256,5 +257,5 @@ def _kind(value: Any) -> str:
 
 
 SourceEntry = Annotated[
-    Annotated[str, Field(min_length=1), Tag("str")] | Annotated[Source, Tag("Source")], Discriminator(_kind)
+    Annotated[str, Field(min_length=1), UserPath(), Tag("str")] | Annotated[Source, Tag("Source")], Discriminator(_kind)
 ]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.schemas import DECISION
-from targets.config import PrepareConfig
 from targets.select.dedupe import Duplicates, problem_text, search_near
+from targets.settings import TargetSettings
 from targets.trace import Rejection, Trace
 
 
-def find_duplicates(traces: Sequence[Trace], config: PrepareConfig) -> dict[int, Rejection]:
+def find_duplicates(traces: Sequence[Trace], config: TargetSettings) -> dict[int, Rejection]:
     """Why each of the traces that do not survive goes, by its position."""
     texts = [problem_text(trace.problem or "") for trace in traces]
     with tempfile.TemporaryDirectory() as folder:

@@ -231,7 +231,7 @@ class Deployment:
         return answer["data"]
 
     def launch(self, *assets: str, **settings: Any) -> str:
-        """Launch a run of ``assets``, of which the first has these ``settings``; its id."""
+        """Launch a run of ``assets`` with these fields of the resource ``luffy``; its id."""
         query = """mutation ($p: ExecutionParams!) { launchRun(executionParams: $p) {
             __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
         selector = {
@@ -241,7 +241,7 @@ class Deployment:
             "assetSelection": [{"path": asset.split("/")} for asset in assets],
             "assetCheckSelection": None,  # all
         }
-        config = {"ops": {assets[0].replace("/", "__"): {"config": settings}}} if settings else {}
+        config = {"resources": {"luffy": {"config": settings}}}
         answer = self.ask(query, p={"selector": selector, "mode": "default", "runConfigData": config})["launchRun"]
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return answer["run"]["runId"]

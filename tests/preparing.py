@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.parquet import shards
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
+from targets.settings import build_config
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

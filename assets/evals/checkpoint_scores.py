@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from pydantic import Field
 
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import generate, grade
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import pictures, rounded, rows_table
-from assets.shared.profile import profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import PolicyReference, Reference, SuiteReference
-from assets.shared.stage_options import EvaluationOptions
 from assets.shared.storage import Storage
 from assets.training import POLICY
 from core import kinds
@@ -24,12 +22,6 @@ if TYPE_CHECKING:
     from evaluation.statistics.benchmark_scores import Summary
 
 CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
-
-
-class CheckpointOptions(EvaluationOptions):
-    """Options of training/checkpoints."""
-
-    benchmark: str = Field(description="The benchmark that the checkpoints are scored on.")
 
 
 @profile_asset(
@@ -44,7 +36,7 @@ class CheckpointOptions(EvaluationOptions):
 )
 def checkpoints(
     context: dg.AssetExecutionContext,
-    config: CheckpointOptions,
+    luffy: dg.ResourceParam[Luffy],
     policy: PolicyReference,
     storage: Storage,
     interpreter: TrainingInterpreter,
@@ -57,8 +49,9 @@ def checkpoints(
     from training.job.checkpoints import complete_steps
 
     suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
-    if config.benchmark not in suite.digests:
-        raise InputError(f"benchmark {config.benchmark!r}: expected one of {', '.join(suite.digests)}")
+    benchmark, settings = luffy.benchmark, luffy.settings.evaluation
+    if benchmark not in suite.digests:
+        raise InputError(f"benchmark {benchmark!r}: expected one of {', '.join(suite.digests)}")
     run = Path(policy.path).parent
     if not (steps := complete_steps(run / "checkpoints")):
         raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
@@ -68,11 +61,11 @@ def checkpoints(
             model = folder / f"step_{step}"
             _write_model(context, run, step, model, interpreter)
             reference = Reference(path=str(model), digest=model_digest(model))
-            samples = generate(context, [config.benchmark], reference, suite, config, storage, interpreter)
-        graded = grade(context, samples, problems, config, storage)[config.benchmark]
+            samples = generate(context, [benchmark], reference, suite, settings, storage, interpreter)
+        graded = grade(context, samples, problems, settings, storage)[benchmark]
         summaries[step] = summarize(pq.read_table(graded))
-        context.log.info(f"step {step}: {config.benchmark} {summaries[step].mean:.1%}")
-    return _result(run, summaries, config.benchmark, [policy.digest, suite.digests[config.benchmark]])
+        context.log.info(f"step {step}: {benchmark} {summaries[step].mean:.1%}")
+    return _result(run, summaries, benchmark, [policy.digest, suite.digests[benchmark]])
 
 
 def _result(

@@ -14,7 +14,6 @@ import dagster as dg
 
 from assets.models import KEY as BASE
 from assets.shared.references import ModelReference, Reference, SuiteReference
-from assets.shared.stage_options import EvaluationOptions, PromotionOptions
 from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
@@ -24,8 +23,10 @@ from evaluation.generation.requests import Counts
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.opponent_comparison import Comparison, compare_answers, smallest_gain
+from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.promotion_rules import allowed_losses, reason_without_comparison, test_identity
 from evaluation.promotion.records import Checkpoint, PolicyRecord, ScoreFile
+from evaluation.settings import EvaluationSettings
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ def hold_contest(
     policy: Reference,
     suite: SuiteReference,
     benchmarks: Sequence[Benchmark],
-    config: EvaluationOptions,
-    promotion: PromotionOptions,
+    config: EvaluationSettings,
+    promotion: PromotionLimits,
     storage: Storage,
     draw: Draw,
 ) -> Contest:
@@ -81,10 +82,10 @@ def hold_contest(
 
 
 def _what_can_be_shown(
-    problems: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark], config: EvaluationOptions, level: float
+    problems: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark], config: EvaluationSettings, level: float
 ) -> str:
     """Return which gain in domain a fixed number of answers can show; the answers are not drawn yet."""
-    counts = [len(problems[b.name]) * (config.samples or b.samples) for b in benchmarks if b.group == "evals"]
+    counts = [len(problems[b.name]) * int(config.samples or b.samples) for b in benchmarks if b.group == "evals"]
     if not counts:
         return "no benchmark in domain is selected, so these answers cannot promote a policy"
     gain = smallest_gain(counts, level)
@@ -105,8 +106,8 @@ class _Rounds:
     champion: PolicyRecord | None
     benchmarks: Sequence[Benchmark]
     suite: SuiteReference
-    config: EvaluationOptions
-    promotion: PromotionOptions
+    config: EvaluationSettings
+    promotion: PromotionLimits
 
     def play(self, context: dg.AssetExecutionContext, policy: Reference, opponent: Reference, draw: Draw) -> Contest:
         seed = defence_seed(self.config.seed, opponent) if self.champion else self.config.seed
@@ -151,7 +152,7 @@ def _counts_again(
     champion: PolicyRecord | None,
     benchmarks: Sequence[Benchmark],
     suite: SuiteReference,
-    config: EvaluationOptions,
+    config: EvaluationSettings,
 ) -> Counts:
     """Return how often a policy that no answer can promote gets each problem: as often as it did, or in one round."""
     from evaluation.sample_tables import read_scores

@@ -16,9 +16,8 @@ from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.profile import Names, Profile, profile_asset
+from assets.shared.profile import Luffy, Names, profile_asset
 from assets.shared.references import Reference, ScoresReference, SuiteReference
-from assets.shared.stage_options import EvaluationOptions
 from assets.shared.storage import Storage
 from assets.training import POLICY
 from core import kinds
@@ -27,6 +26,7 @@ from core.errors import InputError
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
+from evaluation.settings import EvaluationSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,8 +48,7 @@ def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
 @profile_asset(dg.multi_asset, can_subset=True, pool="gpu")
 def evals(
     context: dg.AssetExecutionContext,
-    config: EvaluationOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     model: Reference,
     suite: SuiteReference,
     storage: Storage,
@@ -57,38 +56,38 @@ def evals(
 ) -> Iterator[dg.MaterializeResult[ScoresReference]]:
     from evaluation.sample_tables import read_suite_file
 
+    settings = luffy.settings.evaluation
     selected = {asset.path[-1]: asset for asset in sorted(context.selected_asset_keys)}
     if unknown := selected.keys() - suite.digests.keys():
         raise InputError(f"benchmarks/suite lacks {', '.join(sorted(unknown))}; materialize benchmarks/suite again")
     questions = read_suite_file(Path(suite.path))
 
-    def draw(drawn: Reference, seed: int, counts: Counts | None, options: EvaluationOptions = config) -> Answers:
+    def draw(drawn: Reference, seed: int, counts: Counts | None, options: EvaluationSettings = settings) -> Answers:
         options = options.model_copy(update={"seed": seed})
         samples = generate(context, list(selected), drawn, suite, options, storage, interpreter, counts)
         return Answers(samples, grade(context, samples, questions, options, storage))
 
     if "policy" in {asset.path[-2] for asset in selected.values()}:
         check_policy(model)
-        benchmarks = [benchmark for benchmark in profile.suite if benchmark.name in selected]
-        if config.until_decided and len(benchmarks) < len(profile.suite):
+        benchmarks = [benchmark for benchmark in luffy.suite if benchmark.name in selected]
+        if settings.until_decided and len(benchmarks) < len(luffy.suite):
             raise InputError("samples: until_decided takes all benchmarks of the policy together; select all of them")
-        contest = hold_contest(context, model, suite, benchmarks, config, profile.promotion, storage, draw)
+        contest = hold_contest(context, model, suite, benchmarks, settings, luffy.settings.promotion, storage, draw)
     else:
-        contest = Contest(draw(model, config.seed, None, config.fixed(base=True)))
+        contest = Contest(draw(model, settings.seed, None, settings.fixed(base=True)))
     accuracies = []
     for name, asset in selected.items():
-        result = _result(profile.names, asset, contest, model, suite, name)
+        result = _result(luffy.names, asset, contest, model, suite, name)
         accuracies.append(f"{name} {result.value.accuracy:.1%}")
         yield result
     context.log.info(", ".join(accuracies))
 
 
-def build_evals(names: Names, suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
+def build_evals(names: Names, suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
     """Build the scores of both roles on every benchmark of the suite: one op per role, which loads its model once."""
     return [
         evals.build(
             names,
-            options,
             name=f"evals__{role}",
             outs=dict(_out(benchmark, role) for benchmark in suite),
             ins={"model": dg.AssetIn(model), "suite": dg.AssetIn(SUITE)},
@@ -126,7 +125,7 @@ def generate(
     names: Sequence[str],
     model: Reference,
     suite: SuiteReference,
-    options: EvaluationOptions,
+    options: EvaluationSettings,
     storage: Storage,
     interpreter: TrainingInterpreter,
     counts: Counts | None = None,
@@ -163,7 +162,7 @@ def _request(
     names: Iterable[str],
     model: Reference,
     suite: SuiteReference,
-    options: EvaluationOptions,
+    options: EvaluationSettings,
     storage: Storage,
     out: Path,
     counts: Counts | None,
@@ -195,7 +194,7 @@ def grade(
     context: dg.AssetExecutionContext,
     samples: Mapping[str, Path],
     suite: "pa.Table",
-    options: EvaluationOptions,
+    options: EvaluationSettings,
     storage: Storage,
 ) -> dict[str, Path]:
     """Return the verdict files of ``samples``, after grading those that have none."""

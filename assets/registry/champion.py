@@ -9,9 +9,8 @@ from assets.benchmarks import KEY as SUITE
 from assets.checks import check_keys, require_known_failures, verdicts
 from assets.report import SCORECARD
 from assets.shared.metadata import bullets, rounded
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
-from assets.shared.stage_options import PromotionOptions
 from assets.shared.storage import Storage
 from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
@@ -44,18 +43,17 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
 )
 def champion(
     context: dg.AssetExecutionContext,
-    config: PromotionOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     storage: Storage,
     scorecard: ScorecardReference,
 ) -> dg.MaterializeResult[ChampionReference]:
     from evaluation.sample_tables import read_suite_file
     from grading.contamination import search_lineage
 
-    policy, base = scorecard.policy, scorecard.base
+    policy, base, limits = scorecard.policy, scorecard.base, luffy.settings.promotion
     lineage = read_manifest(Path(policy.path))
     if version := lineage.upstream.get("targets", {}).get("digest"):
-        checked = verdicts(context.instance, check_keys(profile), version)
+        checked = verdicts(context.instance, check_keys(luffy), version)
         require_known_failures(checked, lineage.upstream.get(FAILED_CHECKS, []))
     registry = Registry(storage.path)
     problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
@@ -69,23 +67,23 @@ def champion(
                 current,
                 opponent=scorecard.opponent,
                 registry=registry,
-                suite=profile.suite,
-                limits=config,
+                suite=luffy.suite,
+                limits=limits,
                 search=lambda: search_lineage(lineage.to_json(), Path(policy.path), suite_problems),
             ),
             base=base.digest,
             scorecard=scorecard.path,
-            limits=PromotionLimits(**config.model_dump()),
+            limits=limits,
             dagster_run=context.run_id,
         )
     decision = record.decision
     verb = outcome_text(decision)
     context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
-    return _result(registry, record.decision, champion, file, config)
+    return _result(registry, record.decision, champion, file, limits)
 
 
 def _result(
-    registry: Registry, decision: Decision, champion: PolicyRecord | None, file: Path, limits: PromotionOptions
+    registry: Registry, decision: Decision, champion: PolicyRecord | None, file: Path, limits: PromotionLimits
 ) -> dg.MaterializeResult[ChampionReference]:
     """Return the champion after a decision, with the metadata of the decision that ``file`` keeps."""
     digest = champion.checkpoint if champion else "none"

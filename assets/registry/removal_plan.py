@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assets.shared.stage_options import RetentionOptions
+from assets.shared.settings import RetentionSettings
 from core.errors import InputError
 from core.files import is_leftover, measure, read_json, read_yaml, temporary_name
 from core.model.lineage_file import MANIFEST
@@ -68,7 +68,7 @@ def find_uses(storage: Path, keep_champions: int, named: Iterable[str]) -> Refer
     return References(frozenset(whole), frozenset(whole | others | _newest(storage)))
 
 
-def plan_removals(storage: Path, rules: RetentionOptions, *, named: Iterable[str], now: float) -> Plan:
+def plan_removals(storage: Path, rules: RetentionSettings, *, named: Iterable[str], now: float) -> Plan:
     """What can be removed from ``storage``.
 
     Args:
@@ -100,7 +100,7 @@ def plan_removals(storage: Path, rules: RetentionOptions, *, named: Iterable[str
 
 
 def remove(
-    storage: Path, removals: Iterable[Removal], rules: RetentionOptions, *, named: Callable[[], Iterable[str]]
+    storage: Path, removals: Iterable[Removal], rules: RetentionSettings, *, named: Callable[[], Iterable[str]]
 ) -> Iterator[Removal]:
     """Delete those of ``removals`` that are still not in use, yielding each when it is gone.
 

@@ -9,7 +9,6 @@ from assets.rounds.round_scorecard import scorecard
 from assets.rounds.round_scores import scores
 from assets.rounds.round_traces import traces
 from assets.rounds.train import train
-from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.live_metrics import metrics_spec
 from assets.shared.profile import Names
 from assets.shared.references import (
@@ -19,18 +18,14 @@ from assets.shared.references import (
     RoundScoresReference,
     RoundTrainReference,
 )
-from assets.shared.stage_options import EvaluationOptions, TrainingOptions
 from assets.training import policy
 from core.errors import InputError
 from evaluation.generation.endpoint import Endpoint
+from evaluation.settings import GenerateSettings
 
 
 def build_rounds(
-    names: Names,
-    options: RoundOptions,
-    teacher: GenerationOptions | None,
-    training: TrainingOptions,
-    evaluation: EvaluationOptions,
+    names: Names, number_of_rounds: int, teacher: GenerateSettings | None, recipe: str
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """Build the assets of every round; each begins with what the round before leaves.
 
@@ -44,21 +39,20 @@ def build_rounds(
             "rounds: they ask the teacher of the section generate, which must be MODEL@URL of an endpoint, whose "
             "tokens are counted: set generate.teacher (a model folder is one behind `vllm serve`)"
         )
-    if read_by(training.recipe, ["actor_rollout_ref.rollout.n=8"])[1]:
+    if read_by(recipe, ["actor_rollout_ref.rollout.n=8"])[1]:
         raise InputError(
-            f"rounds: the policy's own samples say what it does not solve, and training.recipe={training.recipe} draws "
+            f"rounds: the policy's own samples say what it does not solve, and training.recipe={recipe} draws "
             "none: choose a recipe with rollouts, such as luffy"
         )
     shared = {"base": dg.AssetIn(BASE), "suite": dg.AssetIn(SUITE)}
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
-    for number in range(1, options.number + 1):
+    for number in range(1, number_of_rounds + 1):
         earlier = range(1, number)
         ins = {f"policy_{past}": dg.AssetIn(key(past, "policy"), dagster_type=PolicyReference) for past in earlier}
         if number > 1:
             ins["before"] = dg.AssetIn(key(number - 1, "traces"), dagster_type=RoundReference)
         start = dg.AssetIn(key(number - 1, "policy"), dagster_type=Reference) if number > 1 else shared["base"]
         learned = {"train": dg.AssetIn(key(number, "train"), dagster_type=RoundTrainReference), "base": start}
-        seeded = training.model_copy(update={"seed": training.seed + number - 1})
         rounds = {
             f"{name}_{past}": dg.AssetIn(key(past, name), dagster_type=kind)
             for name, kind in (("traces", RoundReference), ("scores", RoundScoresReference))
@@ -67,11 +61,11 @@ def build_rounds(
         made = {"traces": dg.AssetIn(key(number, "traces"), dagster_type=RoundReference)}
         scored = {"policy": dg.AssetIn(key(number, "policy")), "problems": dg.AssetIn(SUITE)}
         assets += [
-            traces.build(names, teacher, key=key(number, "traces"), ins=shared | ins),
-            train.build(names, teacher, key=key(number, "train"), ins=shared | made),
-            policy.build(names, seeded, key=key(number, "policy"), group_name=GROUP, ins=learned),
+            traces.build(names, key=key(number, "traces"), ins=shared | ins),
+            train.build(names, key=key(number, "train"), ins=shared | made),
+            policy.build(names, key=key(number, "policy"), group_name=GROUP, ins=learned),
             metrics_spec(names, key(number, "policy")),
-            scores.build(names, evaluation, key=key(number, "scores"), ins=scored),
+            scores.build(names, key=key(number, "scores"), ins=scored),
             scorecard.build(names, key=key(number, "scorecard"), ins=shared | rounds),
         ]
     return assets

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.shared.generation import GenerationOptions
-from assets.shared.profile import Names, Profile
+from assets.shared.profile import Luffy, Names
 from assets.shared.references import Reference
-from assets.shared.stage_options import TargetOptions
 from assets.shared.storage import Storage
 from core import PROJECT, kinds
 from core.files import digest_file
+from targets.settings import TargetSettings
 from targets.source_settings import GENERATED, Source
 
 if TYPE_CHECKING:
@@ -39,13 +38,13 @@ class Pool:
     """The problems of all rounds: those that a policy can be trained on, by their digests."""
 
     source: Source  # what the teacher's traces are to the preparation
-    options: TargetOptions  # of the preparation: the traces are its only source
+    options: TargetSettings  # of the preparation: the traces are its only source
     problems: "dict[str, Problem]"
     table: "pa.Table"  # BENCHMARK
     digest: str
 
 
-def read_pool(config: GenerationOptions, profile: Profile, base: Reference, suite: Reference, storage: Storage) -> Pool:
+def read_pool(luffy: Luffy, base: Reference, suite: Reference, storage: Storage) -> Pool:
     """Read the file ``generate.problems``, and leave out what no filter would let through."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -56,9 +55,11 @@ def read_pool(config: GenerationOptions, profile: Profile, base: Reference, suit
     from targets.problems import read_problems as measurable
     from targets.select.dedupe import problem_digest
 
-    entry = next((one for one in profile.targets.source if getattr(one, "path", one) == GENERATED), GENERATED)
-    options = profile.targets.model_copy(update={"source": [entry]})
+    entry = next((one for one in luffy.settings.targets.source if getattr(one, "path", one) == GENERATED), GENERATED)
+    options = luffy.settings.targets.model_copy(update={"source": [entry]})
     (source,) = options.sources
+    config = luffy.settings.generate
+    assert config is not None
     file = PROJECT / Path(config.problems).expanduser()
     given = read_problems(file, config.problem_column, config.answer_column, source.fields)
     digest = kinds.PREPARED.identity(digest_file(file), options.digest(), base.digest, suite.digest)

@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.rounds.round_problems import GROUP, round_of
 from assets.rounds.round_scores import base_tables
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import (
     ModelReference,
     Reference,
@@ -37,7 +37,7 @@ COLUMNS = ("round", "unsolved before", "asked", "tokens", "tokens so far", "scor
 )
 def scorecard(
     context: dg.AssetExecutionContext,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     base: ModelReference,
     suite: SuiteReference,
     storage: Storage,
@@ -47,8 +47,8 @@ def scorecard(
     from evaluation.report.model_comparison import comparison_table
     from evaluation.sample_tables import read_scores
 
-    last = round_of(profile.names, context.asset_key)
-    untrained = base_tables(storage, profile, base, suite)
+    last = round_of(luffy.names, context.asset_key)
+    untrained = base_tables(storage, luffy, base, suite)
     results = {"base": untrained} if untrained else {}
     asked: list[RoundReference] = []
     checkpoints: list[str] = []

@@ -12,7 +12,7 @@ from assets.rounds.round_problems import GROUP
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import columns, rounded
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import (
     ModelReference,
     PolicyReference,
@@ -20,7 +20,6 @@ from assets.shared.references import (
     ScoresReference,
     SuiteReference,
 )
-from assets.shared.stage_options import EvaluationOptions
 from assets.shared.storage import Storage
 from core import kinds
 from core.code_digest import identity
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 )
 def scores(
     context: dg.AssetExecutionContext,
-    config: EvaluationOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     policy: PolicyReference,
     problems: SuiteReference,
     storage: Storage,
@@ -52,9 +50,9 @@ def scores(
     from evaluation.sample_tables import read_suite_file
     from evaluation.statistics.benchmark_scores import summarize
 
-    names = [benchmark.name for benchmark in profile.suite]
+    names = [benchmark.name for benchmark in luffy.suite]
     check_policy(policy)
-    options = config.fixed()
+    options = luffy.settings.evaluation.fixed()
     samples = generate(context, names, policy, problems, options, storage, interpreter)
     graded = grade(context, samples, read_suite_file(Path(problems.path)), options, storage)
     tables = {name: pq.read_table(file) for name, file in graded.items()}
@@ -76,19 +74,19 @@ def scores(
             "policy checkpoint": policy.digest,
             "dagster/row_count": sum(table.num_rows for table in tables.values()),
             "dagster/column_schema": columns(next(iter(tables.values())).schema),
-            "dagster/column_lineage": column_lineage(profile.names, graded_columns(SUITE)),
+            "dagster/column_lineage": column_lineage(luffy.names, graded_columns(SUITE)),
         },
     )
 
 
 def base_tables(
-    storage: Storage, profile: Profile, base: ModelReference, problems: SuiteReference
+    storage: Storage, luffy: Luffy, base: ModelReference, problems: SuiteReference
 ) -> "dict[str, pa.Table] | None":
     """Return the GRADED tables of the base model by benchmark, or None unless all of its present scores are there."""
     from evaluation.sample_tables import read_scores
 
     files = {}
-    for benchmark in profile.suite:
+    for benchmark in luffy.suite:
         reference = base_scores(benchmark, "base").to_user_string()
         if not storage.reference_file(reference).exists():
             return None

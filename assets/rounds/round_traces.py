@@ -13,11 +13,11 @@ import dagster as dg
 
 from assets.generated import generate_traces
 from assets.rounds.round_problems import GROUP, Pool, read_pool, round_of
-from assets.shared.generation import GenerationOptions, RoundOptions
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.metadata import preview
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, Reference, RoundReference, SuiteReference
+from assets.shared.settings import RoundSettings
 from assets.shared.storage import Storage
 from core import kinds
 from core.code_digest import identity
@@ -25,6 +25,7 @@ from core.errors import InputError
 from core.files import atomic_write, read_json, write_json
 from core.model.prompts import messages
 from evaluation.generation.endpoint import Endpoint
+from evaluation.settings import GenerateSettings
 
 if TYPE_CHECKING:
     from evaluation.generation.teacher_traces import Problem
@@ -43,8 +44,7 @@ FACTS, FILE, ASKED = "round.json", "traces.parquet", "problems.jsonl"
 )
 def traces(
     context: dg.AssetExecutionContext,
-    config: GenerationOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     base: ModelReference,
     suite: SuiteReference,
     storage: Storage,
@@ -53,17 +53,18 @@ def traces(
 ) -> Iterator[dg.MaterializeResult[RoundReference]]:
     from targets.rounds import question, unsolved
 
-    assert profile.rounds is not None
-    number, before = round_of(profile.names, context.asset_key), rounds.get("before")
+    config, limits = luffy.settings.generate, luffy.settings.rounds
+    assert config is not None and limits is not None
+    number, before = round_of(luffy.names, context.asset_key), rounds.get("before")
     assert before is None or isinstance(before, RoundReference)
-    pool = read_pool(config, profile, base, suite, storage)
+    pool = read_pool(luffy, base, suite, storage)
     policies = [rounds[f"policy_{past}"] for past in range(1, number)]
     rates = _pass_rates(policies) if policies else None
     digests = {question(row): row["id"] for row in pool.table.to_pylist()}
-    left = [digests[one] for one in unsolved([*digests], rates, profile.rounds.unsolved_below, config.seed)]
+    left = [digests[one] for one in unsolved([*digests], rates, limits.unsolved_below, config.seed)]
     asked = _asked(before)
     wanted = [pool.problems[digest] for digest in left if digest not in asked]
-    allowance = budget_of_round(profile.rounds, before.teacher_tokens_in_all if before else 0)
+    allowance = budget_of_round(limits, before.teacher_tokens_in_all if before else 0)
     context.log.info(f"round {number}: {len(left)} of {len(digests)} problems unsolved, {len(wanted)} not asked yet")
     if not wanted:
         context.log.info("the rounds end here: the teacher has been asked about everything that is unsolved")
@@ -82,7 +83,7 @@ def traces(
     yield _result(_ask(context, ask, pool, wanted, before, facts, storage, interpreter))
 
 
-def budget_of_round(options: RoundOptions, spent: int) -> int:
+def budget_of_round(options: RoundSettings, spent: int) -> int:
     """The tokens that a round may take after rounds that took ``spent``."""
     return min(options.budget_tokens, (options.budget_tokens_in_all or spent + options.budget_tokens) - spent)
 
@@ -113,7 +114,7 @@ def _asked(before: Reference | None) -> set[str]:
     return set() if before is None else {*map(problem_digest, pq.read_table(before.path)["problem"].to_pylist())}
 
 
-def _longest(config: GenerationOptions, problem: "Problem") -> int:
+def _longest(config: GenerateSettings, problem: "Problem") -> int:
     """The tokens that the budget reserves for a question."""
     endpoint = Endpoint.parse(config.teacher)
     assert endpoint is not None
@@ -122,7 +123,7 @@ def _longest(config: GenerationOptions, problem: "Problem") -> int:
 
 def _ask(
     context: dg.AssetExecutionContext,
-    config: GenerationOptions,
+    config: GenerateSettings,
     pool: Pool,
     problems: "Sequence[Problem]",
     before: RoundReference | None,

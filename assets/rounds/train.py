@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.rounds.round_problems import GROUP, Pool, read_pool
-from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, RoundReference, RoundTrainReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.targets import prepare_traces
@@ -30,8 +29,7 @@ TRAIN = "train.parquet"
 )
 def train(
     context: dg.AssetExecutionContext,
-    config: GenerationOptions,
-    profile: dg.ResourceParam[Profile],
+    luffy: dg.ResourceParam[Luffy],
     traces: RoundReference,
     base: ModelReference,
     suite: SuiteReference,
@@ -42,18 +40,19 @@ def train(
     from targets.rounds import write_training_set
     from targets.select.split import select_train
 
-    assert profile.rounds is not None
-    pool = read_pool(config, profile, base, suite, storage)
-    digest = kinds.PREPARED.identity(traces.digest, pool.digest, profile.rounds.target_share)
+    limits = luffy.settings.rounds
+    assert limits is not None
+    pool = read_pool(luffy, base, suite, storage)
+    digest = kinds.PREPARED.identity(traces.digest, pool.digest, limits.target_share)
     folder = storage.result(GROUP, "train", digest)
     if not storage.has(folder, kinds.PREPARED, context.log):
         with storage.writing(folder, kinds.PREPARED) as temporary:
             prepare_traces(context, interpreter, pool.options, temporary, suite, base, storage, traces)
             prepared = read_prepared(temporary)
             require_targets(prepared)
-            _require_checks(prepared.profile, profile.checks)
+            _require_checks(prepared.profile, luffy.checks)
             split = select_train(prepared, temporary / "split", seed=pool.options.seed)
-            write_training_set(split, pool.table, pool.source, profile.rounds.target_share, temporary / TRAIN)
+            write_training_set(split, pool.table, pool.source, limits.target_share, temporary / TRAIN)
     prepared = read_prepared(folder)
     reference, targets = _reference(folder, prepared, pool, traces), prepared.counts["kept"]
     context.log.info(f"{pool.table.num_rows:,} problems, {targets:,} of them with a target, {reference.rows:,} rows")

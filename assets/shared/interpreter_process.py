@@ -15,13 +15,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import IO, Annotated, Any, Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
-from assets.shared.stage_options import without_nulls
 from core import PROJECT
 from core.cli import PARENT
 from core.errors import STOPPED, InputError, stopped
@@ -29,6 +28,7 @@ from core.existing_python import examine, is_locked
 from core.machine.driver import installed_driver, require_driver
 from core.machine.jsonl_tail import EVENTS_FILE, RecordFile
 from core.plugins.user_code import python_path
+from core.settings import Section, without_nulls
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
 
@@ -40,10 +40,8 @@ BACKTICKS = compile_quick_pattern("`+")
 Message = Callable[[dict[str, Any]], None]
 
 
-class InterpreterSettings(BaseModel):
+class InterpreterSettings(Section):
     """The interpreter and the backend of trainings and evaluations."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
     offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
@@ -52,9 +50,9 @@ class InterpreterSettings(BaseModel):
         default="local", description="Where trainings and evaluations run: here, on a Ray cluster, or under Slurm."
     )
     ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
-    slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch, as submitit names them.")
-
-    _without_nulls = field_validator("slurm")(without_nulls)
+    slurm: Annotated[dict[str, Any], AfterValidator(without_nulls)] = Field(
+        default={}, description="Parameters of sbatch, as submitit names them."
+    )
 
     @field_validator("ray_address")
     @classmethod
@@ -87,8 +85,7 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
         path = self.path()
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise InputError(
-                f"no training interpreter at {path}: run `make setup`, or choose another one "
-                "(interpreter.python in the profile, or LUFFY__INTERPRETER__PYTHON)"
+                f"no training interpreter at {path}: run `make setup`, or choose another one (interpreter.python)"
             )
         return path
 

@@ -1,7 +1,7 @@
-"""The parts of a profile that assets read: the defaults of their configuration, fixed settings, and names.
+"""What assets have of the settings: the resource ``luffy``, and the names of definitions.
 
-An asset is a function of its module. `profile_asset` declares one whose definition needs the profile: its options are
-the defaults that the Launchpad shows, and the suite or another asset may add inputs and outputs.
+An asset is a function of its module. `profile_asset` declares one whose definition needs the profile: the suite or
+another asset may add inputs and outputs.
 """
 
 import inspect
@@ -14,11 +14,10 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.failures import reports_input_errors
-from assets.shared.generation import RoundOptions
-from assets.shared.stage_options import Options, PromotionOptions, TargetOptions, TrainingOptions, with_defaults
+from assets.shared.settings import StageSettings
 from evaluation.benchmarks.suite import Benchmark
 
-RESOURCES = ("storage", "profile", "interpreter")  # parameters of assets
+RESOURCES = ("storage", "interpreter")  # parameters of assets
 IO_MANAGER = "io_manager"
 
 
@@ -46,22 +45,25 @@ class Names:
         """Return the name of a job, sensor, schedule or resource."""
         return "_".join([*self.key_prefix, name])
 
+    @property
+    def luffy(self) -> str:
+        """The name of the resource with the settings of a run."""
+        return "_".join(self.key_prefix) or "luffy"
+
     def group(self, group: str) -> str:
         """Return the name of a group."""
         return self.group_prefix + group
 
 
 @dataclass(frozen=True)
-class Profile:
-    """The resource ``profile``: the parts of the settings that an asset reads and no run can change."""
+class Luffy:
+    """The resource ``luffy``: the settings of a run, and what follows from them."""
 
     names: Names
+    settings: StageSettings
     suite: Sequence[Benchmark]
     checks: Path  # the suite of quality checks
-    targets: TargetOptions
-    training: TrainingOptions
-    promotion: PromotionOptions
-    rounds: RoundOptions | None = None
+    benchmark: str  # of training/checkpoints
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,11 @@ class AssetTemplate:
     decorator: Callable[..., Any]
     attributes: dict[str, Any]
 
-    def build(
-        self, names: Names, options: Options | None = None, upstream: Collection[dg.AssetKey] = (), **more: Any
-    ) -> Any:
+    def build(self, names: Names, upstream: Collection[dg.AssetKey] = (), **more: Any) -> Any:
         """Build the definition.
 
         Args:
             names: Names of the asset, of its dependencies, and of the resources that its function takes.
-            options: The default values of its configuration.
             upstream: Dependencies that are assets of another project and keep their keys.
             more: Attributes that the profile decides, with keys as the modules of the assets have them.
         """
@@ -90,7 +89,7 @@ class AssetTemplate:
             attributes["name"] = names.name(attributes["name"])
         if self.decorator is dg.asset:  # which names the op by the key
             attributes |= {"key": names.key(attributes["key"]), "io_manager_key": names.name(IO_MANAGER)}
-        function = self._with_signature(names, options)
+        function = self._with_signature(names)
         if self.decorator is dg.multi_asset_check:
             specs = [spec.replace_key(_prefixed(spec.key, names)) for spec in attributes.pop("specs")]
             ins = {name: names.key(key) for name, key in attributes.pop("ins").items()}
@@ -106,15 +105,13 @@ class AssetTemplate:
             lambda spec: spec.replace_attributes(group_name=names.group(str(spec.group_name)))
         )
 
-    def _with_signature(self, names: Names, options: Options | None) -> Callable[..., Any]:
-        """Return the function with its resources' names, and with ``options`` as defaults of its configuration."""
-        resources = {name: names.name(name) for name in RESOURCES}
+    def _with_signature(self, names: Names) -> Callable[..., Any]:
+        """Return the function with its resources' names."""
+        resources = {"luffy": names.luffy, **{name: names.name(name) for name in RESOURCES}}
         signature = inspect.signature(self.function)
         parameters = {
             name: parameter.replace(name=resources.get(name, name)) for name, parameter in signature.parameters.items()
         }
-        if options is not None:
-            parameters["config"] = parameters["config"].replace(annotation=with_defaults(options))
         function = reports_input_errors(self.function, {name: parameter for parameter, name in resources.items()})
         vars(function)["__signature__"] = signature.replace(parameters=list(parameters.values()))
         types = {parameter.name: parameter.annotation for parameter in parameters.values()}
@@ -138,6 +135,6 @@ def profile_asset(
 ) -> Callable[[Callable[..., Any]], AssetTemplate]:
     """Declare the function below as an asset; ``attributes`` are those of the ``decorator``.
 
-    Its parameter ``config`` has the class of its options. An `InputError` ends its step with that message.
+    An `InputError` ends its step with that message.
     """
     return lambda function: AssetTemplate(function, decorator, attributes)

@@ -8,7 +8,7 @@ renamed when complete; a result that is made again by force gets a number, ``<id
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from logging import Logger
 from pathlib import Path
@@ -132,7 +132,7 @@ class Storage(dg.ConfigurableResource):
             what = f" {os.fsdecode(error.filename)}" if error.filename else ""
             raise InputError(
                 f"storage {self.path}: cannot write{what}: {os.strerror(error.errno)}; make room or grant write "
-                "permission there, or choose another folder (storage.root in the profile, or LUFFY__STORAGE__ROOT)"
+                "permission there, or choose another folder (storage.root)"
             ) from error
 
     def _portable(self, text: str) -> str:
@@ -173,14 +173,15 @@ class Storage(dg.ConfigurableResource):
         return reference
 
 
-class ReferenceIOManager(dg.ConfigurableIOManager):
+class ReferenceIOManager(dg.IOManager):
     """Stores the references that assets return, and reads them as the type of the input's annotation.
 
     A step reads what its own run has made, if it has, whatever another run made of the same asset since.
     """
 
-    storage: dg.ResourceDependency[Storage]
-    key_prefix: list[str] = Field(default=[])  # the prefix of our keys, which the storage does not repeat
+    def __init__(self, storage: Storage, key_prefix: Sequence[str] = ()) -> None:
+        self.storage = storage
+        self.key_prefix = key_prefix  # of our keys, which the storage does not repeat
 
     def handle_output(self, context: dg.OutputContext, obj: Reference) -> None:
         try:

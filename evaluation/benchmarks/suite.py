@@ -17,6 +17,7 @@ from core.errors import InputError, validated
 from core.files import read_yaml
 from core.model.prompts import PROBLEM
 from core.plugins.config_files import SUITES, config_file
+from core.settings import UserPath, user_path
 from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import OPTIONS
@@ -99,6 +100,13 @@ class Source(BaseModel):
         return self
 
 
+def _file_here(source: Any, folder: Path) -> Any:
+    """Return a source with its file in ``folder``, unless that is one of the hub."""
+    if not isinstance(source, dict) or "hub" in source or "file" not in source:
+        return source
+    return {**source, "file": user_path(source["file"], folder)}
+
+
 class Benchmark(BaseModel):
     """One entry of a suite."""
 
@@ -112,7 +120,7 @@ class Benchmark(BaseModel):
     prompt: str | None = None  # what a model is asked, with {problem} in it; none: the problem alone
     size: int | None = Field(default=None, ge=1)  # problems in the whole benchmark; how many a generator makes
     sample: int | None = Field(default=None, ge=1)  # so many problems of the files, drawn by the seed; none: all
-    sources: tuple[Source, ...] = ()
+    sources: Annotated[tuple[Source, ...], UserPath(_file_here)] = ()
     obtain: str | None = None  # where its files can be had, for people who do not have them
     generator: str | None = Field(default=None, pattern=rf"^(arithmetic|{GYM[:-1]}):[a-z0-9_]+$")
     options: dict[str, Any] = {}  # options of a task of Reasoning Gym: seed, and what the task takes

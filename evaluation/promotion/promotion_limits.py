@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from core.settings import Section
 
 PACE = 50  # the number of decisions without a promotion that spend half of the error rate
 
 
-class PromotionLimits(BaseModel):
-    """When a new policy becomes the champion."""
+class PromotionLimits(Section):
+    """The section promotion: when a new policy becomes the champion."""
 
     max_ood_drop: float = Field(
         default=0.05, ge=0, le=1, description="Maximum loss on an out-of-domain benchmark, as a share of the samples."

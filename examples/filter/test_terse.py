@@ -17,7 +17,7 @@ import json, sys
 from pathlib import Path
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
-from targets.config import build_config
+from targets.settings import build_config
 from targets.prepare import prepare
 name, suite, tokenizer, roots = sys.argv[1:]
 values = {"embedded_split": "train_hard", "embedded_terse": 0.5, "embedded_rows": 60, "filters": [name]}

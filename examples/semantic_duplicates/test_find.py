@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from targets.config import build_config
 from targets.prepare import prepare
+from targets.settings import build_config
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "training" / "embedded_model" / "model"

@@ -19,10 +19,10 @@ from core.code_digest import SHORT_DIGEST
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import level_text, outcome_text
 from evaluation.promotion.records import PolicyRecord
-from pipelines.cli.run import configure, run_graph
+from pipelines.cli.run import run_graph
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import RETAIN
-from pipelines.definitions.profile_settings import load_settings
+from pipelines.settings import load
 
 NO_REASON = "no reason given"
 
@@ -39,7 +39,8 @@ def rollback(reason: str, profile: str | None) -> None:
 
 def retention(profile: str | None, overrides: Sequence[str], *, remove: bool) -> int:
     """List the old outputs that nothing refers to, or remove them, by a run of the job ``retention``."""
-    status = run_graph(profile, [*overrides, f"retention.dry_run={str(not remove).lower()}"], None, 1, RETAIN)
+    settings = load(profile, [*overrides, f"retention.dry_run={str(not remove).lower()}"])
+    status = run_graph(settings, None, 1, RETAIN)
     if status == 0:
         with dg.DagsterInstance.get() as instance:
             event = instance.get_latest_materialization_event(RETENTION)
@@ -52,8 +53,7 @@ def retention(profile: str | None, overrides: Sequence[str], *, remove: bool) ->
 
 
 def _storage(profile: str | None) -> Storage:
-    configure(profile, [])
-    return Storage(root=load_settings().storage.root)
+    return Storage(root=load(profile).storage.root)
 
 
 def _move(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None:
@@ -92,8 +92,8 @@ def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMateria
 
 def show(profile: str | None, last: int = 10) -> None:
     """Write the champion and the last decisions, newest first."""
-    registry = Registry(_storage(profile).path)
-    error_rate = load_settings().promotion.error_rate
+    settings = load(profile)
+    registry, error_rate = Registry(Storage(root=settings.storage.root).path), settings.promotion.error_rate
     champion = registry.champion()
     if champion is None:
         sys.stdout.write(f"there is no champion in {registry.folder} yet\n")

@@ -17,31 +17,54 @@ from typing import Any
 
 import dagster as dg
 
+from assets.shared.profile import Names
 from core.machine.processes import die_with_parent
-from pipelines.definitions.code_location import defs
+from core.settings import read_run
+from pipelines.definitions.executor import forked_steps
+from pipelines.definitions.factory import build_defs
 from pipelines.definitions.instance import CANCEL, owner_tag
+from pipelines.settings import Settings
 
 PAUSE_SECONDS = 0.1
 FORK = multiprocessing.get_context("fork")
 
 
-def job(name: str) -> dg.JobDefinition:
-    """Return a job of the code location; each step of a run asks for it again."""
+_DEFINED: dict[str, dg.Definitions] = {}  # by the id of a command
+
+
+def define(command: str, settings: Settings) -> dg.Definitions:
+    """Build the definitions of a command, which the processes that are forked from this one have, too."""
+    _DEFINED[command] = build_defs(settings, Names(), executor=forked_steps)
+    return _DEFINED[command]
+
+
+def job(name: str, command: str, settings: str) -> dg.JobDefinition:
+    """Return a job, for which each step of a run asks again; another process reads the file of the ``settings``."""
+    defs = _DEFINED.get(command) or define(command, read_run(Path(settings), Settings))
     return defs.resolve_job_def(name)
 
 
 def start_run(
-    name: str, log: Path, *, tags: Mapping[str, str], keys: Sequence[dg.AssetKey] | None, at_once: int | None
+    name: str,
+    command: str,
+    settings: Path,
+    log: Path,
+    *,
+    tags: Mapping[str, str],
+    keys: Sequence[dg.AssetKey] | None,
+    at_once: int | None,
 ) -> BaseProcess:
     """Start a process that executes a run of the job ``name``; its exit status is 0 if the run succeeds.
 
     Args:
+        command: Id of the command.
+        settings: File of its settings.
         log: File for what the process and its steps print.
         tags: Tags of the run.
         keys: Materialize only these assets.
         at_once: Number of steps that run at the same time.
     """
-    process = FORK.Process(target=_execute, args=(os.getpid(), name, log, tags, keys, at_once))
+    process = FORK.Process(target=_execute, args=(os.getpid(), name, command, settings, log, tags, keys, at_once))
     process.start()
     return process
 
@@ -49,6 +72,8 @@ def start_run(
 def _execute(
     parent: int,
     name: str,
+    command: str,
+    settings: Path,
     log: Path,
     tags: Mapping[str, str],
     keys: Sequence[dg.AssetKey] | None,
@@ -68,7 +93,11 @@ def _execute(
     with dg.DagsterInstance.get() as instance:
         threading.Thread(target=_cancel_when, args=(asked, instance, owner_tag()), daemon=True).start()
         result = dg.execute_job(
-            dg.build_reconstructable_job("pipelines.cli.execute", "job", (name,), {}),
+            dg.build_reconstructable_job(
+                "pipelines.cli.execute",
+                "job",
+                reconstructable_kwargs={"name": name, "command": command, "settings": str(settings)},
+            ),
             instance,
             run_config=config,
             tags=tags,

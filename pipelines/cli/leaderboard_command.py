@@ -16,8 +16,7 @@ from core.errors import InputError
 from core.files import write_json
 from evaluation.command_requests import CompareRequest
 from evaluation.report.leaderboard import leaderboard_text, rank_folder
-from pipelines.cli.run import configure
-from pipelines.definitions.profile_settings import Settings, load_settings
+from pipelines.settings import Settings, load
 
 
 def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -> int:
@@ -27,8 +26,7 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
             f"{graded[0]}: a folder of graded results; expected models to evaluate: rank the results by luffy evaluate "
             f"leaderboard --results {graded[0]}"
         )
-    configure(profile, overrides)
-    settings = load_settings()
+    settings = load(profile, overrides)
     results = Storage(root=settings.storage.root).path / "graded"
     if models:
         python = TrainingInterpreter(python=settings.interpreter.python).executable()
@@ -45,14 +43,14 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
 def comparison(settings: Settings, models: Sequence[str], results: Path, folder: Path) -> CompareRequest:
     """Build the request that evaluates ``models`` as the settings say, on the benchmarks in ``folder``."""
     suite = folder / "suite.yaml"
-    write_json({"benchmarks": [entry.model_dump(mode="json") for entry in settings.benchmark_suite()]}, suite)
+    write_json({"benchmarks": [entry.model_dump(mode="json") for entry in settings.suite.entries()]}, suite)
     sampling = settings.evaluation.fixed().model_dump(
         include={"samples", "temperature", "top_p", "max_tokens", "template"}
     )
     return CompareRequest(
         models=tuple(models),
         suite=str(suite),
-        roots=tuple(root for name in settings.benchmarks.roots if (root := PROJECT / Path(name).expanduser()).is_dir()),
+        roots=tuple(root for root in settings.benchmarks.folders if root.is_dir()),
         limit=settings.benchmarks.limit,
         out=results,
         **sampling,

@@ -148,8 +148,10 @@ def run(
 ) -> int:
     """Run the graph on your data, model and benchmarks. Unchanged results are reused."""
     from pipelines.cli.run import run_graph
+    from pipelines.settings import load
 
-    return run_graph(profile, [*(overrides or []), *(["storage.force=true"] if force else [])], select, max_concurrent)
+    settings = load(profile, [*(overrides or []), *(["storage.force=true"] if force else [])])
+    return run_graph(settings, select, max_concurrent)
 
 
 @app.command(
@@ -163,8 +165,9 @@ def rounds(profile: Profile = None, overrides: Overrides = None, select: Select 
     """Ask a teacher about problems that the policy does not solve, continue training, repeat. Results are reused."""
     from pipelines.cli.run import run_graph
     from pipelines.definitions.jobs import ROUNDS
+    from pipelines.settings import load
 
-    return run_graph(profile, overrides or [], select, 1, ROUNDS)
+    return run_graph(load(profile, overrides or []), select, 1, ROUNDS)
 
 
 @app.command(cls=PackageCommand, rich_help_panel=DATA)
@@ -329,9 +332,9 @@ def retention(
 
 def _interpreter() -> Any:
     from assets.shared.interpreter_process import TrainingInterpreter
-    from pipelines.definitions.profile_settings import load_settings
+    from pipelines.settings import load
 
-    return TrainingInterpreter(python=load_settings().interpreter.python)
+    return TrainingInterpreter(python=load().interpreter.python)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

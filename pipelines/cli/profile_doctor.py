@@ -17,7 +17,7 @@ from assets.training import training_request
 from core import PROJECT
 from core.files import write_table
 from pipelines.cli.run import run_graph
-from pipelines.definitions.profile_settings import Settings, load_settings
+from pipelines.settings import Settings, load
 from pipelines.training_check import printed_config
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ CHEAP = 200e6  # most parameters of a model that a CPU samples from within a min
 
 def examine_profile(profile: str, overrides: Sequence[str]) -> int:
     """Prepare, sample and test; return the exit status, which is 1 if a fault shows."""
-    if status := run_graph(profile, overrides, SELECTION, 2):
+    settings = load(profile, overrides)
+    if status := run_graph(settings, SELECTION, 2):
         return status
-    settings = load_settings()
     storage = Storage(root=settings.storage.root)
     train, base = (
         storage.read_reference("targets/train", TrainReference),

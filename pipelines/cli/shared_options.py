@@ -22,7 +22,7 @@ Profile = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Profile of settings: a name or a YAML file. Default: $LUFFY_PROFILE, or embedded.",
+        help="Profile of settings: a name or a YAML file. Default: $LUFFY_PROFILE, or luffy.yaml here.",
         autocompletion=profiles,
     ),
 ]

@@ -5,28 +5,31 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
-from core import PROJECT
 from core.errors import InputError
-from pipelines.cli.run import configure
+from core.plugins.config_files import is_path
+from core.settings import PROFILE, profile_name
 from pipelines.definitions.instance import prepare_home
-from pipelines.definitions.profile_settings import load_settings
+from pipelines.settings import load
 
 
 def serve(host: str, port: int, profile: str | None) -> None:
     """Replace this process by the server of the UI, after checking the settings and the port."""
-    configure(profile, [])
-    load_settings()
+    load(profile)
+    if name := profile or profile_name():  # the server and its code location start from a variable, as in a deployment
+        os.environ[PROFILE] = str(Path(name).absolute()) if is_path(name) else name
     check_port(host, port)
     home = prepare_home()
     sys.stdout.write(f"Dagster UI: http://{host}:{port}  (instance {home})\n")
     sys.stdout.flush()
-    os.chdir(PROJECT)
     # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = [sys.executable, "-m", "pipelines.cli.webserver", host, str(port)]
+    server = [sys.executable, "-P", "-m", "pipelines.cli.webserver", host, str(port)]
     # The shell is our parent: after `nohup luffy ui &` it may end, and the schedules go on.
-    os.execv(sys.executable, [sys.executable, "-m", "core.backends.supervisor", "--outlive-parent", "--", *server])
+    os.execv(
+        sys.executable, [sys.executable, "-P", "-m", "core.backends.supervisor", "--outlive-parent", "--", *server]
+    )
 
 
 def check_port(host: str, port: int) -> None:

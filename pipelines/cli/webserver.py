@@ -30,11 +30,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assets.shared.storage import FILES, Storage
+from core import PROJECT
 from core.cli import exit_status
 from core.errors import InputError
 from core.text.patterns import compile_full_match
 from pipelines.definitions.orphans import end_dead_runs
-from pipelines.definitions.profile_settings import load_settings
+from pipelines.settings import load
 
 CODE = "pipelines.definitions.code_location"
 LOCATION = "luffy"
@@ -122,14 +123,15 @@ class GuardedWebserver(DagsterWebserver):
 def main(host: str, port: int) -> int:
     """Start a code server and the daemon, and serve the UI until one of the three ends."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    storage = Storage(root=load_settings().storage.root).path
+    storage = Storage(root=load().storage.root).path
     with tempfile.TemporaryDirectory(prefix="luffy-ui-") as folder:
         socket = Path(folder) / "code.sock"
         workspace = Path(folder) / "workspace.yaml"
         server = {"socket": str(socket), "host": "localhost", "location_name": LOCATION}
         workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
         quiet = ["--log-level", "warning"]
-        code = [sys.executable, "-m", "dagster", "code-server", "start", "--socket", str(socket), "-m", CODE, *quiet]
+        code = [sys.executable, "-P", "-m", "dagster", "code-server", "start", "--socket", str(socket), "-m", CODE]
+        code += ["--working-directory", str(PROJECT), *quiet]
         daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(workspace), *quiet]
         children = {"code server": subprocess.Popen(code)}
         try:

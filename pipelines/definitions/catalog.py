@@ -8,14 +8,14 @@ import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import dagster as dg
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assets.shared.profile import Names
 from core import PROJECT
 from pipelines.definitions.jobs import is_on_request
+from pipelines.settings import CatalogSettings
 
 # The teams that own each group of assets, until the settings name people.
 TEAMS = {
@@ -27,38 +27,6 @@ TEAMS = {
 OTHERS = "team:research"
 RUNS, POOL = "luffy/runs", "luffy/pool"  # tags: the schedule of an asset, and the pool in which its step waits
 OVERDUE = 4  # multiple of `fresh_days`
-
-
-def owner(text: str) -> str:
-    """Return ``text``; ValueError unless Dagster takes it as an owner: an address or a team."""
-    try:
-        dg.AssetSpec("any", owners=[text])
-    except dg.DagsterInvalidDefinitionError:
-        raise ValueError(f"{text!r}: expected an e-mail address, or a team such as team:data") from None
-    return text
-
-
-class CatalogSettings(BaseModel):
-    """Settings of the catalogue in the UI: owners, freshness and links to the code."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    owners: dict[str, list[Annotated[str, AfterValidator(owner)]]] = Field(
-        default={}, description="Owners by group of assets: e-mail addresses, or teams such as team:data."
-    )
-    fresh_days: float | None = Field(
-        default=8.0,
-        ge=0.01,
-        le=3650,
-        description="Days after which an asset of the weekly run counts as late. After four times as many it counts as "
-        "overdue. None: never.",
-    )
-    code_url: str | None = Field(
-        default=None,
-        pattern=r"^https?://\S+$",
-        description="Address of the project's files in your repository, e.g. https://github.com/me/luffy/blob/main. "
-        "None: links lead to the files of the machine that runs the code location.",
-    )
 
 
 def describe(

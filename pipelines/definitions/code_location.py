@@ -8,9 +8,9 @@ try:
     from assets.shared.profile import Names
     from pipelines.definitions.executor import forked_steps
     from pipelines.definitions.factory import build_defs
-    from pipelines.definitions.profile_settings import load_settings
+    from pipelines.settings import load
 
-    defs = build_defs(load_settings(), Names(), executor=forked_steps)
+    defs = build_defs(load(), Names(), executor=forked_steps)
 finally:
     if collects:
         gc.enable()

@@ -8,7 +8,7 @@ from assets.benchmarks import benchmarks_suite, description_of
 from assets.browser import browser
 from assets.checks import check_specs, targets_account, targets_checks
 from assets.difficulty import check_one_source_of_rates, difficulty, difficulty_inputs
-from assets.evals.checkpoint_scores import CheckpointOptions, checkpoints
+from assets.evals.checkpoint_scores import checkpoints
 from assets.evals.scores import build_evals
 from assets.generated import generated, pool_of
 from assets.ledger import ledger
@@ -18,20 +18,19 @@ from assets.registry.retention import retention
 from assets.report import scorecard, scorecard_inputs
 from assets.rounds.round_definitions import build_rounds
 from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.launchpad import io_manager, luffy_resource, storage_resource
 from assets.shared.live_metrics import metrics_spec
-from assets.shared.profile import IO_MANAGER, Names, Profile
+from assets.shared.profile import IO_MANAGER, Names
 from assets.shared.ray_cluster import on_cluster
-from assets.shared.storage import ReferenceIOManager, Storage
 from assets.source import SOURCE, SOURCE_SPEC, check_upstream_assets, source, upstream_assets
 from assets.targets import DIFFICULTY, PREPARED, prepared, prepared_inputs, train
 from assets.training import POLICY, policy
-from evaluation.benchmarks.suite import Benchmark
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.catalog import describe
 from pipelines.definitions.jobs import build_jobs
-from pipelines.definitions.profile_settings import Settings
 from pipelines.definitions.schedules import build_schedules
 from pipelines.definitions.sensors import build_sensors
+from pipelines.settings import Settings
 
 
 def build_defs(
@@ -46,41 +45,39 @@ def build_defs(
         ray: A resource of dagster-ray or dagster-slurm: the cluster of each step that needs GPUs. None:
             ``settings.interpreter`` names the cluster.
     """
-    suite = settings.benchmark_suite()
-    last = CheckpointOptions(**settings.evaluation.model_dump(), benchmark=suite[0].name)
+    suite = settings.suite.entries()
     assets = [
         *_target_assets(names, settings),
-        base.build(names, settings.model),
+        base.build(names),
         policy.build(
             names,
-            settings.training,
             key=POLICY,
             group_name=POLICY.path[0],
             automation_condition=retrain_on_new_targets(),
         ),
         metrics_spec(names, POLICY),
         ledger.build(names),
-        benchmarks_suite.build(names, settings.benchmarks, description=description_of(suite)),
-        *build_evals(names, suite, settings.evaluation),
-        checkpoints.build(names, last),
-        scorecard.build(names, settings.report, ins=scorecard_inputs(suite)),
-        champion.build(names, settings.promotion),
-        retention.build(names, settings.retention),
+        benchmarks_suite.build(names, description=description_of(suite)),
+        *build_evals(names, suite),
+        checkpoints.build(names),
+        scorecard.build(names, ins=scorecard_inputs(suite)),
+        champion.build(names),
+        retention.build(names),
     ]
     if settings.rounds:
-        assets += build_rounds(names, settings.rounds, settings.generate, settings.training, settings.evaluation)
+        assets += build_rounds(names, settings.rounds.number, settings.generate, settings.training.recipe)
     computed = [asset for asset in assets if isinstance(asset, dg.AssetsDefinition)]
     keys = [names.plain(key) for asset in computed if asset.is_materializable for key in asset.keys]
     check_upstream_assets(names, upstream_assets(settings.targets), keys)
     jobs = build_jobs(names, keys)
-    checks = check_specs(settings.check_suite())
+    checks = check_specs(settings.checks.file)
     return dg.Definitions(
         assets=describe(assets, settings.catalog, names),
         asset_checks=[targets_checks.build(names, specs=checks), targets_account.build(names)],
         jobs=list(jobs.values()),
         schedules=build_schedules(names, jobs, settings.schedule),
         sensors=build_sensors(names, jobs, settings),
-        resources={names.name(name): resource for name, resource in _resources(settings, names, suite, ray).items()},
+        resources=_resources(settings, names, ray),
         executor=executor,
     )
 
@@ -95,33 +92,25 @@ def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition
     inputs = prepared_inputs(generated=bool(teacher), measured=bool(rates))
     assets = [
         source.build(names, upstream=upstream, specs=[SOURCE_SPEC.replace_attributes(deps=upstream)]),
-        prepared.build(names, settings.targets, upstream, ins=inputs, deps=sources),
-        train.build(names, settings.split),
+        prepared.build(names, upstream, ins=inputs, deps=sources),
+        train.build(names),
         browser.build(names),
     ]
     if teacher:
-        assets.append(generated.build(names, teacher, pool=pool_of(teacher)))
+        assets.append(generated.build(names, pool=pool_of(teacher)))
     if rates:
         check_one_source_of_rates(settings.targets)
         ins = difficulty_inputs(generated=bool(teacher))
-        assets.append(difficulty.build(names, rates, upstream, ins=ins, deps=sources))
+        assets.append(difficulty.build(names, upstream, ins=ins, deps=sources))
     return assets
 
 
-def _resources(settings: Settings, names: Names, suite: list[Benchmark], ray: Any) -> dict[str, Any]:
-    """Build the storage, the references between assets, the profile and the training interpreter."""
-    storage, interpreter = Storage(**settings.storage.model_dump()), settings.interpreter.model_dump()
+def _resources(settings: Settings, names: Names, ray: Any) -> dict[str, Any]:
+    """Build the settings of a run, the storage, the references between assets, and the training interpreter."""
+    interpreter = settings.interpreter.model_dump()
     return {
-        "storage": storage,
-        IO_MANAGER: ReferenceIOManager(storage=storage, key_prefix=list(names.key_prefix)),
-        "profile": Profile(
-            names=names,
-            suite=suite,
-            checks=settings.check_suite(),
-            targets=settings.targets,
-            training=settings.training,
-            promotion=settings.promotion,
-            rounds=settings.rounds,
-        ),
-        "interpreter": TrainingInterpreter(**interpreter) if ray is None else on_cluster(ray, interpreter),
+        names.luffy: luffy_resource(names, settings),
+        names.name("storage"): storage_resource(names),
+        names.name(IO_MANAGER): io_manager(names),
+        names.name("interpreter"): TrainingInterpreter(**interpreter) if ray is None else on_cluster(ray, interpreter),
     }

@@ -13,7 +13,6 @@ from core.machine.processes import start_ticks
 
 CONFIG = "dagster.yaml"
 CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run
-COMMAND = "luffy/command"  # tag of a run that a terminal executes
 OWNER = "luffy/process"  # tag of a run: the process that executes it
 
 

@@ -10,25 +10,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from core.errors import InputError
 from core.text.secrets import redact
+from pipelines.settings import NotifySettings
 
 TRIES = 3
 PAUSE_SECONDS = 1.0
 # Apprise's own JSON has other keys than the `text` that Slack-compatible webhooks read.
 WEBHOOK_FIELDS = "?:message=text&:title=&:version=&:attachments=&:type="
-
-
-class NotifySettings(BaseModel):
-    """Where notices go besides the daemon's log."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    url_variables: list[str] = Field(
-        default=[], description="Environment variables that hold the addresses of notices. The log has every notice."
-    )
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.interpreter_process import RUN_VARIABLE
+from assets.shared.launchpad import COMMAND
 from core.machine.processes import Process, running, start_ticks
-from pipelines.definitions.instance import COMMAND, OWNER
+from pipelines.definitions.instance import OWNER
 
 GONE = "The process that executed this run is gone."
 SETTLE_SECONDS = 60.0  # after a run's end, in which its own supervisor may still stop everything

@@ -22,11 +22,11 @@ from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.secrets import redact
 from pipelines.definitions.jobs import PREPARE, SCORE, Job
-from pipelines.definitions.notices import Notice, NotifySettings, send
+from pipelines.definitions.notices import Notice, send
 from pipelines.definitions.orphans import end_dead_runs, find_leftovers, runs_elsewhere, stop
-from pipelines.definitions.profile_settings import Settings
 from pipelines.definitions.schedules import unfinished
 from pipelines.definitions.source_watch import SourceState, changing_sources
+from pipelines.settings import NotifySettings, Settings
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
 OBSERVATIONS = 200  # the number that is read at once

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.files import digest_bytes
 from grading.gym_tasks import task_of
-from targets.config import PrepareConfig
+from targets.settings import TargetSettings
 from targets.source_settings import EMBEDDED, GENERATED
 
 
@@ -36,7 +36,7 @@ class SourceState:
     def to_cursor(self) -> str:
         return json.dumps(asdict(self))
 
-    def observe(self, config: PrepareConfig) -> "SourceState":
+    def observe(self, config: TargetSettings) -> "SourceState":
         """Return the present state of the source; InputError if it cannot be reached."""
         from targets.read.sources import observe
 
@@ -46,7 +46,7 @@ class SourceState:
         return replace(self, listing=listing, digest=observe(config).digest)
 
 
-def changing_sources(config: PrepareConfig) -> list[str]:
+def changing_sources(config: TargetSettings) -> list[str]:
     """Return the sources that can change: all but the embedded generator and what the graph generates itself."""
     return [path for path in config.paths if path not in (EMBEDDED, GENERATED) and not task_of(path)]
 

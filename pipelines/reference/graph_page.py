@@ -6,21 +6,20 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.generation import GenerationOptions
 from assets.shared.profile import Names
-from assets.shared.stage_options import DifficultyOptions
+from evaluation.settings import DifficultySettings, GenerateSettings
 from pipelines.definitions.factory import build_defs
-from pipelines.definitions.profile_settings import load_settings
 from pipelines.reference.page_markdown import code, page, prose, table
+from pipelines.settings import DEFAULT, load
 
 
 def graph_page() -> str:
     """Describe all definitions of the profile ``embedded``, and the assets that only some profiles have."""
     more = {
-        "generate": GenerationOptions(teacher="teacher", problems="problems.jsonl"),
-        "difficulty": DifficultyOptions(),
+        "generate": GenerateSettings(teacher="teacher", problems="problems.jsonl"),
+        "difficulty": DifficultySettings(),
     }
-    defs = build_defs(load_settings().model_copy(update=more), Names())
+    defs = build_defs(load(DEFAULT).model_copy(update=more), Names())
     specs = sorted(defs.resolve_all_asset_specs(), key=lambda spec: (str(spec.group_name), spec.key))
     groups = [
         f"### {group}\n\n{table(('asset', 'what it is'), [_row(spec.key.to_user_string(), spec) for spec in members])}"

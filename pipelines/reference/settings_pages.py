@@ -11,9 +11,9 @@ from pydantic.fields import FieldInfo
 
 from core import PROJECT
 from core.plugins.config_files import PROFILES
-from pipelines.definitions.profile_settings import Settings
+from core.settings import PREFIX
 from pipelines.reference.page_markdown import block, code, page, prose, table
-from pipelines.variables import PREFIX
+from pipelines.settings import Settings
 from training.algorithms.registry import Registry
 
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
@@ -109,7 +109,10 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, types.UnionType, dict, typing.Annotated):
-        return next((kind for part in get_args(annotation) if (kind := _model(part))), None)
+        parts = get_args(annotation)
+        if str in parts and get_origin(annotation) is not dict:
+            return None  # a name, or the values themselves
+        return next((kind for part in parts if (kind := _model(part))), None)
     return None
 
 

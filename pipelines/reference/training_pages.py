@@ -50,7 +50,7 @@ def options_page() -> str:
     return page(
         "Training options",
         "The keys of the training configuration that are not verl's own. Set one with `luffy train --set KEY=VALUE`, "
-        "or in `training.overrides` of a profile. `luffy train --print-config` prints the whole configuration, with "
+        "or in `training.config` of a profile. `luffy train --print-config` prints the whole configuration, with "
         "verl's keys.",
         *parts,
         "## What all trainings share",

@@ -21,12 +21,11 @@ from core.files import read_yaml
 from core.text.patterns import compile_full_match
 from targets.check.explanations import explain_construction, explain_failure
 from targets.check.source_drift import Change, measure, read_version
-from targets.config import PrepareConfig
+from targets.settings import SUITE, TargetSettings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SUITE = Path(__file__).resolve().parent / "suite.yaml"
 PARAMETER = compile_full_match(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
 MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown value counts as false
 OF_METADATA = "metadata."
@@ -96,7 +95,7 @@ def check_names(suite: Path = SUITE) -> list[str]:
     return [check.name for check in load_checks(suite)]
 
 
-def check_suite(config: PrepareConfig, suite: Path = SUITE) -> None:
+def check_suite(config: TargetSettings, suite: Path = SUITE) -> None:
     """Raise InputError if ``suite`` has an unknown number or expectation, or an argument that an expectation lacks.
 
     The suite of the project is right, and constructing its expectations takes seconds.

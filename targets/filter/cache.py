@@ -17,11 +17,11 @@ from core.files import atomic_write, digest_bytes
 from core.kinds import PREPARED
 from core.model.token_counts import Lengths
 from core.schemas import DECISION
-from targets.config import PrepareConfig
 from targets.counts import Tally
 from targets.engines.tasks import Tools
 from targets.filter.filter_stages import FAILED, filter_traces
 from targets.read.sources import Part, Piece
+from targets.settings import TargetSettings
 from targets.target_tables import TableWriter, read_metadata
 from targets.trace import Trace
 
@@ -71,7 +71,7 @@ class DecisionCache:
     ``force``: whether what it has from earlier preparations is made again.
     """
 
-    config: PrepareConfig
+    config: TargetSettings
     lengths: Lengths
     benchmarks_digest: str
     folder: Path

@@ -10,8 +10,8 @@ from grading.contamination import BenchmarkIndex, Match
 from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
-from targets.config import PrepareConfig
 from targets.filter.damaged_encoding import repair
+from targets.settings import TargetSettings
 from targets.source_settings import Source
 from targets.trace import Trace
 
@@ -27,7 +27,7 @@ class FilterInputs:
     ``benchmarks``: None where contamination is not looked for.
     """
 
-    config: PrepareConfig
+    config: TargetSettings
     tokenizer: Path
     benchmarks: BenchmarkIndex | None = None
 

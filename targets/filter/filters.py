@@ -2,7 +2,7 @@
 
 To add a filter, write its rule and add an entry to `FILTERS`. The tables of the UI and ``docs/targets.md`` follow. A
 rule returns what is wrong with a trace, with the evidence, or None, and changes nothing; thresholds are in
-`PrepareConfig`. A trace is counted under the first reason that applies; its row names all of them. Contamination comes
+`TargetSettings`. A trace is counted under the first reason that applies; its row names all of them. Contamination comes
 before all questions of quality, so that a set made of benchmark problems says so.
 """
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from core.errors import InputError
 from grading.answers.gold import explain_unreadable, gold_answer, number_text
-from targets.config import PrepareConfig
 from targets.read.chats import Unusable, read_chat, with_thoughts
 from targets.read.json_rows import Row
 from targets.read.response_format import find_format
 from targets.read.worked_solutions import render_steps
+from targets.settings import TargetSettings
 from targets.source_settings import (
     OPTIONAL_COLUMNS,
     REASONING_COLUMNS,
@@ -308,7 +308,7 @@ def _token_ids(value: Any) -> list[int] | None:
     return value
 
 
-def reject_unreadable(trace: Trace, config: PrepareConfig) -> Trace:
+def reject_unreadable(trace: Trace, config: TargetSettings) -> Trace:
     """``trace``, rejected if a text is too large or no valid Unicode; then it keeps only what can be shown.
 
     Such a text must not reach a regular expression, a tokenizer, another process or a file.
@@ -320,7 +320,7 @@ def reject_unreadable(trace: Trace, config: PrepareConfig) -> Trace:
     return trace
 
 
-def _unreadable(trace: Trace, config: PrepareConfig) -> Rejection | None:
+def _unreadable(trace: Trace, config: TargetSettings) -> Rejection | None:
     limit = config.max_text_bytes
     for name in ("problem", "gold", "response", "system"):
         text = getattr(trace, name)

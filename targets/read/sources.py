@@ -21,7 +21,6 @@ from core.model.hub import hub_errors, load_split
 from core.parquet import ROWS_PER_READ
 from core.text.patterns import compile_full_match
 from grading.gym_tasks import ENTRY, read_entries
-from targets.config import PrepareConfig
 from targets.read.arrow_rows import batch_rows, open_file
 from targets.read.data_files import SUFFIXES, DataFile, find_files, with_unique_names
 from targets.read.json_rows import Row
@@ -33,6 +32,7 @@ from targets.read.mappings import (
 )
 from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows
 from targets.read.worked_solutions import solution_of
+from targets.settings import TargetSettings
 from targets.source_settings import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Trace
 
@@ -58,8 +58,8 @@ class Part:
     """One file, hub data set or generated set. It can be sent to another process, which then reads it."""
 
     name: str  # how its rows are called: the same on every machine
-    config: PrepareConfig
-    number: int  # of its source among `PrepareConfig.sources`
+    config: TargetSettings
+    number: int  # of its source among `TargetSettings.sources`
     file: DataFile | None = None  # None: the hub data set or the generator that `name` names
 
     def __getstate__(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class Piece:
         return f"{self.part.name}: rows {self.start:,} to {self.stop - 1:,}"
 
 
-def find_parts(config: PrepareConfig, generated: Path | None = None) -> list[Part]:
+def find_parts(config: TargetSettings, generated: Path | None = None) -> list[Part]:
     """The parts of all sources: files by name, then the others in the order given.
 
     ``generated``: the file of the source `GENERATED`. Raises InputError for a source that is not there, cannot be
@@ -277,7 +277,7 @@ def _with_subset(source: Source) -> str:
     return source.path if source.path == EMBEDDED else f"{source.path}/{source.subset or 'default'}/{source.split}"
 
 
-def read_source(config: PrepareConfig, generated: Path | None = None) -> Iterator[Trace]:
+def read_source(config: TargetSettings, generated: Path | None = None) -> Iterator[Trace]:
     """Every trace of every source of ``config``, in order, without its limit."""
     parts = find_parts(config, generated)
     for part in parts:
@@ -285,7 +285,7 @@ def read_source(config: PrepareConfig, generated: Path | None = None) -> Iterato
     return chain.from_iterable(part.traces() for part in parts)
 
 
-def observe(config: PrepareConfig) -> Observation:
+def observe(config: TargetSettings) -> Observation:
     """Digest and rows of the published sources, without preparing anything. Raises InputError like `find_parts`."""
     parts = tuple((part.name, *part.fingerprint) for part in find_parts(config.published()))
     rows = [part[2] for part in parts]
@@ -298,11 +298,11 @@ def is_hub_id(spec: str) -> bool:
     return bool(HUB_ID(spec)) and not spec.lower().endswith(SUFFIXES)
 
 
-def _embedded(config: PrepareConfig) -> list[Any]:
+def _embedded(config: TargetSettings) -> list[Any]:
     return _generated_problems(*_embedded_settings(config))
 
 
-def _embedded_settings(config: PrepareConfig) -> tuple[Any, ...]:
+def _embedded_settings(config: TargetSettings) -> tuple[Any, ...]:
     return config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse
 
 

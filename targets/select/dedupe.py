@@ -20,7 +20,7 @@ import numpy as np
 from core.files import digest_bytes
 from core.text.patterns import compile_quick_pattern
 from grading.answers.spelling import normalize
-from targets.config import PrepareConfig
+from targets.settings import TargetSettings
 from targets.trace import Trace
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Duplicates:
     ``columns``: what is needed of the traces (DECISION).
     """
 
-    def __init__(self, config: PrepareConfig, folder: Path) -> None:
+    def __init__(self, config: TargetSettings, folder: Path) -> None:
         self._config = config
         keys = [*KEYS, "target_bytes"]
         self.columns = ["id", *keys, *["minhash"] * (config.keep == "diverse")]

@@ -25,8 +25,8 @@ from core.files import digest_bytes
 from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 from core.parquet import read_table
 from core.schemas import LEARNED
-from targets.config import PrepareConfig
 from targets.select.dedupe import key_of, problem_digest
+from targets.settings import TargetSettings
 from targets.trace import Rejection, Trace
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ LARGEST_REVIEW = 64 << 20  # bytes of the file
 class Exclusions:
     """What decides about an accepted trace beside its duplicates: the settings, and what their files say."""
 
-    config: PrepareConfig
+    config: TargetSettings
     difficulty: "Difficulty"
     review: "Review"
     learned: "Learned"
 
     @classmethod
-    def read(cls, config: PrepareConfig) -> "Exclusions":
+    def read(cls, config: TargetSettings) -> "Exclusions":
         """Read the files; InputError for one that cannot be read or holds something else."""
         return cls(
             config,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from targets.config import PrepareConfig
 from targets.engines.tasks import Engine, Tools
 from targets.select.dedupe import Pair, problem_text, search_near
+from targets.settings import TargetSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class Places:
     ``left``: the numbers of the accepted traces of each of the files ``paths`` that have a position, in order.
     """
 
-    config: PrepareConfig
+    config: TargetSettings
     paths: Sequence[Path]
     left: Sequence[np.ndarray]
     engine: Engine

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from targets.config import PrepareConfig
 from targets.select.dedupe import Duplicates, SearchPairs
 from targets.select.exclusions import Exclusions
+from targets.settings import TargetSettings
 from targets.source_settings import Source
 from targets.trace import Rejection
 
@@ -106,7 +106,7 @@ class SourceCaps:
     is limited.
     """
 
-    def __init__(self, config: PrepareConfig) -> None:
+    def __init__(self, config: TargetSettings) -> None:
         self._config, self._sources = config, config.sources
         self._limited = bool(config.domain_caps or config.token_budget)
         self._limited |= any(source.cap or source.weight for source in self._sources)

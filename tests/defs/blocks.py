@@ -172,16 +172,18 @@ class Sandbox:
 
     def _check_variable(self, block: Block, assignment: str) -> None:
         from core.plugins.config_files import PROFILES, config_names
-        from pipelines.definitions.profile_settings import Settings
+        from core.settings import PREFIX, PROFILE
         from pipelines.reference.settings_pages import leaves
-        from pipelines.variables import PREFIX, PROFILE
+        from pipelines.settings import Settings
 
         name, _, value = assignment.partition("=")
         if name == PROFILE:
             assert value in config_names(PROFILES), f"{block}: there is no profile {value}"
         if name.startswith(PREFIX):
             key = name.removeprefix(PREFIX).lower().replace("__", ".")
-            assert key in dict(leaves(Settings)), f"{block}: there is no setting {key}"
+            keys = dict(leaves(Settings))
+            known = key in keys or any(key.startswith(f"{name}.") for name in ("training.config", "catalog.owners"))
+            assert known, f"{block}: there is no setting {key}"
 
     def _check_options(self, block: Block, program: list[str], arguments: list[str]) -> None:
         commands = []

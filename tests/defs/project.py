@@ -11,7 +11,8 @@ import pytest
 
 from assets.shared.references import MAKER
 from assets.shared.storage import FILES
-from pipelines.definitions.profile_settings import Settings, load_settings
+from pipelines.definitions.sensors import reason
+from pipelines.settings import Settings, load
 
 
 def settings_of(**variables: str) -> Settings:
@@ -21,7 +22,7 @@ def settings_of(**variables: str) -> Settings:
             patch.delenv(name)
         for name, value in variables.items():
             patch.setenv(name, value)
-        return load_settings()
+        return load()
 
 
 @dataclass
@@ -32,36 +33,34 @@ class Project:
     storage: Path
     instance: Any
 
-    def run(self, *keys: str, config: dict[str, Any] | None = None) -> Any:
-        """Materialize ``keys`` with their checks in one run of the job `everything`; the result, also if it failed."""
+    def run(self, *keys: str, **luffy: Any) -> Any:
+        """Materialize ``keys`` with their checks in one run of the job `everything`; the result, also if it failed.
+
+        ``luffy``: what the Launchpad gives the resource of this name.
+        """
         job = self.defs.resolve_job_def("everything")
         selection = [dg.AssetKey.from_user_string(key) for key in keys]
         return job.execute_in_process(
             instance=self.instance,
             asset_selection=selection,
-            run_config={"ops": config} if config else None,
+            run_config={"resources": {"luffy": {"config": luffy}}},
             raise_on_error=False,
         )
 
-    def run_job(self, job: str, config: dict[str, Any] | None = None) -> Any:
-        """Execute ``job`` with the op configuration ``config``; the result, also if it failed."""
+    def run_job(self, job: str, **luffy: Any) -> Any:
+        """Execute ``job`` with the configuration of the resource ``luffy``; the result, also if it failed."""
         return self.defs.resolve_job_def(job).execute_in_process(
-            instance=self.instance, run_config={"ops": config} if config else None, raise_on_error=False
+            instance=self.instance, run_config={"resources": {"luffy": {"config": luffy}}}, raise_on_error=False
         )
 
     def tick(self, sensor: str, cursor: str | None = None) -> Any:
         """Evaluate ``sensor`` once."""
-        context = dg.build_sensor_context(
-            instance=self.instance,
-            cursor=cursor,
-            definitions=self.defs,
-            resources={"storage": self.defs.resources["storage"]},
-        )
+        context = dg.build_sensor_context(instance=self.instance, cursor=cursor, definitions=self.defs)
         return next(found for found in self.defs.sensors if found.name == sensor).evaluate_tick(context)
 
     def files(self) -> dict[str, str]:
-        """Digest of each file in the storage; locks, and what says which code made a folder, are no outputs."""
-        files = (path for path in self.storage.rglob("*") if path.is_file())
+        """Digest of each output; locks, settings of runs, and what says which code made a folder, are none."""
+        files = (path for path in self.storage.rglob("*") if path.is_file() and path.name != "settings.yaml")
         found = sorted(path for path in files if path.suffix != ".lock" and path.name != MAKER)
         return {str(p.relative_to(self.storage)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 
@@ -82,6 +81,9 @@ class Project:
 
 def message(result: Any) -> str:
     """The description of the failure that ended a run."""
+    for event in result.all_events:
+        if event.event_type_value == "PIPELINE_FAILURE" and (error := event.event_specific_data.error):
+            return reason(error)  # before any step started
     failures = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     assert len(failures) == 1, [event.message for event in failures]
     return failures[0].step_failure_data.user_failure_data.description

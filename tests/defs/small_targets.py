@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 
 INPUTS = ("models/base", "benchmarks/suite")
 TARGETS = ("targets/prepared", "targets/rejected", "targets/train")
-SMALL = {"targets__embedded_rows": "300", "benchmarks__limit": "20"}
+OWN = {"benchmarks__limit": "20"}  # with sources of the test's
+SMALL = {"targets__embedded_rows": "300", **OWN}
 
 
 def good_row(k: int) -> dict[str, str]:

@@ -24,12 +24,10 @@ READY_SECONDS = 300
 SETTINGS = {
     "targets": {"embedded_rows": 300, "min_rows": 10},
     "training": {
-        "overrides": [
-            "data.train_batch_size=4",
-            "data.max_prompt_length=64",
-            "data.max_response_length=144",
-            "trainer.total_training_steps=2",
-        ]
+        "config": {
+            "data": {"train_batch_size": 4, "max_prompt_length": 64, "max_response_length": 144},
+            "trainer": {"total_training_steps": 2},
+        }
     },
 }
 

@@ -153,24 +153,6 @@ def test_the_line_is_run_without_operations():
     assert {"targets/train", "registry/champion"} <= {key.to_user_string() for key in keys}
 
 
-def test_the_launchpad_shows_the_settings():
-    settings = {
-        "LUFFY__TRAINING__SEED": "7",
-        "LUFFY__TRAINING__OVERRIDES": "[a=1, b=2]",
-        "LUFFY__TARGETS__KEEP": "shortest",
-    }
-    job = definitions("embedded", **settings).resolve_job_def("everything")
-
-    def default(op: str, key: str):
-        return job.get_node_named(op).definition.config_schema.config_type.fields[key].default_value
-
-    assert default("training__policy", "seed") == 7
-    assert default("training__policy", "overrides") == ["a=1", "b=2"]
-    assert default("targets__prepared", "keep") == "shortest"
-    assert default("targets__prepared", "source") == ["embedded"]
-    assert default("evals__policy", "temperature") == 0.6
-
-
 def test_nothing_runs_by_itself_until_someone_turns_it_on():
     found = definitions("embedded")
     assert {s.name: s.default_status.value for s in found.schedules or []} == {

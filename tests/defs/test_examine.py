@@ -43,21 +43,25 @@ def test_the_base_model_is_sampled_where_this_machine_can(hardware: str, backend
 
 
 def test_the_limit_of_the_samples_is_that_of_the_training(training_interpreter: Path, tmp_path: Path):
-    def limit(overrides: str) -> int:
-        settings = settings_of(LUFFY__TRAINING__RECIPE="luffy", LUFFY__TRAINING__OVERRIDES=overrides)
+    (tmp_path / "empty.yaml").write_text("{}")
+
+    def limit(config: str) -> int:
+        settings = settings_of(LUFFY_PROFILE=str(tmp_path / "empty.yaml"), LUFFY__TRAINING__CONFIG=config)
         request = training_request(settings.training, TRAIN, BASE)
         options = ["--request", str(request.write(tmp_path / "request.json"))]
         return printed_config(training_interpreter, options)["data"]["max_response_length"]
 
-    assert limit("[]") == 8192  # of the recipe
-    assert limit("[data.max_response_length=96]") == 96
+    assert limit("{}") == 8192  # of the recipe
+    assert limit("{data: {max_response_length: 96}}") == 96
     with pytest.raises(InputError, match="'nothing'"):
-        limit("[method.type=nothing]")
+        limit("{method: {type: nothing}}")
 
 
-def test_a_request_has_the_settings_that_its_recipe_reads():
-    shared = "[data.train_batch_size=8, mixed.use_std=true]"
-    settings = settings_of(LUFFY__TRAINING__RECIPE="sft", LUFFY__TRAINING__OVERRIDES=shared, LUFFY__TRAINING__SEED="3")
+def test_a_request_has_the_settings_that_its_recipe_reads(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(
+        "training: {recipe: sft, seed: 3, config: {data: {train_batch_size: 8}, mixed: {use_std: true}}}"
+    )
+    settings = settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"))
     request = training_request(settings.training, TRAIN, BASE)
     assert (request.recipe, request.seed, request.overrides) == ("sft", 3, ("data.train_batch_size=8",))
     assert [request.targets.path, request.model.path] == [Path(TRAIN.path), Path(BASE.path)]

@@ -28,7 +28,7 @@ def test_the_rows_of_a_profile_become_its_targets_and_its_benchmark(
     config = settings.targets.model_copy(
         update={"source": [source.model_copy(update={"path": str(tmp_path / f"{profile}.jsonl")})]}
     )
-    suite = read_suite(settings.benchmark_suite(), [tmp_path])
+    suite = read_suite(settings.suite.entries(), [tmp_path])
     assert suite.num_rows == held_out
     prepared = prepare(config, tmp_path / "out", benchmarks=suite, tokenizer_json=TOKENIZER)
     assert prepared.counts == {"read": rows, "kept": rows - held_out, "contaminated": held_out}

@@ -50,7 +50,7 @@ def test_without_the_section_there_is_no_asset_and_with_it_one_more_source():
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"PROBLEMS": None}, ["generate.problems", "valid string (got None)"]),
+        ({"PROBLEMS": None}, ["generate.problems", "Field required"]),
         ({"TEACHERS": "x"}, ["generate.teachers", "mean teacher?"]),
         ({"SAMPLES": "0"}, ["generate.samples", "greater than or equal to 1"]),
         ({"BUDGET_TOKENS": "100"}, ["a budget is for endpoints"]),

@@ -15,10 +15,10 @@ from evaluation.benchmarks.suite import Benchmark
 from grading.contamination import overlaps
 from grading.graded_table import Verifiers, grade_table
 from grading.gym_tasks import read_entries
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.problems import read_problems
 from targets.read.worked_solutions import STEPS
+from targets.settings import build_config
 from tests.defs.project import settings_of
 
 pytest.importorskip("reasoning_gym", reason="make gym installs it")
@@ -28,7 +28,7 @@ TOKENIZER = Path(__file__).resolve().parents[2] / "training" / "embedded_model" 
 
 def test_its_tasks_become_its_targets_and_its_benchmarks(tmp_path: Path) -> None:
     settings = settings_of(LUFFY_PROFILE="gym")
-    suite = read_suite(settings.benchmark_suite(), [])
+    suite = read_suite(settings.suite.entries(), [])
     prepared = prepare(settings.targets, tmp_path, benchmarks=suite, tokenizer_json=TOKENIZER)
     assert prepared.counts == {"read": 192, "kept": 192}
     rows = pq.read_table(prepared.prepared).to_pylist()

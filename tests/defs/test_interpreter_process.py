@@ -120,7 +120,7 @@ def test_only_what_was_killed_starts_again(status: int, lines: list[str], again:
 def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
     with pytest.raises(Exception, match="make setup") as caught:
         TrainingInterpreter(python=str(tmp_path / "none")).executable()
-    assert "LUFFY__INTERPRETER__PYTHON" in str(caught.value)
+    assert "interpreter.python" in str(caught.value)
 
 
 def test_an_interpreter_without_torch_is_refused_before_anything_starts():

@@ -15,8 +15,8 @@ from core.model.base_model import SHIPPED
 from core.model.lineage_file import write_manifest
 from core.schemas import LEARNED
 from evaluation.report.scorecard.lineage_summary import Lineage
-from targets.config import build_config
 from targets.prepare import prepare
+from targets.settings import build_config
 from tests import manifests
 from tests.defs.written_scores import Written
 

@@ -10,8 +10,9 @@ import dagster as dg
 import pytest
 
 from assets.shared.live_metrics import METRICS
-from pipelines.definitions.notices import Notice, NotifySettings, send
+from pipelines.definitions.notices import Notice, send
 from pipelines.definitions.sensors import failure_notice
+from pipelines.settings import NotifySettings
 
 PLANTED = "planted-5ecret-7781"
 

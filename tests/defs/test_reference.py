@@ -10,8 +10,8 @@ from core import PROJECT
 from core.metric_table import METRICS
 from core.plugins.config_files import RECIPES, config_names
 from pipelines.cli.luffy import app
-from pipelines.definitions.profile_settings import Settings
 from pipelines.reference.settings_pages import leaves
+from pipelines.settings import Settings
 from training.algorithms.options import MixedPolicyOptions
 
 

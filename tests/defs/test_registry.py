@@ -99,7 +99,7 @@ def test_moves_at_once_are_shown_in_the_order_in_which_they_were_made(two):
     moves = [("promote", first), ("promote", second), ("rollback",), ("promote", first), ("promote", second)]
     with ThreadPoolExecutor() as terminals:
         done = [terminals.submit(command, written, "champion", *move, "--reason", "at once") for move in moves]
-        assert written.project.run_job("retention", {"operations__retention": {"config": {"dry_run": False}}}).success
+        assert written.project.run_job("retention", dry_run=False).success
     statuses = [each.result().returncode for each in done]
     assert set(statuses) <= {0, 2}  # 2: it is the champion already, or there is nothing to return to
     kept = [json.loads(file.read_text())["checkpoint"] for file in sorted(files.iterdir()) if file.name not in before]

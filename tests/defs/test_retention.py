@@ -13,13 +13,12 @@ from assets.registry.removal_plan import Plan, plan_removals, remove
 from assets.registry.retention import forget, is_ours, old_runs
 from assets.shared.profile import Names
 from assets.shared.references import Reference
-from assets.shared.stage_options import RetentionOptions
+from assets.shared.settings import RetentionSettings
 from assets.shared.storage import Storage
 from core.files import write_json
 from tests.defs.project import Project, message
 
 OLD = time.time() - 90 * 86_400
-LAUNCH = {"operations__retention": {"config": {"dry_run": False}}}
 
 
 def output(storage: Path, name: str, *, old: bool = True, size: int = 1000, policy: bool = False) -> Path:
@@ -52,9 +51,9 @@ def champion(storage: Path, *runs: Path) -> None:
         write_json(record, storage / "registry" / "champion.json")
 
 
-def plan(storage: Path, rules: RetentionOptions | None = None) -> Plan:
+def plan(storage: Path, rules: RetentionSettings | None = None) -> Plan:
     """What the asset would plan if no materialization named anything."""
-    return plan_removals(storage, rules or RetentionOptions(), named=[], now=time.time())
+    return plan_removals(storage, rules or RetentionSettings(), named=[], now=time.time())
 
 
 @pytest.fixture
@@ -100,20 +99,20 @@ def test_a_dry_run_lists_with_sizes_and_touches_nothing(filled):
 
 def test_what_nobody_refers_to_goes_and_the_rest_stays(filled):
     project, made = filled
-    assert project.run_job("retention", LAUNCH).success
+    assert project.run_job("retention", dry_run=False).success
     assert {name for name, folder in made.items() if not folder.exists()} == GONE
     assert (made["champion"] / "checkpoints").exists() and (made["before"] / "checkpoints").exists()
     for name in ("kept", "newest"):
         assert not (made[name] / "checkpoints").exists() and (made[name] / "policy" / "lineage.json").exists()
     shown = project.metadata("operations/retention")
     assert shown["bytes freed"] == 10_002
-    assert project.run_job("retention", LAUNCH).success
+    assert project.run_job("retention", dry_run=False).success
     assert project.metadata("operations/retention")["folders"] == 0
 
 
 def test_only_as_many_champions_stay_as_are_asked_for(filled):
     project, made = filled
-    found = plan(project.storage, RetentionOptions(keep_champions=1))
+    found = plan(project.storage, RetentionSettings(keep_champions=1))
     paths = {removal.path for removal in found.removals}
     assert made["before"] in paths and made["champion"] not in paths
 
@@ -123,7 +122,7 @@ def test_what_was_rolled_back_takes_no_place_of_a_champion(filled):
     champion(project.storage, made["before"], made["kept"], made["old"], made["champion"])
     file = project.storage / "registry" / "champion.json"
     write_json({**json.loads(file.read_text()), "rejected": ["1" * 64, "2" * 64]}, file)
-    paths = {removal.path for removal in plan(project.storage, RetentionOptions(keep_champions=2)).removals}
+    paths = {removal.path for removal in plan(project.storage, RetentionSettings(keep_champions=2)).removals}
     assert made["before"] not in paths and made["old"] in paths
 
 
@@ -141,7 +140,7 @@ def test_records_of_old_runs_go_unless_an_asset_shows_what_they_made(build, tmp_
             instance.report_run_failed(run)
         files = {run: tmp_path / "home" / "history" / "runs" / f"{run}.db" for run in (first, second)}
         assert all(file.exists() for file in files.values())
-        assert project.run_job("retention", LAUNCH).success
+        assert project.run_job("retention", dry_run=False).success
         assert project.metadata("operations/retention")["runs"] == 0  # all of them are young
 
         old = {run.run_id for run in old_runs(instance, time.time() + 60)}
@@ -207,7 +206,7 @@ def test_pages_that_the_last_events_link_to_stay(filled):
     project.instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(check.asset_key, check.name, passed=True, metadata=entries)
     )
-    assert project.run_job("retention", LAUNCH).success
+    assert project.run_job("retention", dry_run=False).success
     assert page.exists() and docs.exists() and not made["unused"].exists()
 
 
@@ -220,7 +219,7 @@ def test_a_storage_that_was_moved_still_has_what_its_references_name(tmp_path):
     assert moved.read_reference("targets/train", Reference).path == str(moved.path / "targets/train/cccc")
     assert [removal.path.name for removal in plan(moved.path).removals] == ["dddd"]
     inside_events = [str(tmp_path / "first/targets/train/dddd/train.parquet")]
-    assert not plan_removals(moved.path, RetentionOptions(), named=inside_events, now=time.time()).removals
+    assert not plan_removals(moved.path, RetentionSettings(), named=inside_events, now=time.time()).removals
 
 
 def test_samples_go_with_their_policy(filled):
@@ -251,7 +250,7 @@ def begin(project: Project, status: str) -> None:
 def test_nothing_goes_while_a_run_is_queued_or_under_way(filled, status):
     project, made = filled
     begin(project, status)
-    assert f"is {status} and may use outputs" in message(project.run_job("retention", LAUNCH))
+    assert f"is {status} and may use outputs" in message(project.run_job("retention", dry_run=False))
     assert all(folder.exists() for folder in made.values())
 
 
@@ -267,7 +266,7 @@ def test_a_run_that_starts_meanwhile_finds_everything(filled, monkeypatch, momen
         return []
 
     monkeypatch.setattr("assets.registry.retention.named_by_events", named)
-    assert "is started and may use outputs" in message(project.run_job("retention", LAUNCH))
+    assert "is started and may use outputs" in message(project.run_job("retention", dry_run=False))
     assert all(folder.exists() for folder in made.values())
 
 
@@ -284,7 +283,7 @@ def test_what_began_to_be_used_after_the_plan_stays(filled):
     removals = plan(storage).removals
     assert removals[0].path == made["unused"]
     refer(storage, "y", made["old"] / "data.bin")
-    gone = [removal.path for removal in remove(storage, removals, RetentionOptions(), named=named)]
+    gone = [removal.path for removal in remove(storage, removals, RetentionSettings(), named=named)]
     assert made["unused"].exists() and made["old"].exists()
     assert made["temporary"] in gone and made["unused"] not in gone and made["old"] not in gone
 
@@ -293,7 +292,7 @@ def test_what_was_written_to_after_the_plan_stays(filled):
     project, made = filled
     removals = plan(project.storage).removals
     (made["unused"] / "data.bin").write_text("somebody uses it")
-    assert made["unused"] not in [r.path for r in remove(project.storage, removals, RetentionOptions(), named=list)]
+    assert made["unused"] not in [r.path for r in remove(project.storage, removals, RetentionSettings(), named=list)]
     assert made["unused"].exists()
 
 
@@ -311,9 +310,9 @@ def test_what_a_champion_and_other_trainings_read_stays(filled):
     for folder in (made["champion"], interrupted):
         age(folder, OLD)
     os.utime(made["newest"] / "policy" / "lineage.json", (OLD + 60, OLD + 60))
-    assert project.run_job("retention", LAUNCH).success
+    assert project.run_job("retention", dry_run=False).success
     assert {name for name, folder in read.items() if not folder.exists()} == {"unread"}
-    assert project.run_job("retention", LAUNCH).success
+    assert project.run_job("retention", dry_run=False).success
     assert not read["unfinished"].exists()  # the interrupted run went the time before
 
 
@@ -322,7 +321,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypa
     found = [removal for removal in plan(project.storage).removals if removal.path == made["unused"]]
     monkeypatch.setattr("assets.registry.removal_plan.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        list(remove(project.storage, found, RetentionOptions(), named=list))
+        list(remove(project.storage, found, RetentionSettings(), named=list))
     monkeypatch.undo()
     assert not made["unused"].exists()
     (trash_path,) = made["unused"].parent.glob(".*.tmp")

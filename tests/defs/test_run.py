@@ -58,18 +58,19 @@ CANCEL_AT_ONCE = """
 import sys
 import dagster as dg
 from core.progress import Terminal
-from pipelines.cli.run import configure, execute, load_definitions
+from pipelines.cli.run import Command, execute
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import OBSERVE
+from pipelines.settings import load
 
 def interrupt():
     raise KeyboardInterrupt
 
-configure(None, [])
 prepare_home()
-load_definitions()
+command = Command(load())
+command.definitions()
 with dg.DagsterInstance.get() as instance:
-    sys.exit(execute(instance, OBSERVE, Terminal(every_s=1.0), meanwhile=interrupt))
+    sys.exit(execute(instance, command, OBSERVE, Terminal(every_s=1.0), meanwhile=interrupt))
 """
 
 
@@ -124,7 +125,12 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "arguments", "status", "part"),
     [
-        ({"LUFFY__TARGETS__SOURCE": "none.parquet"}, ["--select", PART], 1, "none.parquet"),
+        (
+            {"LUFFY__TARGETS__SOURCE": "none.parquet", "LUFFY__TARGETS__EMBEDDED_ROWS": "4096"},
+            ["--select", PART],
+            1,
+            "none.parquet",
+        ),
         ({"LUFFY__MODEL__SOURCE": "/no/model"}, ["--select", PART], 1, "models/base: model '/no/model' does not exist"),
         ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `make setup`"),
         ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),

@@ -54,8 +54,7 @@ def test_the_samples_become_logs_of_inspect_if_asked_for(written: Written):
     written.policy("first", **GOOD)
     assert written.project.run("report/scorecard").success
     assert "inspect logs" not in written.project.metadata("report/scorecard")
-    config = {"report__scorecard": {"config": {"inspect_logs": True}}}
-    assert written.project.run("report/scorecard", config=config).success
+    assert written.project.run("report/scorecard", set=["report.inspect_logs=true"]).success
     folder = Path(written.project.metadata("report/scorecard")["inspect logs"])
     scores = {}
     for file in folder.glob("*.eval"):

@@ -47,7 +47,7 @@ def materialize(project: Project, benchmark: str):
     return project.defs.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=project.instance,
         asset_selection=[dg.AssetKey.from_user_string(KEY)],
-        run_config={"ops": {"training__checkpoints": {"config": {"benchmark": benchmark}}}},
+        run_config={"resources": {"luffy": {"config": {"benchmark": benchmark}}}},
         raise_on_error=False,
     )
 

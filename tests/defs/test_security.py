@@ -37,7 +37,6 @@ def test_a_link_in_the_storage_does_not_lead_out(tmp_path):
 
 def test_the_launchpad_cannot_move_a_runs_folder(build):
     project = build()
-    config = {"training__policy": {"config": {"overrides": ["paths.run=/elsewhere"]}}}
     assert project.run("models/base", "benchmarks/suite").success
     keys = ("targets/train", "models/base")
     storage = Storage(root=str(project.storage))
@@ -45,7 +44,8 @@ def test_the_launchpad_cannot_move_a_runs_folder(build):
     facts = {"rows": 1, "heldout_rows": 0, "heldout": "h", "profile": "p", "previous": None, "prepared_digest": "d"}
     train = TrainReference(path=str(project.storage / "t"), digest="d", source=[], source_digest="d", **facts)
     storage.write_reference(keys[0], train)
-    assert "paths.run says where a run writes" in message(project.run("training/policy", config=config))
+    result = project.run("training/policy", set=["training.config.paths.run=/elsewhere"])
+    assert "paths.run says where a run writes" in message(result)
 
 
 def test_what_a_model_wrote_is_not_interpreted():

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from assets.shared.settings import StorageSettings
 from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
+from core.settings import SECTIONS, read_run, write_run
 from evaluation.benchmarks.suite import load_suite
 from pipelines.cli.leaderboard_command import comparison
-from pipelines.definitions.profile_settings import StorageSettings
+from pipelines.settings import Settings
 from tests.defs.project import settings_of
 
 
@@ -43,16 +45,14 @@ def test_a_profile_may_be_a_file_and_say_little(tmp_path: Path):
 def test_a_profile_extends_its_base_by_key_and_replaces_everything_else(tmp_path: Path):
     (tmp_path / "first.yaml").write_text(
         "base: embedded\ncatalog: {owners: {targets: [team:a], evals: [team:b]}}\n"
-        "training: {overrides: [data.shuffle=false]}\n"
+        "training: {config: {data: {shuffle: false}}}\n"
     )
     (tmp_path / "second.yaml").write_text(f"base: {tmp_path}/first.yaml\ncatalog: {{owners: {{ood: [team:c]}}}}\n")
     settings, embedded = settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml")), settings_of()
     assert settings.catalog.owners == {"targets": ["team:a"], "evals": ["team:b"], "ood": ["team:c"]}
-    assert settings.training.overrides == [*embedded.training.overrides, "data.shuffle=false"]
+    data = embedded.training.config["data"]
+    assert settings.training.config == embedded.training.config | {"data": data | {"shuffle": False}}
     assert settings.promotion == embedded.promotion != type(embedded.promotion)()
-    assert settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml"), LUFFY__TRAINING__OVERRIDES="[]").training == (
-        embedded.training.model_copy(update={"overrides": []})
-    )
 
 
 BENCHMARKS = """
@@ -67,13 +67,13 @@ suite:
 def test_a_profile_brings_benchmarks_of_its_own(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(BENCHMARKS % "more_law")
     mine = str(tmp_path / "mine.yaml")
-    assert [entry.name for entry in settings_of(LUFFY_PROFILE=mine).benchmark_suite()] == ["law", "more_law"]
-    only = settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[more_law]").benchmark_suite()
+    assert [entry.name for entry in settings_of(LUFFY_PROFILE=mine).suite.entries()] == ["law", "more_law"]
+    only = settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[more_law]").suite.entries()
     assert [entry.title for entry in only] == ["Other law"]
     request = comparison(settings_of(LUFFY_PROFILE=mine), ["a model"], tmp_path / "graded", tmp_path)
-    assert load_suite(request.suite) == settings_of(LUFFY_PROFILE=mine).benchmark_suite()
+    assert load_suite(request.suite) == settings_of(LUFFY_PROFILE=mine).suite.entries()
     with pytest.raises(InputError, match=r"arithmetic: not in suite\.benchmarks, which has law, more_law"):
-        settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[arithmetic]").benchmark_suite()
+        settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[arithmetic]").suite.entries()
     (tmp_path / "mine.yaml").write_text(BENCHMARKS % "law")
     with pytest.raises(InputError, match=r"suite\.benchmarks: law named more than once; give each its own name"):
         settings_of(LUFFY_PROFILE=mine)
@@ -94,14 +94,15 @@ def test_the_environment_overrides_single_keys():
         **{
             "LUFFY__TARGETS__SOURCE": "/data/traces.parquet",
             "LUFFY__TARGETS__MAPPING": "{problem: question, answer: gold, response: text}",
-            "LUFFY__TRAINING__OVERRIDES": "['trainer.total_training_steps=3']",
+            "LUFFY__TRAINING__CONFIG__ACTOR_ROLLOUT_REF__ACTOR__OPTIM__LR": "3e-4",
             "LUFFY__EVALUATION__SAMPLES": "4",
         }
     )
     assert settings.targets.source == ["/data/traces.parquet"]
     assert settings.targets.mapping.problem == "question"
     assert settings.targets.max_prompt_tokens == 64  # the profile's
-    assert settings.training.overrides == ["trainer.total_training_steps=3"]
+    assert settings.training.config["actor_rollout_ref"]["actor"]["optim"]["lr"] == 3e-4
+    assert settings.training.config["trainer"] == {"total_training_steps": 30, "save_freq": 30}  # the profile's
     assert settings.evaluation.samples == 4
 
 
@@ -112,7 +113,8 @@ def test_the_environment_overrides_single_keys():
             {"LUFFY__TRAINING__RECIPEE": "x"},
             ["LUFFY__TRAINING__RECIPEE", "training.recipee", "mean recipe?", "recipe, hardware"],
         ),
-        ({"LUFFY__TRANING__SEED": "1"}, ["variable LUFFY__TRANING__SEED; did you mean TRAINING? expected"]),
+        ({"LUFFY__TRANING__SEED": "1"}, ["variable LUFFY__TRANING__SEED; did you mean training? expected"]),
+        ({"LUFFY__TARGETS__LEDGER_DROP": "[known]"}, ["LEDGER_DROP: targets.ledger_drop would change nothing: there"]),
         (
             {"LUFFY__NOTIFY__WEBHOOKS": "5", "LUFFY__CATALOG__OWNERS__TARGETS": "abc"},
             ["variable LUFFY__NOTIFY__WEBHOOKS: notify.webhooks is not a setting"],
@@ -136,11 +138,11 @@ def test_the_environment_overrides_single_keys():
         ),
         ({"LUFFY__TRAINING__HARDWARE": "tpu"}, ["LUFFY__TRAINING__HARDWARE", "no hardware 'tpu'", "cpu, gpu"]),
         (
-            {"LUFFY__TRAINING__OVERRIDES": "[actor_rollout_ref.actor.grad_clip=2]"},
-            ["LUFFY__TRAINING__OVERRIDES", "grad_clip cannot be set", "actor_rollout_ref.actor.optim.clip_grad"],
+            {"LUFFY__TRAINING__CONFIG": "{actor_rollout_ref: {actor: {grad_clip: 2}}}"},
+            ["LUFFY__TRAINING__CONFIG", "grad_clip cannot be set", "actor_rollout_ref.actor.optim.clip_grad"],
         ),
-        ({"LUFFY__TRAINING__OVERRIDES": "['paths.run=/elsewhere']"}, ["paths.run says where", "storage.root"]),
-        ({"LUFFY__TRAINING__OVERRIDES": "[trainer.default_local_dir=/x]"}, ["default_local_dir says where"]),
+        ({"LUFFY__TRAINING__CONFIG__PATHS__RUN": "/elsewhere"}, ["CONFIG__PATHS__RUN: training.config.paths.run says"]),
+        ({"LUFFY__TRAINING__CONFIG": "{data.shuffle: true}"}, ["expected nested keys, as {data: {shuffle: …}}"]),
         ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
         ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, drift, embedded, gym, paper, products, rounds, small"]),
@@ -190,10 +192,17 @@ def test_a_mistake_in_a_profile_is_not_blamed_on_a_variable(tmp_path: Path, text
         settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"), **variables)
 
 
-def test_two_spellings_of_one_value_are_no_mistake():
-    assert settings_of(LUFFY__TRAINING__SEED="3", Luffy__Training__Seed="3").training.seed == 3
+def test_the_sections_that_commands_know_are_those_of_the_settings():
+    assert sorted(SECTIONS) == sorted(Settings.model_fields)
+
+
+def test_the_settings_of_a_run_are_read_as_they_were_written(tmp_path: Path):
+    for profile in config_names(PROFILES):
+        settings = settings_of(LUFFY_PROFILE=profile)
+        file = write_run(settings, tmp_path / f"{profile}.yaml")
+        assert read_run(file, Settings).model_dump() == settings.model_dump(), profile
 
 
 def test_an_unknown_benchmark_lists_those_of_the_suite():
     with pytest.raises(InputError, match=r"aime26.*aime24, aime25"):
-        settings_of(LUFFY_PROFILE="paper", LUFFY__SUITE__ONLY="[aime26]").benchmark_suite()
+        settings_of(LUFFY_PROFILE="paper", LUFFY__SUITE__ONLY="[aime26]").suite.entries()

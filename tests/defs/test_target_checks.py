@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.checks import check_keys
+from assets.checks import ACCOUNTED, check_specs
 from core.schemas import REJECTED
 from targets.check import expectations as quality
 from tests.defs.project import message
-from tests.defs.small_targets import INPUTS, SMALL, TARGETS, good_row, write_rows
+from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, good_row, write_rows
 
 
 def test_a_failing_gate_stops_the_run_before_training(build):
@@ -46,8 +46,7 @@ def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build):
         result
     )
     assert "training.ignore_checks=true" in message(result)
-    config = {"training__policy": {"config": {"ignore_checks": True}}}
-    ignored = build(**SMALL, **NO_INTERPRETER).run("training/policy", config=config)
+    ignored = build(**SMALL, **NO_INTERPRETER).run("training/policy", set=["training.ignore_checks=true"])
     assert "no training interpreter" in message(ignored)
 
 
@@ -82,7 +81,8 @@ def test_no_other_asset_has_blocking_checks_that_a_training_would_have_to_look_a
     graph = project.defs.resolve_asset_graph()
     assert {key.asset_key for key in graph.asset_check_keys} == {dg.AssetKey(["targets", "train"])}
     blocking = {key for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
-    assert blocking == set(check_keys(project.defs.resources["profile"]))
+    specs = [*check_specs(quality.SUITE), ACCOUNTED]
+    assert {key.name for key in blocking} == {spec.name for spec in specs if spec.blocking}
 
 
 def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):
@@ -102,7 +102,7 @@ def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):
 
 def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):
     rows = [*map(good_row, range(11, 41)), {**good_row(50), "answer": None}]
-    project = build(**SMALL, targets__source=write_rows(tmp_path / "traces.parquet", rows))
+    project = build(**OWN, targets__source=write_rows(tmp_path / "traces.parquet", rows))
     assert project.run(*INPUTS, *TARGETS).success
     assert project.metadata("targets/prepared")["dagster/row_count"] == 30
     refused = pq.read_table(project.metadata("targets/rejected")["file"]).to_pylist()
@@ -112,10 +112,10 @@ def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):
 
 def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    project = build(**SMALL, targets__source=write_rows(first, [good_row(k) for k in range(11, 41)]))
+    project = build(**OWN, targets__source=write_rows(first, [good_row(k) for k in range(11, 41)]))
     assert project.run(*INPUTS, *TARGETS).success
     assert project.metadata("targets/train")["compared with the version before"] == "there is no earlier version"
-    project = build(**SMALL, targets__source=write_rows(second, [good_row(k) for k in range(31, 51)]))
+    project = build(**OWN, targets__source=write_rows(second, [good_row(k) for k in range(31, 51)]))
     result = project.run(*INPUTS, *TARGETS)
     assert result.success
     said = project.metadata("targets/train")["compared with the version before"]

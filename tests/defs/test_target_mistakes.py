@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from core.errors import InputError
 from tests.defs.project import message
-from tests.defs.small_targets import INPUTS, SMALL, TARGETS, write_rows
+from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, write_rows
 
 
 def bad_sources(folder: Path) -> dict[str, tuple[str, list[str]]]:
@@ -35,7 +34,7 @@ def outputs(project) -> dict[str, str]:
 def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, case: str):
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
     source, parts = bad_sources(tmp_path)[case]
-    project = build(**SMALL, targets__source=source)
+    project = build(**OWN, targets__source=source)
     before = project.files()
     result = project.run("targets/prepared", "targets/rejected")
     assert not result.success
@@ -56,13 +55,14 @@ def test_a_model_that_is_not_there_is_one_message(build, source: str):
 def test_a_wrong_value_in_the_launchpad_is_one_message(build):
     project = build(**SMALL)
 
-    def launch(op: str, **config):
-        return project.run(*INPUTS, *TARGETS[:2], config={op: {"config": config}})
+    def refused(**luffy):
+        return message(project.run(*INPUTS, *TARGETS[:2], **luffy))
 
-    assert message(launch("benchmarks__suite", limit=0)).startswith("limit: Input should be greater than or equal to 1")
-    assert "mapping.problm is not a setting" in message(launch("targets__prepared", mapping={"problm": "q"}))
-    with pytest.raises(dg.DagsterInvalidConfigError, match=r"keep.*longest"):  # before the run starts
-        launch("targets__prepared", keep="longest")
+    assert refused(set=["benchmarks.limit=0"]).startswith("--set benchmarks.limit: Input should be greater than or")
+    assert "targets.kep is not a setting; did you mean keep?" in refused(set=["targets.kep=first"])
+    assert refused(recipe="nope").startswith("--set training.recipe: no recipe 'nope'")
+    assert "change it in the profile, and reload" in refused(set=["suite.name=paper"])
+    assert "change it in the profile, and reload" in refused(set=["difficulty.samples=4"])  # of no asset here
 
 
 def test_an_asset_without_its_input_says_what_to_materialize(build):
@@ -81,7 +81,7 @@ def test_a_storage_that_cannot_be_written_is_one_message(build, tmp_path: Path):
         build(**settings)
     result = project.run("benchmarks/suite")
     assert "cannot write" in message(result)
-    assert "LUFFY__STORAGE__ROOT" in message(result)
+    assert "(storage.root)" in message(result)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from core.parquet import shards
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
 from tests.defs.project import message
-from tests.defs.small_targets import INPUTS, SMALL, TARGETS, good_row, write_rows
+from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, good_row, write_rows
 
 
 def test_the_targets_are_prepared_checked_and_accounted_for(build):
@@ -94,8 +94,7 @@ def test_other_settings_make_other_files_and_leave_the_old_ones(build):
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
     project = build(**SMALL)
     before, version = project.files(), project.data_version("targets/train")
-    changed = {"targets__train": {"config": {"max_rows": 50}}}
-    assert project.run("targets/train", config=changed).success
+    assert project.run("targets/train", set=["split.max_rows=50"]).success
     assert project.metadata("targets/train")["dagster/row_count"] == 50
     assert project.data_version("targets/train") != version
     after = project.files()
@@ -116,7 +115,7 @@ def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build, tmp_pa
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
     unboxed = {**good_row(1), "response": "<think>\nhm\n</think>\n\nTwo."}
     source = write_rows(tmp_path / "empty.parquet", [unboxed, {**unboxed, "problem": "2+2=?"}])
-    project = build(**SMALL, targets__source=source)
+    project = build(**OWN, targets__source=source)
     version = project.data_version("targets/prepared")
     for _ in range(2):  # the second time from what the first has written
         result = project.run("targets/prepared", "targets/rejected")

@@ -83,9 +83,9 @@ def prepare_retention(folder: Path) -> None:
 
 def run_retention(folder: Path) -> None:
     from assets.registry.removal_plan import plan_removals, remove
-    from assets.shared.stage_options import RetentionOptions
+    from assets.shared.settings import RetentionSettings
 
-    rules = RetentionOptions()
+    rules = RetentionSettings()
     plan = plan_removals(folder, rules, named=[], now=time.time())
     for _ in remove(folder, plan.removals, rules, named=list):
         pass

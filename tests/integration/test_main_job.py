@@ -29,15 +29,12 @@ def test_traces_become_a_policy_with_scores_and_lineage(published: Path, tmp_pat
         "LUFFY__TARGETS__MAX_PROMPT_TOKENS": "448",
         "LUFFY__TARGETS__MAX_TARGET_TOKENS": "576",
         "LUFFY__SUITE__ONLY": '["math500", "arc_c"]',
-        "LUFFY__TRAINING__OVERRIDES": json.dumps(
-            [
-                "data.train_batch_size=2",
-                "data.max_prompt_length=448",
-                "data.max_response_length=576",
-                "actor_rollout_ref.rollout.n=4",
-                "trainer.total_training_steps=2",
-                "trainer.save_freq=2",
-            ]
+        "LUFFY__TRAINING__CONFIG": json.dumps(
+            {
+                "data": {"train_batch_size": 2, "max_prompt_length": 448, "max_response_length": 576},
+                "actor_rollout_ref": {"rollout": {"n": 4}},
+                "trainer": {"total_training_steps": 2, "save_freq": 2},
+            }
         ),
         "LUFFY__EVALUATION__MAX_TOKENS": "64",
     }

@@ -26,18 +26,15 @@ SECRETS = {
 MARKS = [b"5ecret"]
 
 
-OVERRIDES = [
-    "data.train_batch_size=4",
-    "data.max_prompt_length=64",
-    "data.max_response_length=144",
-    "actor_rollout_ref.rollout.n=4",
-    "trainer.save_freq=2",
-]
+CONFIG = {
+    "data": {"train_batch_size": 4, "max_prompt_length": 64, "max_response_length": 144},
+    "actor_rollout_ref": {"rollout": {"n": 4}},
+}
 SMALL = {
     "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
     "LUFFY__BENCHMARKS__LIMIT": "8",
     "LUFFY__EVALUATION__MAX_TOKENS": "64",
-    "LUFFY__TRAINING__OVERRIDES": json.dumps([*OVERRIDES, "trainer.total_training_steps=2"]),
+    "LUFFY__TRAINING__CONFIG": json.dumps({**CONFIG, "trainer": {"total_training_steps": 2, "save_freq": 2}}),
 }
 
 
@@ -96,7 +93,8 @@ def test_a_training_outlives_half_a_minute_without_postgres(
     home, storage = tmp_path / "home", tmp_path / "storage"
     home.mkdir()
     (home / "dagster.yaml").write_text(postgres.configuration())
-    settings = SMALL | {"LUFFY__TRAINING__OVERRIDES": json.dumps([*OVERRIDES, "trainer.total_training_steps=12"])}
+    longer = {**CONFIG, "trainer": {"total_training_steps": 12, "save_freq": 2}}
+    settings = SMALL | {"LUFFY__TRAINING__CONFIG": json.dumps(longer)}
     variables = clean_environment(
         DAGSTER_HOME=str(home), LUFFY__STORAGE__ROOT=str(storage), **settings, **postgres.variables
     )

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from manifests import manifest, targets
 
 from assets.registry.removal_plan import find_uses, plan_removals, remove
-from assets.shared.stage_options import RetentionOptions
+from assets.shared.settings import RetentionSettings
 from core.errors import InputError
 from core.files import write_json
 from core.model.lineage_file import read_manifest, write_manifest
@@ -168,7 +168,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(keep=st.integers(1, 3), number=st.integers(0, 9), look=st.integers(0, 4), by_hand=st.booleans())
     def retain(self, keep: int, number: int, look: int, by_hand: bool) -> None:
         """A retention; at one of its looks a run begins to use a policy, or somebody promotes it."""
-        policy, rules, looks = self.pick(number), RetentionOptions(keep_champions=keep), []
+        policy, rules, looks = self.pick(number), RetentionSettings(keep_champions=keep), []
         with beside() as start:
 
             def named() -> list[str]:
@@ -273,10 +273,10 @@ def test_a_storage_that_was_moved_keeps_its_champions(
     assert champion is not None
     assert Path(champion.policy) == moved / "training/policy/run1/policy"
     assert Path(champion.scores["sums"].file) == moved / "graded/sums/g1/graded.parquet"
-    plan = plan_removals(moved, RetentionOptions(keep_champions=2), named=[], now=time.time())
+    plan = plan_removals(moved, RetentionSettings(keep_champions=2), named=[], now=time.time())
     assert not plan.removals, "the references name what the last training made"
     shutil.rmtree(moved / "references")
-    plan = plan_removals(moved, RetentionOptions(keep_champions=2), named=[], now=time.time())
+    plan = plan_removals(moved, RetentionSettings(keep_champions=2), named=[], now=time.time())
     assert [removal.path.relative_to(moved).as_posix() for removal in plan.removals] == ["graded/sums/g2"]
     assert Registry(moved).rollback(reason="").policy == str(moved / "training/policy/run0/policy")
 

@@ -19,14 +19,11 @@ from research.shipped_weights import exact_teacher
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "pipelines.cli.luffy", "rounds", "--profile", "rounds"]
-OVERRIDES = [
-    "data.train_batch_size=4",
-    "data.max_prompt_length=64",
-    "data.max_response_length=144",
-    "actor_rollout_ref.rollout.n=4",
-    "trainer.total_training_steps=2",
-    "trainer.save_freq=1",
-]
+CONFIG = {
+    "data": {"train_batch_size": 4, "max_prompt_length": 64, "max_response_length": 144},
+    "actor_rollout_ref": {"rollout": {"n": 4}},
+    "trainer": {"total_training_steps": 2, "save_freq": 1},
+}
 
 
 @pytest.fixture
@@ -57,7 +54,7 @@ def test_rounds_that_are_killed_go_on_where_they_were(tmp_path: Path, asked: Cou
             "LUFFY__BENCHMARKS__LIMIT": "4",
             "LUFFY__ROUNDS__NUMBER": "2",
             "LUFFY__ROUNDS__BUDGET_TOKENS": "600",
-            "LUFFY__TRAINING__OVERRIDES": json.dumps(OVERRIDES),
+            "LUFFY__TRAINING__CONFIG": json.dumps(CONFIG),
         }
         storage, log = tmp_path / "storage", tmp_path / "log"
         with log.open("w") as file:

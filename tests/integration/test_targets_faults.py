@@ -20,11 +20,11 @@ from core.cli import exit_status
 from core.errors import InputError
 from core.schemas import BENCHMARK
 from targets.__main__ import main
-from targets.config import build_config
 from targets.engines import process_pool
 from targets.prepare import prepare
 from targets.prepared_files import read_prepared, require_targets
 from targets.read import sources, trace_files
+from targets.settings import build_config
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,11 +13,11 @@ import pytest
 from core.errors import InputError
 from core.parquet import shards
 from core.schemas import BENCHMARK
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
 from targets.read import sources
 from targets.select.split import select_train
+from targets.settings import build_config
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("prepared", "profile", "rejected")

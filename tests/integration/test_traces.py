@@ -269,8 +269,8 @@ def test_requests_are_what_the_server_takes(teacher: Any, problems: Path) -> Non
 
 
 def test_the_traces_are_a_source_of_targets(teacher: Any, problems: Path, tokenizer: Path) -> None:
-    from targets.config import build_config
     from targets.prepare import prepare
+    from targets.settings import build_config
 
     assert run(teacher[1], problems).returncode == 0
     source = {"path": str(problems.parent / "traces.parquet"), "metadata": ["teacher", "generation"]}

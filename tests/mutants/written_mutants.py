@@ -246,15 +246,14 @@ def one_dead_address_silences_the_others(original: Function, settings: Any, noti
     return []
 
 
-@mutant("pipelines.definitions.profile_settings:read_profile", "defs/test_settings.py")
-def the_base_of_a_profile_is_not_read(original: Function, file: Any, extended_by: Any = ()) -> dict[str, Any]:
-    return {} if extended_by else original(file)
+@mutant("core.settings:profile_layers", "defs/test_settings.py")
+def the_base_of_a_profile_is_not_read(original: Function, *arguments: Any) -> list[Any]:
+    return original(*arguments)[-1:]
 
 
-@mutant("pipelines.variables:read_variables", "defs/test_settings.py")
-def variables_are_not_read(original: Function, sections: Any) -> list[Any]:
-    original(sections)
-    return []
+@mutant("core.settings:variable_layers", "defs/test_settings.py")
+def variables_are_not_read(original: Function, root: Any) -> list[Any]:
+    return [*original(root)][:0]
 
 
 @mutant("pipelines.definitions.orphans:end_dead_runs", "defs/test_orphans.py")

@@ -18,10 +18,10 @@ from core.schemas import LEARNED
 from pipelines.cli.explain import explain_run, write_page
 from targets import trace_browser
 from targets.__main__ import main
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
 from targets.select.split import reconcile, select_train
+from targets.settings import build_config
 from training.diagnosis.causes import explain
 from training.diagnosis.record import RunRecord
 from training.job.records.rollout_log import Rollout

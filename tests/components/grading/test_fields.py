@@ -20,9 +20,9 @@ from evaluation.sample_tables import problem_digests, read_suite_file
 from evaluation.statistics.solve_rate import as_suite, measure_difficulty
 from grading.graded_table import Verifiers, grade_table
 from grading.verifiers.spec import open_verifier
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.problems import read_problems as problems_of_sources
+from targets.settings import build_config
 from training.verl_hooks.reward import compute_score
 
 FUNCTION = '''

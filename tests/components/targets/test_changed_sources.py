@@ -7,10 +7,10 @@ import pytest
 from preparing import rows
 
 from core.errors import InputError
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.read import sources, trace_files
 from targets.select.split import select_train
+from targets.settings import build_config
 
 PIECE = 8
 

@@ -15,9 +15,9 @@ from corruptions import CORRUPTIONS, traces, write
 from core.schemas import BENCHMARK
 from targets.check.expectations import load_checks, summarize, validate
 from targets.check.source_drift import Version, measure, read_version
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
+from targets.settings import build_config
 
 BENCHMARKS = pa.Table.from_pylist([{"benchmark": "b", "id": "0", "problem": "none of these"}], schema=BENCHMARK)
 Prepare = Callable[..., Prepared]

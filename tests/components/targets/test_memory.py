@@ -16,16 +16,16 @@ import pytest
 
 from core import PROJECT
 from core.errors import InputError
-from targets.config import build_config
 from targets.read.json_rows import LARGEST_ROW
 from targets.read.sources import read_source
+from targets.settings import build_config
 
 LIMIT_MIB = 700  # of the 2 GiB that a preparation states, for the process that reads
 MEASURE = """
 import sys
 from collections import Counter
 from itertools import chain
-from targets.config import build_config
+from targets.settings import build_config
 from targets.read.sources import find_parts, observe
 config = build_config({"source": sys.argv[1]})
 reasons = Counter()

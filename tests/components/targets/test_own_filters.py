@@ -7,8 +7,8 @@ import pytest
 from preparing import rows, run
 
 from core.errors import InputError
-from targets.config import build_config
 from targets.prepared_files import require_targets
+from targets.settings import build_config
 
 
 def test_a_filter_of_the_users_is_a_function(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

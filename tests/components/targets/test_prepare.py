@@ -13,12 +13,12 @@ from preparing import rows, run
 from core.errors import InputError
 from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
 from targets import target_tables
-from targets.config import build_config, read_config
 from targets.filter import cache
 from targets.prepared_files import read_prepared
 from targets.read import sources
 from targets.select import output
 from targets.select.split import reconcile, select_train
+from targets.settings import build_config, read_config
 
 ROOT = Path(__file__).resolve().parents[3]
 LINES = "".join(f"{k * k * 7919:x} {k * k * 104729:o}\nand once more: it is\n" for k in range(20))

@@ -19,9 +19,9 @@ from targets.check.checks_page import write_page
 from targets.check.expectations import check_names, check_suite, load_checks, validate
 from targets.check.source_drift import OF_TWO
 from targets.check.version_diff import compare_versions
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
+from targets.settings import build_config
 
 ROOT = Path(__file__).resolve().parents[3]
 

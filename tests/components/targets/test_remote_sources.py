@@ -20,7 +20,7 @@ def test_a_split_of_the_hub_is_read(tmp_path: Path) -> None:
     """In a process of its own: huggingface_hub reads its settings when it is imported."""
     configs = "configs:\n- config_name: main\n  data_files:\n  - {split: train, path: main/train.jsonl}\n"
     code = (
-        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
+        "from targets.settings import build_config\nfrom targets.read.sources import read_source\n"
         "config = build_config({'source': [{'path': 'openai/gsm8k', 'subset': 'main', 'mapping': 'gsm8k'}]})\n"
         "print([(t.id, t.gold, t.response) for t in read_source(config)])"
     )
@@ -68,7 +68,7 @@ def test_a_storage_that_is_gone_is_named(part: str, problem: str) -> None:
 def error_without_network(source: str) -> str:
     """The last line of the error that reading ``source`` ends with where no hub answers."""
     code = (
-        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
+        "from targets.settings import build_config\nfrom targets.read.sources import read_source\n"
         f"list(read_source(build_config({{'source': {source!r}}})))"
     )
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}

@@ -9,10 +9,10 @@ import pytest
 from preparing import rows
 
 from core.errors import InputError
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared_files import Prepared, hint_texts, kept_text, require_targets
 from targets.select.split import select_train
+from targets.settings import build_config
 
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima", "Kenya": "Nairobi"}
 COLOURS = ("red", "green", "blue", "grey")

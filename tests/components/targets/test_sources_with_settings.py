@@ -13,13 +13,13 @@ from preparing import rows
 from core.errors import InputError
 from core.schemas import TARGET
 from targets.check.expectations import load_checks, validate
-from targets.config import build_config
 from targets.counts import MOST_VALUES, OTHERS, Breakdown
 from targets.prepare import prepare
 from targets.prepared_files import Prepared, read_prepared
 from targets.read.sources import find_parts
 from targets.select.selection import quotas
 from targets.select.split import reconcile, select_train
+from targets.settings import build_config
 from targets.source_settings import Source
 from targets.trace import Trace
 

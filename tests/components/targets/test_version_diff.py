@@ -9,8 +9,8 @@ import pytest
 from core.errors import InputError
 from targets.__main__ import main
 from targets.check.version_diff import EXAMPLES, NOT_READ, compare_folders
-from targets.config import build_config
 from targets.prepare import prepare
+from targets.settings import build_config
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from core.plugins.config_files import RECIPES, config_names
-from targets.config import PrepareConfig
+from targets.settings import TargetSettings
 from training.__main__ import app
 from training.config.keys import rules, within
 from training.job.configuration import compose_run, verl_defaults
@@ -46,7 +46,7 @@ def in_config(config: DictConfig, key: str) -> bool:
 @cache
 def ours() -> tuple[DictConfig, set[str], set[str]]:
     """The training configuration, the keys of profiles, and the options of ``luffy train``."""
-    profile = {f"targets.{name}" for name in PrepareConfig.model_fields}
+    profile = {f"targets.{name}" for name in TargetSettings.model_fields}
     for file in (ROOT / "pipelines" / "profiles").glob("*.yaml"):
         profile |= {f"{section}.{key}" for section, keys in yaml.safe_load(file.read_text()).items() for key in keys}
     command: Any = typer.main.get_command(app)

@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import InputError
 from core.plugins.config_files import RECIPES, _packages, config_file, is_shipped
-from targets.config import PrepareConfig, build_config
+from targets.settings import TargetSettings, build_config
 from targets.source_settings import ready_mappings
 from training.config.run_checks import check_run
 from training.job.configuration import compose_run
@@ -71,7 +71,7 @@ def test_a_broken_entry_point_fails_only_what_names_it(tmp_path: Path, monkeypat
     ready_mappings.cache_clear()
     try:
         assert is_shipped(config_file(RECIPES, "luffy"))
-        assert PrepareConfig().mapping == "auto"
+        assert TargetSettings().mapping == "auto"
         for call, group in (
             (lambda: config_file(RECIPES, "broken"), "recipes"),
             (lambda: compose_run("luffy", "cpu", ["method.type=broken"], run=tmp_path), "methods"),

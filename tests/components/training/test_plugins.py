@@ -9,9 +9,10 @@ import pytest
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
 from core.plugins.user_code import load_function
-from pipelines.user_paths import locate
+from core.settings import Layer, Section, resolve
 from training.job.configuration import compose_run, method_of, method_path
 from training.job.request import TrainingRequest, has_first_stage
+from training.settings import TrainingSettings
 
 METHOD = """
 from weights import POWER
@@ -44,6 +45,10 @@ def plugin(tmp_path: Path) -> Path:
     for name, text in (("method.py", METHOD), ("weights.py", "POWER = 2\n"), ("mine.yaml", RECIPE)):
         (tmp_path / "plugin" / name).write_text(text)
     return tmp_path / "plugin"
+
+
+class Sections(Section):
+    training: TrainingSettings
 
 
 def identity(recipe: str | Path, *overrides: str) -> str:
@@ -221,9 +226,9 @@ def test_a_recipe_without_rollouts_has_none_of_their_keys(plugin: Path) -> None:
 def test_a_folder_of_any_name_can_have_plugins(name: str, plugin: Path, tmp_path: Path) -> None:
     folder = plugin.rename(tmp_path / name)
     (folder / "notes.py").write_text("def note(step, metrics): pass\n")
-    given = ["run.trackers=[tensorboard,notes.py:note]", "method.type=method.py:Mine"]
-    overrides = locate("training.overrides", given, folder)
-    assert locate("training.overrides", overrides, Path("/")) == overrides
+    given = {"run": {"trackers": ["tensorboard", "notes.py:note"]}, "method": {"type": "method.py:Mine"}}
+    settings = resolve(Sections, [Layer("profile", {"training": {"config": given}}, folder)])
+    overrides = settings.training.overrides
     config = compose_run(str(folder / "mine.yaml"), "cpu", overrides, run=tmp_path)
     assert config.run.trackers == ["tensorboard", f"{folder}/notes.py:note"]
     assert config.method.type == f"{folder}/method.py:Mine"

@@ -19,11 +19,11 @@ from core.schemas import BENCHMARK
 from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from grading import contamination
 from grading.answers import choices, extraction, pairs, spelling
-from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
 from targets.filter.filters import FILTERS
 from targets.read.response_format import parse_response
 from targets.select.dedupe import NUMBERS_AND_OPERATORS, problem_text
+from targets.settings import TargetSettings
 from targets.trace import Trace
 
 PACKAGES = ("core", "grading", "targets", "evaluation", "training", "assets")
@@ -99,7 +99,7 @@ MEASURED |= {f"whole: {expression(match)}": match for match in MATCHED}
 TRACE = Trace("id", "source", 0)
 CONTEXT = cast(
     FilterContext,
-    SimpleNamespace(config=PrepareConfig(), is_mathematics=lambda trace: True, is_boxed=lambda trace: True),
+    SimpleNamespace(config=TargetSettings(), is_mathematics=lambda trace: True, is_boxed=lambda trace: True),
 )
 # What reads texts of data with loops and patterns of its own.
 FUNCTIONS: dict[str, Scan] = {

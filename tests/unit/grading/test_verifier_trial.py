@@ -17,8 +17,8 @@ from grading.verifier_trial import (
     try_verifier,
 )
 from grading.verifiers.spec import parse_spec
-from targets.config import build_config
 from targets.read.sources import find_parts
+from targets.settings import build_config
 
 
 def written(folder: Path, rows: list[object]) -> Path:

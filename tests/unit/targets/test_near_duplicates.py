@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from rapidfuzz import fuzz
 
-from targets.config import build_config
 from targets.engines import process_pool
 from targets.select import near_duplicates as module
 from targets.select import near_search
 from targets.select.dedupe import describe
 from targets.select.near_duplicates import COMPARED_DIRECTLY, band_rows, near_duplicates
+from targets.settings import build_config
 from targets.trace import Trace
 from tests.deduping import find_duplicates
 from tests.preparing import run

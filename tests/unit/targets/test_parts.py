@@ -16,7 +16,6 @@ from rapidfuzz import fuzz
 
 from core.errors import InputError
 from core.model.token_counts import load_lengths
-from targets.config import build_config
 from targets.filter.cache import in_order
 from targets.filter.filter_stages import VERDICTS
 from targets.filter.filters import DOUBLE_ESCAPED, FILTERS
@@ -25,6 +24,7 @@ from targets.prepare import prepare
 from targets.prepared_files import Prepared
 from targets.select.dedupe import describe, jaccard, minhash, problem_digest, problem_text
 from targets.select.split import select_train
+from targets.settings import build_config
 from targets.trace import Rejection, Trace
 from tests.deduping import find_duplicates
 

@@ -7,8 +7,8 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
-from targets.config import build_config
 from targets.problems import read_problems
+from targets.settings import build_config
 
 
 def problems(source: Path, tokenizer: Path, limit: int | None = None, **settings: Any) -> list[dict[str, Any]]:

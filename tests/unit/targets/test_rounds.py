@@ -11,10 +11,10 @@ from core.arithmetic import problems
 from core.files import write_table
 from core.model.base_model import SHIPPED
 from core.schemas import BENCHMARK
-from targets.config import build_config
 from targets.prepare import prepare
 from targets.rounds import question, repetitions, unsolved, write_training_set
 from targets.select.split import Split, select_train
+from targets.settings import build_config
 
 POOL = problems("train", 12)
 

@@ -14,8 +14,8 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import TARGET
-from targets.config import build_config
 from targets.read.sources import find_parts, observe, read_source
+from targets.settings import build_config
 from targets.trace import Trace
 
 

@@ -1,31 +1,33 @@
-"""Every setting of target preparation. The defaults are those of LUFFY's published training set (arXiv 2504.14945)."""
+"""The sections targets, split and checks: which targets come out, their split, and their quality checks.
+
+The defaults are those of LUFFY's published training set (arXiv 2504.14945).
+"""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from core import PROJECT
 from core.errors import InputError, validated
 from core.files import digest_bytes, read_yaml
 from core.ledger_verdicts import VERDICTS
+from core.model.model_folder import HUB_ID
 from core.model.prompts import TEMPLATE_KWARGS
 from core.plugins.config_files import entries, entry
 from core.plugins.user_code import check_defined, function_file, function_name, function_path, user_code_digest
+from core.settings import Section, UserPath, yaml_path
 from core.text.parse import parse_yaml
 from grading.spec_values import MATHEMATICS
 from targets.source_settings import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
 FILTERS = "luffy.filters"  # entry points of packages
+SUITE = Path(__file__).parent / "check" / "suite.yaml"
+OF_THE_GENERATOR = ("embedded_rows", "embedded_split", "embedded_terse")
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
@@ -48,10 +50,8 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-class PrepareConfig(BaseModel):
-    """All settings that decide which targets come out. Equal configs on equal input give equal bytes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class TargetSettings(Section):
+    """Settings of targets/prepared, which decide which targets come out: equal ones on equal input give equal bytes."""
 
     # --- where the traces are
     source: Annotated[list[SourceEntry], BeforeValidator(_as_list)] = Field(
@@ -149,7 +149,7 @@ class PrepareConfig(BaseModel):
         description="Reject targets without a teacher's log-probability of each token that the policy is trained on.",
     )
 
-    filters: list[str] = Field(
+    filters: Annotated[list[str], UserPath()] = Field(
         default=[],
         description="Your own filters, which see each target before its answer is compared: FILE.py:FUNCTION, "
         "package.module:FUNCTION, or the name of an entry point luffy.filters.",
@@ -184,17 +184,17 @@ class PrepareConfig(BaseModel):
         description="[low, high]: keep only problems that the base model solves in this share of its samples, "
         "according to the pass rates of the setting difficulty.",
     )
-    difficulty: str | None = Field(
+    difficulty: Annotated[str | None, UserPath()] = Field(
         default=None,
         description="Parquet file of pass rates, which `luffy evaluate difficulty` writes. They become the column "
         "pass_rate of the targets. None: the file of the asset targets/difficulty, if the profile has it.",
     )
-    review: str | None = Field(
+    review: Annotated[str | None, UserPath()] = Field(
         default=None,
         description="CSV file of reviewers' decisions about traces (id, decision, reviewer, note), which the page of "
         "targets/browser writes. None: no review.",
     )
-    ledger: str | None = Field(
+    ledger: Annotated[str | None, UserPath()] = Field(
         default=None,
         description="Folder of an earlier training run, or its targets.parquet, which has a verdict on each target. "
         "None: no ledger.",
@@ -252,6 +252,30 @@ class PrepareConfig(BaseModel):
             raise ValueError(f"domain_caps: no source has the domain {unknown[0]!r}; expected {', '.join(domains)}")
         return self
 
+    @model_validator(mode="after")
+    def _all_read(self) -> Self:
+        """Refuse a setting that would change nothing beside the others."""
+        hub = any(HUB_ID(source.path) and not os.path.exists(source.path) for source in self.sources)
+        columns = any(source.path != EMBEDDED and not source.task for source in self.sources)
+        unread = {
+            **dict.fromkeys(OF_THE_GENERATOR, EMBEDDED not in self.paths and "no source is 'embedded'"),
+            **dict.fromkeys(("subset", "revision"), not hub and "no source is a dataset of the hub"),
+            "mapping": not columns and "no source has columns to choose",
+            "split": not columns and "no source has splits",
+            "ledger_drop": self.ledger is None and "there is no ledger",
+            "compression_min_chars": not self.min_compression_ratio and "min_compression_ratio 0 rejects no loop",
+        }
+        changed = (name for name in sorted(self.model_fields_set) if getattr(self, name) != self.default(name))
+        if name := next((name for name in changed if unread.get(name)), None):
+            default = json.dumps(self.default(name))
+            raise ValueError(f"{name} would change nothing: {unread[name]}; leave it out, or set it to {default}")
+        return self
+
+    @classmethod
+    def default(cls, name: str) -> Any:
+        """Return the default of a setting."""
+        return cls.model_fields[name].default
+
     @property
     def sources(self) -> list[Source]:
         """The sources, each with the settings that it shares with the others."""
@@ -308,12 +332,32 @@ class PrepareConfig(BaseModel):
         return digest_bytes(json.dumps(filtering, sort_keys=True).encode())
 
 
-def build_config(values: dict[str, Any], *, where: str = "targets config") -> PrepareConfig:
-    """A PrepareConfig, or InputError that names the first key that does not fit and what was expected."""
-    return validated(PrepareConfig, values, f"{where}: ")
+class SplitSettings(Section):
+    """Settings of targets/train."""
+
+    heldout_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the problems that are held out.")
+    max_rows: int | None = Field(default=None, ge=1, description="Maximum number of training rows. None: all.")
 
 
-def read_config(path: Path | None, overrides: Sequence[str] = ()) -> PrepareConfig:
+class CheckSettings(Section):
+    """The quality checks. They decide which asset checks exist, so they cannot be changed in the Launchpad."""
+
+    suite: Annotated[str | None, UserPath(yaml_path)] = Field(
+        default=None, description="YAML file of checks that replaces targets/check/suite.yaml."
+    )
+
+    @property
+    def file(self) -> Path:
+        """The file of the checks."""
+        return SUITE if self.suite is None else PROJECT / Path(self.suite).expanduser()
+
+
+def build_config(values: dict[str, Any], *, where: str = "targets config") -> TargetSettings:
+    """A TargetSettings, or InputError that names the first key that does not fit and what was expected."""
+    return validated(TargetSettings, values, f"{where}: ")
+
+
+def read_config(path: Path | None, overrides: Sequence[str] = ()) -> TargetSettings:
     """The config in a YAML file (none: the defaults) with ``KEY=VALUE`` overrides, VALUE being YAML."""
     values = {} if path is None else read_yaml(path, "targets config")
     for override in overrides:

@@ -1,0 +1,136 @@
+"""The sections that the assets read; `StageSettings` has all of them."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from assets.shared.interpreter_process import InterpreterSettings
+from core import PROJECT
+from core.model.context_extension import ContextExtension
+from core.settings import Section, UserPath, output_path, without_nulls
+from evaluation.promotion.promotion_limits import PromotionLimits
+from evaluation.settings import (
+    BenchmarkSettings,
+    DifficultySettings,
+    EvaluationSettings,
+    GenerateSettings,
+    ReportSettings,
+    SuiteSettings,
+)
+from targets.settings import CheckSettings, SplitSettings, TargetSettings
+from training.settings import TrainingSettings
+
+
+def _folder(root: str) -> str:
+    """Return ``root``; ValueError if it is an address, or a file or a path below one."""
+    if "://" in root:
+        raise ValueError("expected a folder of this machine or a mounted one")
+    path = PROJECT / Path(root).expanduser()
+    if file := next((part for part in (path, *path.parents) if os.path.isfile(part)), None):
+        raise ValueError(f"{file} is a file; expected a folder")
+    return root
+
+
+class StorageSettings(Section):
+    """The place of all outputs."""
+
+    root: Annotated[str, UserPath(output_path), AfterValidator(_folder)] = Field(
+        default="var/storage", description="Folder of all outputs."
+    )
+    force: bool = Field(default=False, description="Make the selected results again, even if they are there.")
+
+
+class ModelSettings(Section):
+    """Options of models/base."""
+
+    source: Annotated[str, UserPath()] = Field(
+        default="embedded", description="'embedded', a model folder, a .gguf file, or a hub id."
+    )
+    revision: str | None = Field(default=None, description="Branch, tag or commit of a hub id.")
+    rope_theta: float | None = Field(
+        default=None,
+        gt=0,
+        description="Base of the rotary position embedding. None: the value in the model's config.json.",
+    )
+    rope_scaling: Annotated[dict[str, Any], AfterValidator(without_nulls)] = Field(
+        default={},
+        description="Scaling of positions beyond the context of the pretraining, such as "
+        "{rope_type: yarn, factor: 4.0}. {}: the scaling in the model's config.json.",
+    )
+    max_position_embeddings: int | None = Field(
+        default=None, ge=1, description="Context in tokens. None: the value in the model's config.json."
+    )
+
+    @property
+    def context(self) -> ContextExtension:
+        """Return the values that replace settings of the model's config.json."""
+        return ContextExtension(self.rope_theta, self.rope_scaling, self.max_position_embeddings)
+
+
+class RoundSettings(Section):
+    """Options of rounds/*, whose teacher is that of the section generate."""
+
+    number: int = Field(default=3, ge=1, le=50, description="Maximum number of rounds.")
+    budget_tokens: int = Field(
+        ge=1, description="Maximum tokens of the teacher per round, prompts and answers together."
+    )
+    budget_tokens_in_all: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum tokens of the teacher in all rounds together. None: only the limit per round.",
+    )
+    unsolved_below: float = Field(
+        default=0.25,
+        gt=0,
+        le=1,
+        description="The teacher is asked about problems that the policy solves in less than this share of its own "
+        "samples.",
+    )
+    target_share: float = Field(
+        default=0.5,
+        ge=0,
+        lt=1,
+        description="Minimum share of the rows of a training set that have a target. Targets are repeated to reach it.",
+    )
+
+
+class RetentionSettings(Section):
+    """Options of operations/retention: what stays besides everything that is referred to."""
+
+    keep_days: float = Field(default=30.0, ge=1, description="Outputs younger than this many days stay.")
+    keep_champions: int = Field(
+        default=3, ge=1, description="Number of champions that are kept completely, for rollbacks."
+    )
+    drop_checkpoints: bool = Field(
+        default=True,
+        description="Remove the trainer's own checkpoints and rollouts from complete old runs that stay.",
+    )
+    keep_run_days: float = Field(
+        default=90.0,
+        ge=1,
+        description="Remove Dagster's records (events, logs, points of plots) of runs that ended more days ago.",
+    )
+    dry_run: bool = Field(default=True, description="Only list what would be removed.")
+
+
+class StageSettings(Section):
+    """All settings that an asset reads, by section."""
+
+    storage: StorageSettings = StorageSettings()
+    interpreter: InterpreterSettings = InterpreterSettings()
+    generate: GenerateSettings | None = None
+    rounds: RoundSettings | None = None
+    targets: TargetSettings = TargetSettings()
+    difficulty: DifficultySettings | None = None
+    split: SplitSettings = SplitSettings()
+    model: ModelSettings = ModelSettings()
+    suite: SuiteSettings = SuiteSettings()
+    benchmarks: BenchmarkSettings = BenchmarkSettings()
+    checks: CheckSettings = CheckSettings()
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    report: ReportSettings = ReportSettings()
+    promotion: PromotionLimits = PromotionLimits()
+    retention: RetentionSettings = RetentionSettings()
