@@ -121,7 +121,7 @@ def prepared(
         context.log.warning(hint)
     if names.key(PREPARED) in context.selected_asset_keys:
         yield _prepared_result(names, kept, digest, reused, ["pass_rate"] if rates else [])
-    context.log.info(f"{'reused' if reused else 'kept'} {kept_text(kept)}")
+    context.log.info(f"{kept_text(kept)}{', as before' if reused else ''}")
 
 
 def _identity(

@@ -65,7 +65,7 @@ def log_probs_text(prepared: Prepared) -> str:
 
 def kept_text(prepared: Prepared) -> str:
     """How many traces became targets, in all and of each source block where there are several."""
-    text = f"{prepared.counts['kept']:,} targets of {prepared.counts['read']:,} traces"
+    text = f"{prepared.counts['kept']:,} of {prepared.counts['read']:,} traces are used"
     if len(prepared.by_source) < 2:
         return text
     parts = [f"{name} {n.get('kept', 0):,} of {n['read']:,}" for name, n in sorted(prepared.by_source.items())]

@@ -55,7 +55,7 @@ class PackageCommand(TyperCommand):
 
 
 app = new_app(
-    "Train a reasoning model with off-policy guidance, score it, and trace every score to its training traces.",
+    "Train a small model on worked examples of your field, and prove that it got better.",
     add_completion=True,
     epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
     "`luffy --install-completion` lets your shell complete the commands and their options.",
@@ -148,10 +148,11 @@ def run(
 ) -> int:
     """Run the graph on your data, model and benchmarks. Unchanged results are reused."""
     from pipelines.cli.run import run_graph
-    from pipelines.settings import load
+    from pipelines.settings import DEFAULT, load
 
     settings = load(profile, [*(overrides or []), *(["storage.force=true"] if force else [])])
-    return run_graph(settings, select, max_concurrent)
+    named = "" if profile is None or profile == DEFAULT else profile
+    return run_graph(settings, select, max_concurrent, profile=named)
 
 
 @app.command(
@@ -167,7 +168,7 @@ def rounds(profile: Profile = None, overrides: Overrides = None, select: Select 
     from pipelines.definitions.jobs import ROUNDS
     from pipelines.settings import load
 
-    return run_graph(load(profile, overrides or []), select, 1, ROUNDS)
+    return run_graph(load(profile, overrides or []), select, 1, ROUNDS, profile=profile or "")
 
 
 @app.command(cls=PackageCommand, rich_help_panel=DATA)

@@ -5,6 +5,7 @@ The run is recorded in the instance that ``luffy ui`` shows.
 
 import gc
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -36,8 +37,13 @@ POLICY_NAME = "policy"  # last part of the key of a training
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
-def run_graph(settings: Settings, select: str | None, max_concurrent: int, job: str = EVERYTHING) -> int:
-    """Materialize the assets of ``job``, or those of them that ``select`` names, and show it; the exit status."""
+def run_graph(
+    settings: Settings, select: str | None, max_concurrent: int, job: str = EVERYTHING, *, profile: str = ""
+) -> int:
+    """Materialize the assets of ``job``, or those of them that ``select`` names, and show it; the exit status.
+
+    ``profile``: The name that the user gave, which the suggestions repeat.
+    """
     prepare_home()  # in the user's folder, where a relative DAGSTER_HOME starts
     os.chdir(PROJECT)
     if job == ROUNDS and settings.rounds is None:
@@ -67,7 +73,7 @@ def run_graph(settings: Settings, select: str | None, max_concurrent: int, job: 
         status = execute(instance, command, job, terminal, keys=keys if select else None, at_once=max_concurrent)
     if status == 0:
         show_result(command.storage, terminal, keys)
-        for line in _next_steps(settings, keys):
+        for line in _next_steps(settings, keys, profile):
             terminal.line(line)
     return status
 
@@ -216,15 +222,16 @@ def last_scorecard(storage: Storage, keys: Sequence[dg.AssetKey]) -> str | None:
     return storage.read_reference(last, Reference).path if last else None
 
 
-def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey]) -> Iterator[str]:
-    """Suggest what to do after the run."""
+def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -> Iterator[str]:
+    """Suggest commands that follow the run; each works when it is pasted."""
     program = "luffy" if shutil.which("luffy") else ".venv/bin/luffy"
-    stages = {key.path[0] for key in keys}
-    yield "what next:"
-    if "registry" in stages:
-        yield f"  {program} champion: the policy in use, and the decisions"
-    if settings.training == built_in().training:
-        yield f"  {program} run: the same on your own targets, model and benchmarks, which docs/tutorial.md explains"
+    stages, given = {key.path[0] for key in keys}, f" --profile {shlex.quote(profile)}" if profile else ""
+    steps = [f"  {program} champion{given}: the policy in use, and the decisions"] if "registry" in stages else []
+    if settings.training == built_in().training and "training" in stages:
+        steps.append(f"  {program} run: the same on your own targets, model and benchmarks (docs/tutorial.md)")
     elif "training" not in stages:
-        yield f"  {program} run: the whole graph, which trains and scores a policy"
-    yield f"to see everything in the UI: {program} ui"
+        steps.append(f"  {program} run{given}: the whole graph, which trains and scores a policy")
+    if steps:
+        yield "what next:"
+        yield from steps
+    yield f"to see everything in the UI: {program} ui{given}"

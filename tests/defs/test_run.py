@@ -42,7 +42,7 @@ def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environmen
     lines = done.stdout.splitlines()
     assert any(line.startswith("not in the job everything: operations/retention; ") for line in lines)
     assert any(
-        re.match(r"\[\d/7\] targets/prepared +done +[\d.]+ s  kept [\d]+ targets of 300 traces", line) for line in lines
+        re.match(r"\[\d/7\] targets/prepared +done +[\d.]+ s  [\d]+ of 300 traces are used", line) for line in lines
     )
     assert any(re.search(r"(\d+) of \1 checks passed", line) for line in lines)
     assert f"outputs: {tmp_path / 'storage'}" in lines

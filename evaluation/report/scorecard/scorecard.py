@@ -103,12 +103,12 @@ class Scorecard:
         """State in one sentence on which benchmarks the policy is better or worse beyond chance."""
         better = [row.title for row in self.rows if row.difference.beyond_chance and row.difference.mean > 0]
         worse = [row.title for row in self.rows if row.difference.beyond_chance and row.difference.mean < 0]
-        parts = [f"beats the base on {len(better)} of {len(self.rows)} benchmarks"] if better else []
+        if not better and not worse:
+            return f"The trained model differs from the base on none of {len(self.rows)} benchmarks by more than luck."
+        parts = [f"better than the base on {len(better)} of {len(self.rows)} benchmarks"] if better else []
         if worse:
-            parts.append(f"falls behind {'' if better else 'the base '}on {len(worse)} ({'; '.join(worse)})")
-        if not parts:
-            return f"The policy differs from the base on none of {len(self.rows)} benchmarks beyond chance."
-        return f"Beyond chance, the policy {' and '.join(parts)}."
+            parts.append(f"worse {'' if better else 'than the base '}on {len(worse)} ({'; '.join(worse)})")
+        return f"The trained model is {' and '.join(parts)}, by more than luck."
 
 
 def build_scorecard(

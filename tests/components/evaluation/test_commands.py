@@ -229,7 +229,7 @@ def test_report(graded_folders, tmp_path, capsys):
     assert main(["report", *map(str, arguments), "--metrics", str(metrics)]) == 0
     assert "+70.0" in capsys.readouterr().out
     assert "Reward of on-policy samples" in page.read_text(encoding="utf-8")
-    assert markdown.read_text(encoding="utf-8").startswith("**Beyond chance, the policy beats the base on 2 of 2")
+    assert markdown.read_text(encoding="utf-8").startswith("**The trained model is better than the base on 2 of 2")
 
 
 def test_missing_rows_are_refused(graded_folders, tmp_path, capsys):

@@ -131,7 +131,7 @@ def test_each_verifier_rejects_its_own_wrong_answers_and_golds(tmp_path: Path, t
         "a": {"read": 3, "kept": 1, "wrong": 1, "gold_unparsed": 1},
         "b": {"read": 3, "kept": 1, "wrong": 1, "no_answer": 1},
     }
-    assert kept_text(prepared) == "2 targets of 6 traces (a 1 of 3, b 1 of 3)"
+    assert kept_text(prepared) == "2 of 6 traces are used (a 1 of 3, b 1 of 3)"
 
 
 @pytest.mark.parametrize("processes", [1, 2])

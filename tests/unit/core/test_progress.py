@@ -64,7 +64,7 @@ def test_a_status_is_a_line_now_and_then_where_nothing_can_be_rewritten(monkeypa
         ("filter: 3,000 of 4,000", Position(3000, 4000, None)),
         ("read: 3,000", None),
         ("18 of 18 checks passed", None),
-        ("kept 4,096 targets of 4,096 traces", None),
+        ("4,096 of 4,096 traces are used", None),
         ("starting Ray, vLLM and the actor", None),
     ],
 )

@@ -66,7 +66,7 @@ def test_rows_follow_the_suite_and_hold_the_scores(card):
     assert ood.difference == pytest.approx(-23 / 160)
     assert ood.low < ood.difference < ood.high < 0
     assert card.verdict().startswith(
-        "Beyond chance, the policy beats the base on 1 of 3 benchmarks and falls behind on 1 (Sums"
+        "The trained model is better than the base on 1 of 3 benchmarks and worse on 1 (Sums"
     )
     assert any("arithmetic" not in w and "50% of the samples stopped at the token limit" in w for w in card.warnings)
 
