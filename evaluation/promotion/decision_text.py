@@ -13,7 +13,7 @@ def decision_rows(decision: Decision) -> list[tuple[str, str]]:
         return []
     needed = f"promotes from {e_value(-log(decision.level))}"
     rows = [
-        ("outcome", decision.outcome.replace("_", " ")),
+        ("decision", decision_sentence(decision)),
         ("evidence (e-value)", f"{e_value(decision.log_evidence)}; {needed}"),
         ("answers of each model", f"{decision.answers:,}"),
     ]
@@ -23,6 +23,17 @@ def decision_rows(decision: Decision) -> list[tuple[str, str]]:
     rows.append(("error rate of this comparison", f"{decision.level:.2g}{returned}"))
     rows.append(("error rate left after it", f"{decision.left:.3g}"))
     return rows
+
+
+def decision_sentence(decision: Decision) -> str:
+    """Say in one plain sentence what came of a comparison and why."""
+    if decision.promoted:
+        return (
+            f"promoted: {100 * (decision.difference or 0):+.1f} points in {decision.answers:,} answers, more than luck"
+        )
+    if decision.outcome == "not_decided":
+        return f"not promoted: {decision.answers:,} answers are too few to tell"
+    return f"not promoted: {'; '.join(decision.reasons)}"
 
 
 def outcome_text(decision: Decision) -> str:

@@ -148,7 +148,7 @@ def test_a_better_policy_wins_and_an_equal_one_does_not_and_nothing_is_paid_twic
     assert left.tests == 2 and 0.049 < left.left < 0.05
     assert cost == 2 * (128 + 3 * 32)  # one round of the policy, and of the champion that defends its place
     page = Path(year.project.metadata("report/scorecard")["file"]).with_name("scorecard.txt").read_text()
-    assert "promotion: outcome:" in page and "error rate left after it" in page
+    assert "not promoted: " in page and "(details: luffy champion)" in page
 
     before, files = drawn(year), {k: v for k, v in year.project.files().items() if not k.startswith("registry")}
     assert year.project.run(*POLICY, *OUTPUTS).success  # a schedule with nothing new

@@ -13,10 +13,9 @@ from evaluation.statistics.benchmark_scores import SHARES
 
 def render_text(card: Scorecard, width: int = 100) -> str:
     """Scores, differences and notes for a terminal of ``width`` columns."""
-    decision = "; ".join(f"{name}: {text}" for name, text in card.decision)
     texts = (
         card.verdict(),
-        *([f"promotion: {decision}"] if decision else []),
+        *([f"{card.decision[0][1]} (details: luffy champion)"] if card.decision else []),
         *(f"note: {warning}" for warning in card.warnings),
     )
     lines = [line for text in texts for line in textwrap.wrap(text, width, subsequent_indent="  ")]

@@ -3,6 +3,7 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from core.schemas import GRADED
 from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry
+from evaluation.promotion.decision_text import decision_sentence
 from evaluation.promotion.evidence import log_evidence, log_wealths
 from evaluation.promotion.opponent_comparison import answer_differences, compare_answers, smallest_gain, weigh
 from evaluation.promotion.promotion_limits import ErrorBudget, PromotionLimits
@@ -221,3 +223,16 @@ def test_losses_are_counted_from_the_best_champion_ever(tmp_path: Path):
     allowed = allowed_losses(registry, registry.champion(), "base", SUITE, 0.05)
     assert allowed == pytest.approx({names[0]: 0.01, names[1]: 0.05, names[2]: 0.05})
     assert allowed_losses(registry, registry.champion(), "other", SUITE, 0.05) == pytest.approx(LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"promoted": True, "outcome": "promoted"}, "promoted: +4.2 points in 80 answers, more than luck"),
+        ({"outcome": "not_decided"}, "not promoted: 80 answers are too few to tell"),
+        ({"outcome": "refused", "reasons": ["it loses", "it is cut"]}, "not promoted: it loses; it is cut"),
+    ],
+)
+def test_one_plain_sentence_says_what_was_decided(fields: dict[str, Any], sentence: str) -> None:
+    decision = Decision(**{"promoted": False, "reasons": [], "answers": 80, "difference": 0.042} | fields)
+    assert decision_sentence(decision) == sentence
