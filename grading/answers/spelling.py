@@ -81,7 +81,7 @@ _ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH})
 _BARE_ORDINAL = compile_quick_pattern(r"\A(\d{1,20})\s?(?:st|nd|rd|th)(?![\w^])")
 # What stands around an answer and states nothing.
 _BEFORE = compile_quick_pattern(
-    r"\A(?:\s|:|\uff1a|=>|->|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:therefore|implies|Rightarrow|Longrightarrow"
+    r"\A(?:\s|:|\uff1a|=(?!=)>?|->|~|\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\(?:therefore|implies|Rightarrow|Longrightarrow"
     r"|Leftrightarrow|Longleftrightarrow|leadsto|iff|rightarrow|longrightarrow|to"
     r"|hence)(?![a-zA-Z])){1,20}"
 )
@@ -120,6 +120,7 @@ _DOLLAR_RULES = rules(
     ("$", r"\A(-?)\$(?= ?-?\d[^$]{0,40}\Z)", r"\1\\$"),  # one that is not closed is money
     ("$", r"(?<!\\)\$", ""),
     ("\\$", r"\\\$ ?\{(-?\d[\d.,]{0,20})\}", r"\\$\1"),
+    ("\\$", r"\A(-?\d[\d.,]{0,20})(?: |\\,)?\\\$\Z", r"\\$\1"),
 )
 _TEX_RULES = rules(  # of texts with commands
     ("color", r"\\(?:text)?color ?\{[a-zA-Z]{1,20}\}|\\colorbox ?\{[a-zA-Z]{1,20}\}", ""),
@@ -132,6 +133,8 @@ _TEX_RULES = rules(  # of texts with commands
     ("phantom", r"\\[hv]?phantom\*? ?\{[^{}]{0,40}\}", " "),
     ("\\not", r"\\not ?=", r"\\neq "),
     ("\\not", r"\\not ?\\in(?![a-zA-Z])", r"\\notin "),
+    ("_{", r"_\{(\d{1,3})\}(?!\d)", r"_\1"),
+    ("%", r"\\text ?\{ ?\\% ?\}", r"\\%"),
     ("prime", r"(?<=\d) ?\^ ?(?:\\prime(?![a-zA-Z])|\{ ?\\prime ?\})", "'"),
     ("prime", r"(?<=\d) ?\^ ?\{ ?\\prime ?\\prime ?\}", "''"),
     ("\\\\", r"\\\\ ?\[\d{1,2}(?:\.\d{1,2})? ?[a-z]{2}\]", r"\\\\"),  # the distance to the next row

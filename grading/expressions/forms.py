@@ -89,7 +89,8 @@ class Group:
 
     Args:
         kind: list | sequence | set | ratio | quantity | lor | land, or the brackets of a tuple.
-        junction: "lor", or "land" between symbols or values of several names, where it makes a difference.
+        junction: "lor", or "land" between symbols or values of several names, where it makes a difference; "where" if a
+            word is before the conditions of a formula.
         time: what a ratio such as 4:10 is, where the other answer looks like a time of day too.
     """
 

@@ -236,7 +236,7 @@ def _read_conditions(pieces: list[list[str]], signs: list[str]) -> Form:
         raise Unread("no conditions")
     if isinstance(formula, Group) and formula.kind != "list":
         raise Unread("conditions of several formulas")
-    return Group("list", (*items_of(formula), *conditions))
+    return Group("list", (*items_of(formula), *conditions), "where")
 
 
 def _without_comma(piece: list[str]) -> list[str]:

@@ -17,7 +17,8 @@ from grading.expressions.values import is_matrix
 
 _TERM_OR_FUNCTION = frozenset("_(")  # in the name of the term of a sequence or of a function
 LEAST_ROUNDED = 1000  # a smaller whole number behind "approximately" may hide another one
-_INTEGERS = frozenset("jklmn")  # names of the integer of periodic solutions
+_INTEGERS = frozenset("ijklmn")  # names of integers
+_NO_BOUNDS = (("in",), ("notin",), ("!=",))  # signs of conditions that leave no half of the numbers out
 
 
 def same_statement(gold: Form, answer: Form) -> tuple[bool, str]:
@@ -117,7 +118,10 @@ def _is_near(value: Value, rounded: Value) -> bool:
 
 
 def _without_conditions(stated: Group) -> Form:
-    r"""Return ``2n + 1`` of ``2n + 1, n \ge 1``: each condition is on a symbol of the formula."""
+    r"""Return ``2n + 1`` of ``2n + 1, n \ge 1``: each condition is on a symbol of the formula.
+
+    One that bounds a real number has a word such as "for" before it: ``y = 2x, x > 0`` may be a half of a line.
+    """
     formula, *conditions = stated.items
     symbols = set[object]()
     for side in formula.sides if isinstance(formula, Relation) else (formula,):
@@ -127,7 +131,9 @@ def _without_conditions(stated: Group) -> Form:
     for condition in conditions:
         if not isinstance(condition, Relation) or condition.signs == ("=",):
             return stated
-        if not any(isinstance(side, Value) and side.expression in symbols for side in condition.sides):
+        letters = {side.expression for side in condition.sides if isinstance(side, Value)} & symbols
+        bounds = stated.junction != "where" and condition.signs not in _NO_BOUNDS
+        if not letters or (bounds and not {str(letter) for letter in letters} <= _INTEGERS):
             return stated
     return formula
 

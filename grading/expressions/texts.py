@@ -60,6 +60,7 @@ _FUNCTIONS = frozenset(("sin", "cos", "tan", "log", "exp", "sqrt", "arctg", "arc
 _SHORT_WORDS = frozenset(
     ("no", "so", "it", "is", "of", "in", "at", "on", "to", "by", "an", "or", "if", "up", "be", "do")
 )
+_VERDICTS = frozenset(("yes", "no", "true", "false", "none", "odd", "even"))
 _LABEL = compile_quick_pattern(
     r"\A(?:[A-Za-z](?:_\{?\w\}?)?|(?:the )?(?:final )?answer(?: is)?) ?[=:] ?|\A(?i:the answer is) "
 )
@@ -192,7 +193,7 @@ def text_of(answer: str) -> Words:
 _PLAIN = str.maketrans({" ": None, "{": None, "}": None})
 _WORD = compile_quick_pattern(r"[^\W\d_]+")
 _PERCENT_TWICE = compile_quick_pattern(r"(?<=\d)\\?%(?= ?- ?\d)")
-_JOIN = compile_quick_pattern(r"(?<=[\w.]) ?(-| to | bis ) ?(?=\d)|(?<=\d) ?/ ?(?=\d)")
+_JOIN = compile_quick_pattern(r"(?<=[\w.]) ?(--?| to | bis ) ?(?=\d)|(?<=\d) ?/ ?(?=\d)")
 _LISTED = compile_quick_pattern(r" ?([,;]) ?(?:and )?| and ")
 
 
@@ -203,7 +204,7 @@ def folded(prose: str) -> str:
     ('ellipse', 'BAC', True, 'B,A')
     """
     prose = prose.strip().rstrip(".!? ") if len(prose) > 1 else prose.strip()
-    if code := capitals(prose):
+    if (code := capitals(prose)) and prose.lower() not in _VERDICTS:
         return code
     if span := _RANGE(_PERCENT_TWICE.sub("", prose)):
         low, high, sign, words = span.groups()

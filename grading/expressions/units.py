@@ -18,7 +18,8 @@ UNIT_NAMES = {
     for short, names in {
         "m": "meter metre", "cm": "centimeter centimetre zentimeter", "mm": "millimeter millimetre",
         "km": "kilometer kilometre",
-        "kg": "kilogram kilogramm", "g": "gram gramm", "l": "liter litre L", "s": "second sec secs sekunde sekunden",
+        "kg": "kilogram kilogramm kgs", "g": "gram gramm", "l": "liter litre L",
+        "s": "second sec secs sekunde sekunden",
         "min": "minute mins minuten", "h": "hour hr hrs stunde stunden std heure hora", "in": "inch inche",
         "ft": "foot feet",
         "mi": "mile", "yd": "yard", "lb": "pound-mass lbs", "oz": "ounce", "gbp": "gbp", "month": "mo monat monate",
@@ -43,7 +44,7 @@ SHORT_UNITS = frozenset((
     "GB", "TB", "px", "qt", "pt", "ha", "um", "us", "ns", "ps", "Ci", "Bq", "Gy", "Sv", "lm", "lx", "mT", "nT", "pF",
     "nF", "uF", "mF", "mH", "kA", "uA", "dB", "ly", "AU", "au", "pc", "cd", "yr", "wk", "mo", "hp", "Wh", "ct", "ug",
     "cL", "cl", "Da", "bp", "nC", "mC", "uC", "u", "sr", "Nm", "mM", "pH",
-    "kmph", "gm", "Rs", "rs", "kr", "sq", "cu", "cP", "ppm", "ppb",
+    "kmph", "KG", "gm", "Rs", "rs", "kr", "sq", "cu", "cP", "ppm", "ppb",
 ))  # fmt: skip
 _BASES = (
     "m", "g", "s", "J", "W", "V", "A", "N", "L", "l", "K", "M", "B", "b", "F", "C", "H", "T", "S", "Pa", "Hz", "eV",
@@ -276,7 +277,7 @@ def _raised(match: Match) -> str:
 # Units behind the number of an answer.
 _LONE_LETTERS = frozenset("JKWLl")  # behind a number and a blank, these are seldom variables
 _TEXT_UNIT = compile_quick_pattern(
-    r"(?:\s|\\cdot ?|/){0,4}\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z"
+    r"(?<![\^_])(?:\s|\\cdot ?|/){0,4}\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z"
 )
 _BARE_UNIT = compile_quick_pattern(
     r"(?<=[\d}\]) ])([a-zA-Z\u00c0-\u024f]{1,20}(?:\.? [a-zA-Z\u00c0-\u024f]{1,20}"

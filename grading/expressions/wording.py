@@ -78,7 +78,7 @@ _BEFORE = compile_quick_pattern(
 )
 _QUALIFIER = compile_quick_pattern(f"(?i){_START}(?:{'|'.join(_QUALIFIERS)}){_END}")
 _MULTIPLICITY = compile_quick_pattern(
-    rf"(?i)[ ~(]{{0,3}}(?:\\text ?\{{[ (]{{0,3}})?(?:is )?(?:an? |with an? )?"
+    rf"(?i)[ ~(,]{{0,3}}(?:\\text ?\{{[ (,]{{0,3}})?(?:is )?(?:an? |with an? )?"
     r"(?:(?P<word>simple|double|triple)(?: real)? (?:root|solution|zero)s?"
     rf"|(?:with |of )?(?:multiplicity|mult\.|order){_N}(?:of )?(?P<number>one|two|three|\d)"
     rf"|\b(?P<twice>twice)(?=[\s.)}}]{{0,4}}(?:,|\Z)))[ )]{{0,3}}(?:\}}[ )]{{0,3}})?"
