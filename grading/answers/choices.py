@@ -1,68 +1,67 @@
-"""Multiple-choice answers: find the option, or the options, that a response chose, and compare their labels."""
+"""Multiple-choice answers: find the option, or the options, that a response chose, and compare their labels.
+
+A label counts if it is in a box or stated ("Answer: C", "I choose C"), and if what stands behind it neither takes it
+back nor names another option.
+"""
 
 import unicodedata
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import POSITIONS, SEPARATOR, extract_boxed
-from grading.answers.spelling import TEXT, normalize
+from grading.answers.spelling import TEXT, normalize, rewrite, rules
 
 _LETTER = compile_full_match(r"""["'\[{(]*([A-Ja-j1-9]|10)[)}\]"']*[.:]?""")  # without blanks
 _ONLY_LETTER = compile_full_match(r"[*$`]{0,3}[(\[]?([A-J])[)\]]?\.?[*$`]{0,3}")
-_WITH_TEXT = compile_full_match(r"(?s)(?P<open>\(?)(?P<label>[A-J])(?P<end> ?[.):\-])\s*(?P<text>\S.*)")
 # "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.
-_BEFORE_TEXT = compile_full_match(
-    r"(?s)(?:(?P<label>[B-HJ]) +(?P<text>[^\s=<>+*/^].*)|(?P<word>[AI]) +(?P<rest>[^\sa-z=<>+*/^].*))"
+_WITH_TEXT = compile_full_match(
+    r"(?s)(?P<open>\(?)(?P<label>[A-J])(?P<end> ?[.):\-])\s*(?P<text>\S.*)"
+    r"|(?P<bare>[B-HJ](?= +[^\s=<>+*/^])|[AI](?= +[^\sa-z=<>+*/^])) +(?P<behind>.*)"
 )
-_SEVERAL = compile_quick_pattern(
+_OTHER = r"(?i:option )?\(?(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))"  # another label
+_CLOSED = r"[])}*$`\s]{0,5}"  # behind a label
+_DOUBT = r"(?i:or|nor|maybe|perhaps|possibly|alternatively|versus|vs|even)"
+_BOTH = r"(?i:and|plus|as well as)"
+_SEVERAL = compile_quick_pattern(  # behind a label: another one, as an alternative or besides
+    rf"\A{_CLOSED}[,.;(—–-]{{0,3}} ?(?:{_DOUBT}\W{{1,3}}){{1,3}}{_OTHER}"
+    rf"|\A{_CLOSED}(?:{_BOTH}(?![a-zA-Z])|[,/&;|+→]|->)\W{{0,4}}{_OTHER}"
+    r"(?!\)? (?:is|are|was|has|does|would|can|cannot|fails|gives)\b)"
+    r"|\A[^.;\n]{0,60}? (?i:and|but|or) \(?[A-J]\)? (?:otherwise|overall|in general|if|when)\b"
+    r"|\A[^.;\n]{0,60}?[,;] ?(?i:otherwise|else)[, ]{1,2}(?:(?i:it is|the answer is|option) )?\(?[A-J](?![a-zA-Z'])"
+    r"|\A[*$]{0,4} [B-HJ](?:[.,;]?\s{0,4}\Z|[.,;]?\n| [A-J](?![a-zA-Z']))"
+)
+_TAKEN_BACK = compile_quick_pattern(  # behind a label: what denies it, or asks
+    r"\A\W{0,6}(?i:(?:which|that|this|it)(?: |.(?=s )))?(?i:(?:is|was|s) (?:wrong|incorrect|false|not (?:right|true))\b"
+    r"|only (?:if|when)\b|(?:if and only if|unless)\b"
+    r"|(?:(?:is|was) not|(?:is|was)n.?t|can ?not be|can.t be)(?: (?:the |a )?(?:correct|right|true|valid|answer)\b"
+    r"|\W{0,4}\Z)|(?:is|was|seems|looks) \w{1,20},? (?:but|yet) (?:wrong|incorrect|false)\b"
+    r"|can be (?:eliminated|excluded|ruled out))"
+    r"|\A[*$\s]{0,3}(?:\?|[])*$`]{0,3}[,.;(—–-]{1,3}\s{0,2}(?i:(?:hm+|oh),? )?(?i:(?:no|nope|sorry|wait|correction)\s?"
+    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|scratch that\b|I disagree\b"
+    r"|actually,? (?:it\b|no\b|(?:option )?\(?[A-J](?![a-zA-Z']))))"
+)
+_UNSURE = compile_quick_pattern(  # behind a label without a mark in a box: what is no text of an option
+    r"\A\W{0,3}(?:(?:or|and|nor|vs|versus|maybe|perhaps|possibly|to|plus|no|not|then)\W{1,3}){0,3}\(?[A-J](?![a-zA-Z'])"
+    r"|\A\W{0,3}(?:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs|wrong)\b"
+    r"|\A\\(?:cup|cap|lor|land|setminus) ?\(?[A-J](?![a-zA-Z])"
+)
+_LABELS_FIRST = compile_quick_pattern(
     r"\A\W{0,3}[A-J]\)?\s?(?:(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\s?(?i:option )?\(?[A-J](?![a-zA-Z'])|- ?[A-J]\Z)"
 )
 _ONLY_LABELS = compile_full_match(r"(?:(?:(?i:or|and|nor)\s|\(?[A-J](?![a-zA-Z'])|->|[).:,;|/&→])\s?){3,20}")
 # An option beside the first: how its label begins and ends.
 _SECOND = compile_quick_pattern(r"(?i:\bor|\band|[,;|\n])\s{0,4}(\(?)[A-J]( ?[.):\-])\s?\S")
 _REFERENCE = compile_quick_pattern(r"(?i)\b(?:both|neither|either|all|none|only)\b")  # of an option to others
-_THEN_LETTER = compile_quick_pattern(
-    r"\A\W{0,3}(?:(?:or|and|nor|vs|versus|maybe|perhaps|possibly|to|plus|no|not|then)\W{1,3}){0,3}\(?[A-J](?![a-zA-Z'])"
-)
-_DENIED = compile_quick_pattern(
-    r"\A\W{0,6}(?i:(?:which|that|this|it)(?: |.(?=s )))?(?:(?:is|was|s) (?:wrong|incorrect|false|not (?:right|true))\b"
-    r"|only (?:if|when)\b|(?:if and only if|unless)\b"
-    r"|(?:(?:is|was) not|(?:is|was)n.?t|can ?not be|can.t be)"
-    r"(?: (?:the |a )?(?:correct|right|true|valid|answer)\b|\W{0,4}\Z)"
-    r"|(?:is|was|seems|looks) \w{1,20},? (?:but|yet) (?:wrong|incorrect|false)\b"
-    r"|can be (?:eliminated|excluded|ruled out))"
-)
-_UNSURE = compile_quick_pattern(
-    r"\A\W{0,3}(?:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs|wrong)\b"
-    r"|\A\\(?:cup|cap|lor|land|setminus) ?\(?[A-J](?![a-zA-Z])"
-)
-_JOINED = compile_quick_pattern(
-    r"\A(?:[])}*$`\s,.;(—–-]{0,5}(?i:(?:or|maybe|perhaps|possibly|alternatively)\W{1,3}){1,3}(?i:even )?(?i:option )?"
-    r"\(?(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))"
-    r"|[^.;\n]{0,60}? (?i:and|but|or) \(?[A-J]\)? (?:otherwise|overall|in general|if|when)\b"
-    r"|[^.;\n]{0,60}?[,;] ?(?i:otherwise|else)[, ]{1,2}(?:(?i:it is|the answer is|option) )?\(?[A-J](?![a-zA-Z'])"
-    r"|[])}*$`\s]{0,4}(?i:or|nor|versus|vs)(?![a-zA-Z])\W{0,4}(?i:(?:maybe|perhaps|possibly|option) ){0,2}"
-    r"\(?[A-J](?![a-zA-Z'])"
-    r"|[])}*$`\s]{0,4}(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→]|->)\W{0,4}(?i:option )?"
-    r"\(?[A-J](?![a-zA-Z'])(?!\)? (?:is|are|was|has|does|would|can|cannot|fails|gives)\b)"
-    r"|[*$]{0,4} [B-HJ](?:[.,;]?\s{0,4}\Z|[.,;]?\n| [A-J](?![a-zA-Z'])))"
-)
-_TAKEN_BACK = compile_quick_pattern(
-    r"\A[*$\s]{0,3}(?:\?|[])*$`]{0,3}[,.;(—–-]{1,3}\s{0,2}(?i:(?:hm+|oh),? )?(?i:(?:no|nope|sorry|wait|correction)\s?"
-    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|scratch that\b|I disagree\b"
-    r"|actually,? (?:it\b|no\b|(?:option )?\(?[A-J](?![a-zA-Z']))))"
-)
 _OF_WRONG = compile_quick_pattern(r"(?i)(?:wrong|incorrect|false|bad|worst|rejected|eliminated) ?\Z")
 _NOT = compile_quick_pattern(r"(?i)\bnot (?:the |my )?(?:correct |right |final )?\Z")
 _SUPPOSED = compile_quick_pattern(
     r"(?i)\b(?:if|suppose|assume|assuming|whether)(?: that)?(?: the| my)?(?: correct)? ?\Z"
 )
-# What follows an "A" or "I" that is a label; before other words these are words themselves.
-_BEHIND_LABEL = compile_quick_pattern(
-    r"\A (?:because|since|as|for|by|due|which|that|and|or|with|in|from|given|based|where|if|when|is|was|so|according"
+# An "A" or "I" before a small letter is a label only before one of these words.
+_WORD_FOLLOWS = compile_quick_pattern(
+    r"\A (?!(?:because|since|as|for|by|due|which|that|and|or|with|in|from|given|based|where|if|when|is|was|so|according"
     r"|while|whereas|rather|under|but|after|before|through|using|here|only|then|thus|hence|not|instead|at|on|to"
-    r"|it|this|via)\b"
+    r"|it|this|via)\b)[a-z]"
 )
-_WORD_FOLLOWS = compile_quick_pattern(r"\A [a-z]")
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
     r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=|[–—-](?=\s)|(?:should|must|will|has to) be"
@@ -81,31 +80,27 @@ _CONCLUDED = compile_quick_pattern(
     r"|answer)s?:? )?"
     r"(?:\((?P<bracketed>[A-J])\)|(?P<last>[A-J]))[.!*$]{0,4}\s*+\Z"
 )
-_QUOTED = compile_quick_pattern(
-    r"[\"\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb']\(?([A-J])\)?\.?[\"\u201c\u201d\u2018\u2019\u00ab\u00bb']"
-)
-_IN_ENGLISH = (
+_IN_ENGLISH = rules(
     (
-        compile_quick_pattern(
-            r"(?:\u6b63\u786e)?\u7b54\u6848(?:\u662f|\u4e3a|\u9009)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
-            r"|(?:\u6545|\u6240\u4ee5|\u56e0\u6b64|\u5e94)?\u9009(?:\u62e9"
-            r"|\u9879)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
-        ),
+        "",
+        r"(?:\u6b63\u786e)?\u7b54\u6848(?:\u662f|\u4e3a|\u9009)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
+        r"|(?:\u6545|\u6240\u4ee5|\u56e0\u6b64|\u5e94)?\u9009(?:\u62e9"
+        r"|\u9879)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])",
         "answer: ",
     ),
     (
-        compile_quick_pattern(
-            r"(?i)\b(?:(?:richtige )?antwort (?:ist|lautet)|respuesta (?:correcta )?es"
-            r"|r\u00e9ponse (?:correcte )?est)\b"
-        ),
+        "",
+        r"(?i)\b(?:(?:richtige )?antwort (?:ist|lautet)|respuesta (?:correcta )?es|r\u00e9ponse (?:correcte )?est)\b",
         "answer is",
     ),
+    ("", r"[\uff08\uff09\uff0c\uff1a]", lambda sign: unicodedata.normalize("NFKC", sign.group())),
+    ("\u3002", "\u3002", "."),
+    (":", r"(?i)\b(?:antwort|l\u00f6sung|respuesta|r\u00e9ponse|risposta) ?:", "answer:"),
     (
-        compile_quick_pattern(r"[\uff08\uff09\u3002\uff0c\uff1a]"),
-        lambda sign: unicodedata.normalize("NFKC", sign.group()).replace("\u3002", "."),
+        "",
+        r"[\"\u201c-\u201e\u2018\u2019\u00ab\u00bb']\(?([A-J])\)?\.?[\"\u201c\u201d\u2018\u2019\u00ab\u00bb']",
+        r"\1",
     ),
-    (compile_quick_pattern(r"(?i)\b(?:antwort|l\u00f6sung|respuesta|r\u00e9ponse|risposta) ?:"), "answer:"),
-    (_QUOTED, r"\1"),
 )
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks
 _BOXED_SET = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
@@ -114,8 +109,7 @@ _STATED_SET = compile_quick_pattern(
     r"(?i:answers?|choices?|options?)\**+ ?(?i:is|are|:|=) ?[*$]*+(?i:options? )?"
     rf"(\(?[A-J]\)?(?:{_NEXT}\(?[A-J]\)?){{1,9}}+)(?![a-zA-Z']| ?,? ?(?i:or)\b)"
 )
-_SET_LABEL = compile_quick_pattern(r"[A-J1-9]")
-_SET_WORD = compile_quick_pattern(r"(?i)and|options?")
+_SET_LABEL = compile_quick_pattern(r"(?<![a-zA-Z])(?:[A-J](?![b-z])|[1-9])|(?<=[A-J])[A-J]")
 
 
 def extract_choice(text: str) -> str | None:
@@ -125,11 +119,11 @@ def extract_choice(text: str) -> str | None:
 
     >>> [extract_choice(text) for text in (r"\boxed{(C) blue}", "ANSWER: A, no, ANSWER: B", "It is A, I think")]
     ['C', 'B', None]
-    >>> [extract_choice(text) for text in (r"\boxed{x^2} Answer: D", "Answer: A or B", r"\boxed{\text{Option E}}")]
-    ['D', None, 'E']
+    >>> [extract_choice(text) for text in (r"\boxed{x^2} Answer: D", "故选：B", "Die Antwort ist B.")]
+    ['D', 'B', 'B']
     """
     boxed = extract_boxed(text)
-    text = _in_english(text)
+    text = rewrite(text, _IN_ENGLISH)
     stated = _stated(text)
     if boxed is not None:
         return choice_in(boxed, stated)
@@ -140,17 +134,6 @@ def extract_choice(text: str) -> str | None:
     return next(filter(None, concluded.groups()), None) if concluded else None
 
 
-def _in_english(text: str) -> str:
-    """Return a text with the statements of other languages in English, and labels without quotation marks.
-
-    >>> _in_english("故选：B"), _in_english("Die Antwort ist B."), _in_english('The answer is "B".')
-    ('answer: B', 'Die answer is B.', 'The answer is B.')
-    """
-    for pattern, replacement in _IN_ENGLISH:
-        text = pattern.sub(replacement, text)
-    return text
-
-
 def choice_in(answer: str, stated: str | None = None) -> str:
     """Return the option that a bare answer, such as the content of a box, names; ``stated`` is the one beside it.
 
@@ -158,7 +141,7 @@ def choice_in(answer: str, stated: str | None = None) -> str:
     ('C', 'B', 'blue')
     """
     content = _OPTION.sub("", " ".join(TEXT.sub(r"\1", normalize(answer)).split()))
-    if _SEVERAL.match(content):
+    if _LABELS_FIRST.match(content):
         return content
     label = _label(content)
     if label and (label.isalpha() or not stated):  # a number is more often a value than an option's position
@@ -172,25 +155,19 @@ def label_with_text(content: str) -> tuple[str, str] | None:
     >>> label_with_text("(C) blue"), label_with_text("C. E. coli"), label_with_text("blue")
     (('C', 'blue'), ('C', 'E. coli'), None)
     """
-    if match := _WITH_TEXT(content):
-        return match["label"], match["text"]
-    if match := _BEFORE_TEXT(content):
-        return match["label"] or match["word"], match["text"] or match["rest"]
-    return None
+    match = _WITH_TEXT(content)
+    return (match["label"] or match["bare"], match["text"] or match["behind"]) if match else None
 
 
 def _label(content: str) -> str | None:
     """Return the label that the content of a box consists of or starts with, if it neither denies it nor has others."""
     if letter := _LETTER("".join(content.split())):
         return letter.group(1).upper()
-    if (parts := label_with_text(content)) is None or _ONLY_LABELS(content):
+    if (match := _WITH_TEXT(content)) is None or _ONLY_LABELS(content):
         return None
-    label, text = parts
-    if labelled := _WITH_TEXT(content):
-        refused = _TAKEN_BACK.match(f".{text}") or _has_second(labelled)
-    else:
-        refused = _THEN_LETTER.match(text) or _UNSURE.match(text)
-    return None if refused or _DENIED.match(text) else label
+    label, text = match["label"] or match["bare"], match["text"] or match["behind"]
+    refused = _has_second(match) if match["label"] else _UNSURE.match(text)
+    return None if refused or _TAKEN_BACK.match(text) or _TAKEN_BACK.match(f".{text}") else label
 
 
 def _has_second(first: Match) -> bool:
@@ -211,9 +188,9 @@ def _stated(text: str) -> str | None:
         if _is_statement(stated):
             last[bool(_OF_WRONG.search(_ahead(stated)))] = stated
     chosen = last.get(False) or last.get(True)
-    if chosen is None or (False not in last and _noun(chosen) == "answer"):
+    if chosen is None or (False not in last and (chosen["noun"] or "answer").lower() == "answer"):
         return None
-    return None if _JOINED.match(_behind(chosen)) else chosen["label"].upper()
+    return None if _SEVERAL.match(_behind(chosen)) else chosen["label"].upper()
 
 
 def text_behind(text: str) -> str | None:
@@ -228,17 +205,12 @@ def text_behind(text: str) -> str | None:
 
 
 def _is_statement(stated: Match) -> bool:
-    behind = _behind(stated)
-    if _DENIED.match(behind) or _TAKEN_BACK.match(behind) or _SUPPOSED.search(_ahead(stated)):
+    ahead, behind, has_sign = _ahead(stated), _behind(stated), stated["verb"] in (":", "=")
+    if _TAKEN_BACK.match(behind) or _SUPPOSED.search(ahead):
         return False
-    has_sign = stated["verb"] in (":", "=")
-    if stated["label"].islower() or (has_sign and _NOT.search(_ahead(stated))):
-        return has_sign and not _NOT.search(_ahead(stated))
-    return not (stated["label"] in "AI" and _WORD_FOLLOWS.match(behind) and not _BEHIND_LABEL.match(behind))
-
-
-def _noun(stated: Match) -> str:
-    return (stated["noun"] or "answer").lower()
+    if stated["label"].islower() or (has_sign and _NOT.search(ahead)):
+        return has_sign and not _NOT.search(ahead)
+    return not (stated["label"] in "AI" and _WORD_FOLLOWS.match(behind))
 
 
 def _ahead(stated: Match) -> str:
@@ -247,18 +219,6 @@ def _ahead(stated: Match) -> str:
 
 def _behind(stated: Match) -> str:
     return stated.string[stated.end("label") : stated.end("label") + 80]
-
-
-def same_choice(answer: str, gold: str) -> bool:
-    """Return whether two option labels are the same; a gold answer from 1 to 10 also accepts the letter of its rank.
-
-    A digit against a gold letter is wrong, because it is more often an option's value than its position.
-
-    >>> same_choice("C", "3"), same_choice("3", "C")
-    (True, False)
-    """
-    gold = gold.strip().strip("()").upper()
-    return answer == gold or (gold in POSITIONS and answer == POSITIONS[gold])
 
 
 def extract_choices(text: str) -> str | None:
@@ -270,20 +230,19 @@ def extract_choices(text: str) -> str | None:
     boxed = extract_boxed(text)
     if boxed is not None:
         content = _BRACKETS.sub(r"\1", " ".join(TEXT.sub(r" \1 ", normalize(boxed)).split()))
-        return _joined(content) if _BOXED_SET(content) else extract_choice(text)
-    stated = _STATED_SET.findall(" ".join(text.split()))
-    return _joined(stated[-1]) if stated else extract_choice(text)
+        listed = [content] if _BOXED_SET(content) else []
+    else:
+        listed = _STATED_SET.findall(" ".join(text.split()))
+    return SEPARATOR.join(sorted(set(_SET_LABEL.findall(listed[-1])))) if listed else extract_choice(text)
 
 
 def same_choices(answer: str, gold: str) -> bool:
     """Return whether two sets of labels are the same; golds from 1 to 10 also accept the letters in these positions.
 
-    >>> same_choices("A, C", "A, C"), same_choices("A, C", "1, 3"), same_choices("A", "A, C")
-    (True, True, False)
+    A digit against a gold letter is wrong, because it is more often an option's value than its position.
+
+    >>> [same_choices(*pair) for pair in (("A, C", "A, C"), ("A, C", "1, 3"), ("A", "A, C"), ("C", "3"), ("3", "C"))]
+    [True, True, False, True, False]
     """
     labels = gold.split(SEPARATOR)
     return set(answer.split(SEPARATOR)) in (set(labels), {POSITIONS.get(label, label) for label in labels})
-
-
-def _joined(listed: str) -> str:
-    return SEPARATOR.join(sorted(set(_SET_LABEL.findall(_SET_WORD.sub(" ", listed)))))

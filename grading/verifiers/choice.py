@@ -11,7 +11,6 @@ from grading.answers.choices import (
     extract_choice,
     extract_choices,
     label_with_text,
-    same_choice,
     same_choices,
     text_behind,
 )
@@ -62,12 +61,11 @@ class ChoiceVerifier(Verifier):
         chosen, by_text = answer, None
         if SEPARATOR in label:
             chosen = answer if self.options.answer == BOXED else extract_choices(f"\\boxed{{{answer}}}") or answer
-            correct = same_choices(chosen, label)
         else:
             if self.options.answer != BOXED:
                 chosen = _by_text(answer, texts) or _stated(answer, texts) or choice_in(answer)
             by_text = _label_with_text(chosen, texts)
-            correct = same_choice(by_text or chosen, label)
+        correct = same_choices(by_text or chosen, label)
         reason = "by the text of an option" if by_text else "by letter"
         return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, reason)
 
