@@ -46,12 +46,6 @@ def outcome(verifier: Verifier, program: str, gold: str, **options: Any) -> tupl
     ("program", "gold", "expected"),
     [
         ("print(int(input()) * 2)", DOUBLE, ("correct", "all tests pass")),
-        ("print(int(open(0).read()) * 2, ' \\n\\n')", DOUBLE, ("correct", "all tests pass")),
-        (
-            "if __name__ == '__main__': print(sum(map(int, __import__('sys').stdin)) * 2)",
-            DOUBLE,
-            ("correct", "all tests"),
-        ),
         ("open('note', 'w').write('x'); print(int(input()) * 2)", DOUBLE, ("correct", "all tests pass")),
         ("print(2)", DOUBLE, ("wrong", "test 2: printed '2\\n', expected '8\\n'")),
         ("print(", DOUBLE, ("wrong", "test 1: SyntaxError: '(' was never closed")),

@@ -24,10 +24,7 @@ REPLIES = {
     "prose": "This is correct. Score: 1",
     "cut": '{"reason": "the sa',
     "seven": '{"score": 7}',
-    "text": '{"score": "1"}',
-    "true": '{"score": true}',
     "nan": '{"score": NaN}',
-    "list": "[1]",
     "keys": '{"score": 0, "score": 1}',
     "empty": "",
 }
@@ -54,12 +51,10 @@ class Judge(BaseHTTPRequestHandler):
             time.sleep(3)
         if word == "refuses":
             message |= {"content": None, "refusal": "I cannot grade this."}
-        if word == "filtered":
-            body["choices"][0]["finish_reason"] = "content_filter"
         if word == "overloaded":
             body = {"error": "overloaded"}
         busy = word == "busy" or (word == "soon" and Judge.asked[word] < 3)
-        status = 429 if busy else 400 if word == "bad" else 500 if word == "broken" else 200
+        status = 429 if busy else 400 if word == "bad" else 200
         self._send(status, "<html>" if word == "page" else body, cut=word == "truncated")
 
     def _send(self, status: int, body: Any, *, cut: bool = False) -> None:
@@ -100,12 +95,10 @@ def spec(url: str, folder: Path, **options: Any) -> dict[str, Any]:
         ("soon", ("correct", 1.0, "the same"), 3),
         *((word, ("error", 0.0, "the judge gave no score: its reply is"), 1) for word in list(REPLIES)[4:]),
         ("refuses", ("error", 0.0, "the judge gave no score: it refused: 'I cannot grade this.'"), 1),
-        ("filtered", ("error", 0.0, "the judge gave no score: it refused"), 1),
         ("truncated", ("error", 0.0, "the judge gave no score: a response of no known form"), 1),
         ("overloaded", ("error", 0.0, 'a response of no known form: \'{"error"'), 1),
         ("page", ("error", 0.0, "a response of no known form: '\"<html>"), 1),
         ("busy", ("error", 0.0, "no answer after 5 retries"), 6),
-        ("broken", ("error", 0.0, "no answer after 5 retries"), 6),
         ("bad", ("error", 0.0, "the endpoint answered: "), 1),
         ("slow", ("error", 0.0, "the endpoint did not answer in time"), 1),
     ],

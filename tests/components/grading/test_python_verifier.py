@@ -90,47 +90,30 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     ("does", "expected"),
     [
         ("1", ("correct", 1.0, "")),
-        ("True", ("correct", 1.0, "")),
         ("HALF", ("partial", 0.5, "")),
-        ("0", ("wrong", 0.0, "")),
         ("__import__('numpy').float32(1)", ("correct", 1.0, "")),
-        ("__import__('numpy').bool_(True)", ("correct", 1.0, "")),
         ("__import__('numpy').array(0.5)", ("partial", 0.5, "")),
         ("{'score': 0.5, 'acc': 1, 'reason': 'half'}", ("partial", 0.5, "half")),
         ("source == 'law' and row['a'] == [1, 2]", ("correct", 1.0, "")),
         ("7", ("error", 0.0, f"returned {SEVEN}")),
-        ("-0.1", ("error", 0.0, "returned -0.1:")),
-        ("float('nan')", ("error", 0.0, "returned nan:")),
         ("float('inf')", ("error", 0.0, "returned inf:")),
         ("'1'", ("error", 0.0, "returned '1':")),
-        ("None", ("error", 0.0, "returned None:")),
-        ("[1]", ("error", 0.0, "returned [1]:")),
-        ("1j", ("error", 0.0, "returned 1j:")),
         ("{'acc': 1}", ("error", 0.0, "returned a mapping with acc and no score")),
-        ("{'score': '1'}", ("error", 0.0, "returned '1':")),
-        ("{'score': {'score': 1}}", ("error", 0.0, "returned {'score': 1}:")),
         ("raises(ValueError('a' * 5000 + chr(10) + 'b'))", ("error", 0.0, "raised ValueError: aaa")),
         ("raises(SystemExit(3))", ("error", 0.0, "called sys.exit(3)")),
-        ("raises(KeyboardInterrupt())", ("error", 0.0, "the process that graded it ended")),
         ("os._exit(0)", ("error", 0.0, "the process that graded it ended")),
-        ("os.kill(os.getpid(), signal.SIGKILL)", ("error", 0.0, "the process that graded it ended")),
         ("os.kill(os.getppid(), signal.SIGKILL)", ("error", 0.0, "")),
         ("__import__('ctypes').string_at(0)", ("error", 0.0, "the process that graded it ended")),
         ("time.sleep(60)", ("error", 0.0, "not settled in 3 s")),
         ("stay()", ("error", 0.0, "no reply within")),
-        ("sum(iter(int, 1))", ("error", 0.0, "")),
         ("10 ** 10 ** 10", ("error", 0.0, "")),
         ("bytearray(4 << 30)", ("error", 0.0, "raised MemoryError")),
         ("(lambda x: [sys.stdout.buffer.write(x) for _ in range(1024)])(b'x' * (1 << 20)) and 1", ("correct", 1.0, "")),
-        ("os.write(1, b'x' * (1 << 27)) and 1", ("correct", 1.0, "")),
         ("os.write(2, b'x' * (1 << 27)) and 1", ("correct", 1.0, "")),
-        ("fork()", ("correct", 1.0, "")),
         ("fork(stay)", ("correct", 1.0, "")),
-        ("fork() and os._exit(0)", ("error", 0.0, "the process that graded it ended")),
         ("fork(stay) and stay()", ("error", 0.0, "no reply within")),
         ("both_return()", ("correct", 1.0, "")),
         ("subprocess.Popen(['sleep', '600'], start_new_session=True) and 1", ("correct", 1.0, "")),
-        ("threading.Thread(target=stay, daemon=True).start() or 1", ("correct", 1.0, "")),
         ("threading.Thread(target=stay).start() or 1", ("correct", 1.0, "")),
         ("sys.setrecursionlimit(10**9) or (lambda f: f(f))(lambda f: f(f))", ("error", 0.0, "")),
         ("sys.stdin.read()", ("error", 0.0, "")),
@@ -184,8 +167,6 @@ def test_a_field_that_is_no_json_is_an_error_of_its_row(graded: Any) -> None:
 
 BROKEN = {
     "raises.py": "raise ValueError('no data\\nat all')",
-    "exits.py": "import sys; sys.exit('bye')",
-    "broken.py": "def f(:",
     "missing.py": "import no_such_package",
     "dies.py": "import os; os._exit(0)",
     "prints.py": "print('x' * (1 << 28))\ndef f(data_source, solution_str, ground_truth, extra_info): return 1",
@@ -197,8 +178,6 @@ BROKEN = {
     ("path", "said"),
     [
         ("raises.py:f", "its import raised ValueError: no data"),
-        ("exits.py:f", "its import raised SystemExit: bye"),
-        ("broken.py:f", "its import raised SyntaxError: invalid syntax"),
         ("missing.py:f", "its import raised ModuleNotFoundError: No module named 'no_such_package'"),
         ("dies.py:f", "the process that imports it ended"),
         ("prints.py:g", "prints.py has no function g"),
@@ -232,9 +211,7 @@ def test_an_import_that_does_not_end_is_one_message(tmp_path: Path, monkeypatch:
     [
         ({"path": "none.py:f"}, "none.py"),
         ({"path": "functions.py"}, "expected file.py:function or package.module:function"),
-        ({"path": "functions.py:"}, "expected file.py:function"),
         ({}, "path: Field required"),
-        ({"path": "functions.py:echo", "limit_s": 0}, "limit_s: Input should be greater than 0"),
         ({"path": "functions.py:echo", "kwargs": {"ground_truth": 1}}, "ground_truth comes from the row"),
         ({"path": "functions.py:echo", "retries": 1}, "retries is not a setting"),
     ],
@@ -245,7 +222,7 @@ def test_a_spec_that_does_not_fit(folder: Path, options: dict[str, Any], said: s
     assert said in str(refused.value)
 
 
-def test_the_digest_covers_the_file_and_what_it_imports_beside_it(folder: Path, tmp_path: Path) -> None:
+def test_the_digest_covers_the_file_and_what_it_imports_beside_it(folder: Path) -> None:
     def digest() -> str:
         return parse_spec(python(folder), "test").digest
 
@@ -256,11 +233,6 @@ def test_the_digest_covers_the_file_and_what_it_imports_beside_it(folder: Path, 
     assert (changed := digest()) != before
     (folder / "functions.py").write_text(FUNCTIONS + "# a comment", encoding="utf-8")
     assert digest() not in (changed, before)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "functions.py").write_text(FUNCTIONS, encoding="utf-8")
-    (elsewhere / "helper.py").write_text("HALF = 0.5\n", encoding="utf-8")
-    assert parse_spec(python(elsewhere), "test").digest == before
 
 
 def test_the_digest_of_a_package_covers_what_it_imports_of_itself(
