@@ -100,7 +100,8 @@ def clearly_different(one: Any, other: Any) -> bool:
     agree = False
     for point in _points(one, other):
         try:
-            first, second = (_number_at(side, point) for side in (one, other))
+            floats = {symbol: complex(value) for symbol, value in point.items()}
+            first, second = (_number_at(side, point, floats) for side in (one, other))
             differ = abs(first - second) > max(CLEARLY * max(abs(first), abs(second)), TINY)
         except NO_NUMBER:
             return False  # no number: exact comparison decides
@@ -142,17 +143,19 @@ def _fraction_at(side: Any, point: dict[Any, Fraction]) -> Fraction:
     raise LookupError(side)
 
 
-def _number_at(side: Any, point: dict[Any, Any]) -> complex:
+def _number_at(side: Any, point: dict[Any, Any], floats: dict[Any, complex]) -> complex:
     """Return the value of a formula at a point: by floats, unless digits cancel or a function is none of `FLOATS`."""
     try:
-        return _float_at(side, point)
+        return _float_at(side, floats)
     except (ArithmeticError, LookupError, ValueError):
         return complex(_at(side, point, 15))
 
 
-def _float_at(side: Any, point: dict[Any, Any]) -> complex:
+def _float_at(side: Any, point: dict[Any, complex]) -> complex:
     if side in point:
-        return complex(point[side])
+        return point[side]
+    if side.is_Rational:
+        return complex(side.p / side.q)
     if side.is_Number or side.is_NumberSymbol or side is sympy.I:
         return complex(side)
     if side.is_Add:

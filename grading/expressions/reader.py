@@ -215,11 +215,10 @@ def _without_junction(words: Match) -> str:
 def _read_list(parts: list[str]) -> Form:
     """Read parts with commas, semicolons, "and" or "or" between them, or a single part."""
     parts = strip(parts)
-    pieces, signs = divide(parts, (WHERE,))
-    if signs:
-        return _read_conditions(pieces, signs)
-    for separator in ("\\lor", "\\land", ";", ","):
-        pieces, signs = divide(parts, (separator,))
+    for separator in (WHERE, "\\lor", "\\land", ";", ","):
+        pieces, signs = divide(parts, (separator,)) if separator in parts else ([], [])
+        if signs and separator == WHERE:
+            return _read_conditions(pieces, signs)
         if signs:
             pieces = [piece for piece in pieces if piece or separator != ","]
             if len(pieces) > MOST_ITEMS or not all(pieces):
