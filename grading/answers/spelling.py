@@ -133,7 +133,7 @@ _TEX_RULES = rules(  # of texts with commands
     ("phantom", r"\\[hv]?phantom\*? ?\{[^{}]{0,40}\}", " "),
     ("\\not", r"\\not ?=", r"\\neq "),
     ("\\not", r"\\not ?\\in(?![a-zA-Z])", r"\\notin "),
-    ("_{", r"_\{(\d{1,3})\}(?!\d)", r"_\1"),
+    ("_{", r"_\{(\d{1,3})\}(?! ?\d)", r"_\1"),
     ("%", r"\\text ?\{ ?\\% ?\}", r"\\%"),
     ("prime", r"(?<=\d) ?\^ ?(?:\\prime(?![a-zA-Z])|\{ ?\\prime ?\})", "'"),
     ("prime", r"(?<=\d) ?\^ ?\{ ?\\prime ?\\prime ?\}", "''"),
