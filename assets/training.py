@@ -78,7 +78,7 @@ def training_request(
     settings: TrainingSettings, train: TrainReference, base: ModelReference, **more: Any
 ) -> "TrainingRequest":
     """Return the request of a training with the settings that its recipe reads, and ``more`` of its fields."""
-    from training.config.keys import read_by
+    from training.config.overrides import read_by
     from training.job.request import TrainingRequest
 
     chosen = settings.model_dump(include={"recipe", "hardware", "seed"})

@@ -77,13 +77,35 @@ def train(
 def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
     from omegaconf import OmegaConf
 
-    from training.job.configuration import compose_run
+    from training.config.to_verl import compose_run
 
     given = {name: value for name, value in given.items() if value is not None}
     files = {} if "request" in given else {"targets": "targets", "model": "model", "out": "run"}  # it depends on none
     request = request_of(TrainingRequest, context, files | given)
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out)
     sys.stdout.write(OmegaConf.to_yaml(config))
+
+
+@app.command()
+def compose(
+    recipe: Annotated[str, typer.Option(help="A name, or the path of your own recipe.")] = "luffy",
+    hardware: Annotated[str, typer.Option(help="The hardware profile.")] = "cpu",
+    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Repeatable.")] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Leave out the overrides that only other recipes read.")
+    ] = False,
+) -> None:
+    """Check the run that a recipe, a hardware profile and overrides describe, and print it as one tree."""
+    import yaml
+
+    from training.config.compose import compose as composed
+    from training.config.overrides import read_by
+    from training.config.to_verl import to_verl
+
+    given = overrides or []
+    run = composed(recipe, hardware, read_by(recipe, given)[0] if shared else given).run
+    to_verl(run, Path("run"))
+    sys.stdout.write(yaml.safe_dump(run.model_dump(), sort_keys=False, allow_unicode=True))
 
 
 @app.command()

@@ -23,9 +23,11 @@ from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_m
 from core.parquet import count_rows
 from training.algorithms.registry import TRACKERS
 from training.algorithms.schedules.prompt_order import SHUFFLE
+from training.config.compose import compose
 from training.config.run_checks import check_run, own_trackers
 from training.config.teacher_checks import check_teacher, served_folder
 from training.config.teacher_settings import lay_out_teacher
+from training.config.to_verl import method_of, to_verl
 from training.diagnosis.before import warn_before
 from training.diagnosis.live import Watch
 from training.export.upload import push_to_hub
@@ -38,7 +40,6 @@ from training.job.checkpoints import (
     prepare_resume,
     remove_old,
 )
-from training.job.configuration import compose_run, method_of
 from training.job.input_checks import (
     MATH,
     check_context,
@@ -74,7 +75,8 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
         Whether a policy of the same identity was reused.
     """
     folder = RunFolder(request.out)
-    config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out.resolve())
+    run = compose(request.recipe, request.hardware, request.config_overrides()).run
+    config = to_verl(run, request.out.resolve())
     check_run(config)
     data = _check_inputs(request, config)
     with hold(folder.path, "training", partial(progress, report)) as lock:
@@ -86,6 +88,8 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             folder.claim(request)
             model, first = _first_stage(request, config, folder, report)
             _lay_out(config, folder, model, report)
+            for key in run.unread():
+                warn(report, latest_step(folder.checkpoints), f"{key}: no run on a CPU reads it, and perhaps none does")
             if not latest_step(folder.checkpoints):
                 warn_before(config, data.path, model, partial(warn, report))
             training, problems = run_files(data.path, config, folder.path)

@@ -10,12 +10,11 @@ from pydantic import AfterValidator, Field
 from core.errors import InputError
 from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from core.settings import FUNCTION, Section, UserPath, user_path, yaml_path
-from core.text.patterns import compile_full_match
-from training.config.keys import check_key, leaf_values, quoted, unquoted
+from training.config.overrides import quoted, unquoted
 from training.config.teacher_settings import MODEL, located
+from training.config.verl_keys import leaf_values
 
 # Keys that name folders of a run, which the storage chooses.
-NUMBER = compile_full_match(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 RUN_FOLDERS = ("paths.", "trainer.default_local_dir", "trainer.rollout_data_dir", "trainer.validation_data_dir")
 
 
@@ -50,24 +49,13 @@ def _located(value: Any, folder: Path, key: str = "") -> Any:
     return user_path(value, folder) if FUNCTION(value) or (folder / value[:255]).is_file() else value
 
 
-def _with_numbers(value: Any) -> Any:
-    """Return ``value`` with texts such as 2e-4, which are no numbers to the parser of YAML 1.1, as numbers."""
-    if isinstance(value, dict):
-        return {name: _with_numbers(part) for name, part in value.items()}
-    return float(value) if isinstance(value, str) and NUMBER(value) else value
-
-
 def _settable(config: dict[str, Any]) -> dict[str, Any]:
-    """Return ``config``; ValueError for a key that says where a run writes, is not nested, or is read by no run."""
+    """Return ``config``; ValueError for a key that says where a run writes, or is not nested."""
     if dotted := next((name for name in _names(config) if "." in str(name)), None):
         raise ValueError(f"training.config.{dotted}: expected nested keys, as {{{dotted.replace('.', ': {', 1)}: …}}}}")
     for key, _ in leaf_values(config):
         if key.startswith(RUN_FOLDERS):
             raise ValueError(f"training.config.{key} says where a run writes, which storage.root decides")
-        try:
-            check_key(key, "training.config")
-        except InputError as error:
-            raise ValueError(str(error).replace("training.config: ", "training.config.", 1)) from None
     return config
 
 
@@ -87,12 +75,10 @@ class TrainingSettings(Section):
     hardware: Annotated[str, _file_of(HARDWARE)] = Field(
         default="cpu", description="Name of a file in training/config/hardware."
     )
-    config: Annotated[dict[str, Any], UserPath(_located), AfterValidator(_with_numbers), AfterValidator(_settable)] = (
-        Field(
-            default={},
-            description="Keys of the training configuration, nested: training.config.attention=sdpa, "
-            "training.config.rollouts=separate_async or training.config.data.order=easy_first.",
-        )
+    config: Annotated[dict[str, Any], UserPath(_located), AfterValidator(_settable)] = Field(
+        default={},
+        description="Keys of the training configuration, nested: training.config.machine.attention=sdpa, "
+        "training.config.rollouts.type=separate_async or training.config.data.order=easy_first.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the training.")
     ignore_checks: bool = Field(

@@ -32,7 +32,7 @@ def build_rounds(
     Raises:
         InputError: there is no teacher behind an endpoint, or a recipe whose policy samples nothing.
     """
-    from training.config.keys import read_by
+    from training.config.overrides import read_by
 
     if teacher is None or Endpoint.parse(teacher.teacher) is None:
         raise InputError(

@@ -11,7 +11,7 @@ RECIPE = HERE / "tempered" / "tempered.yaml"
 SHOW = """
 import sys
 from pathlib import Path
-from training.job.configuration import compose_run, method_of, method_path
+from training.config.to_verl import compose_run, method_of, method_path
 config = compose_run(sys.argv[1], "cpu", ["method.power=0.25"], run=Path("run"))
 print(method_path(config), method_of(config).power, config.mixed.prefix.n_prefix)
 """

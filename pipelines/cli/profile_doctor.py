@@ -18,7 +18,6 @@ from core import PROJECT
 from core.files import write_table
 from pipelines.cli.run import run_graph
 from pipelines.settings import Settings, load
-from pipelines.training_check import printed_config
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +50,7 @@ def examine_profile(profile: str, overrides: Sequence[str]) -> int:
         if why := _not_sampled(settings, base):
             sys.stdout.write(f"the base model is not sampled: {why}\n")
         else:
-            limit = printed_config(python, ["--request", str(request)])["data"]["max_response_length"]
+            limit = asked.composed().run.data.max_response_length
             if status := _call(python, "evaluation", "generate", *_sampling(limit, train, base, folder)):
                 return status
             command += ["--samples", str(folder / DRAWN / f"{NAME}.parquet")]

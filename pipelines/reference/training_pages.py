@@ -11,12 +11,14 @@ from pipelines.reference.page_markdown import block, code, page, prose, table
 from pipelines.reference.settings_pages import default_text, leaves, type_text
 from training import algorithms
 from training.algorithms import registry
-from training.algorithms.options import MixedPolicyOptions, RolloutOptions
+from training.algorithms.options import MixedPolicyOptions
+from training.config.kinds import text_of
+from training.config.run import fields
 
 HEADING = compile_quick_pattern(r"^#{2,3} (.+)$")
 ROW = compile_quick_pattern(r"^\| `([\w.]+)` \| `[^`]+` \| (.+?) \|")
 LINK = compile_quick_pattern(r"\]\(([^)]+)\)")
-EXPLAINED = {"algorithm.md": (MixedPolicyOptions, "mixed."), "asynchronous.md": (RolloutOptions, "")}
+EXPLAINED = {"algorithm.md": (MixedPolicyOptions, "mixed.")}
 VERLS = "clip_ratio"  # an option of the algorithm that stands in verl's section
 PLACES = {
     View.POLICY: "policy",
@@ -45,15 +47,19 @@ def options_page() -> str:
             for key, field in leaves(kind)
             if key != VERLS
         ]
-        parts += [f"## {prefix.rstrip('.') or 'rollouts'}", table(("key", "type", "default", "meaning"), rows)]
-    shared = (PROJECT / "training" / "config" / "train.yaml").read_text(encoding="utf-8")
+        parts += [f"## {prefix.rstrip('.')}", table(("key", "type", "default", "meaning"), rows)]
+    shared = (PROJECT / "training" / "config" / "verl.yaml").read_text(encoding="utf-8")
+    keys = [(code(key), text_of(field), code(default_text(field))) for key, field in fields()]
     return page(
         "Training options",
         "The keys of the training configuration that are not verl's own. Set one with `luffy train --set KEY=VALUE`, "
         "or in `training.config` of a profile. `luffy train --print-config` prints the whole configuration, with "
         "verl's keys.",
         *parts,
-        "## What all trainings share",
+        "## The other sections",
+        "The comments of `training/config/run.py` say what each does.",
+        table(("key", "what it may be", "default"), keys),
+        "## What all trainings change in verl's configuration",
         block("yaml", shared),
         "## Hardware profiles",
         *_files(HARDWARE),

@@ -6,9 +6,7 @@ import pytest
 
 from assets.shared.references import ModelReference, TrainReference
 from assets.training import training_request
-from core.errors import InputError
 from pipelines.cli.profile_doctor import _not_sampled
-from pipelines.training_check import printed_config
 from tests.defs.project import settings_of
 
 BASE = ModelReference(path="model", digest="d", source="s", parameters=1, architecture="a")
@@ -42,19 +40,15 @@ def test_the_base_model_is_sampled_where_this_machine_can(hardware: str, backend
     assert _not_sampled(settings, BASE.model_copy(update={"parameters": int(parameters)})) == why
 
 
-def test_the_limit_of_the_samples_is_that_of_the_training(training_interpreter: Path, tmp_path: Path):
+def test_the_limit_of_the_samples_is_that_of_the_training(tmp_path: Path):
     (tmp_path / "empty.yaml").write_text("{}")
 
     def limit(config: str) -> int:
         settings = settings_of(LUFFY_PROFILE=str(tmp_path / "empty.yaml"), LUFFY__TRAINING__CONFIG=config)
-        request = training_request(settings.training, TRAIN, BASE)
-        options = ["--request", str(request.write(tmp_path / "request.json"))]
-        return printed_config(training_interpreter, options)["data"]["max_response_length"]
+        return training_request(settings.training, TRAIN, BASE).composed().run.data.max_response_length
 
     assert limit("{}") == 8192  # of the recipe
     assert limit("{data: {max_response_length: 96}}") == 96
-    with pytest.raises(InputError, match="'nothing'"):
-        limit("{method: {type: nothing}}")
 
 
 def test_a_request_has_the_settings_that_its_recipe_reads(tmp_path: Path):

@@ -3,11 +3,9 @@
 import dagster as dg
 
 from assets.shared.profile import Names, profile_asset
-from core import PROJECT
 from core.errors import InputError
-from core.files import read_yaml
 from tests.defs.project import message
-from training.config.keys import leaves
+from training.config.run import settable
 from training.settings import TrainingSettings
 
 
@@ -22,7 +20,6 @@ def test_a_mistake_ends_the_step_with_its_message() -> None:
 
 
 def test_no_option_of_a_training_is_a_second_spelling_of_a_key_of_its_configuration() -> None:
-    files = sorted((PROJECT / "training" / "config").glob("*.yaml"))
-    names = {key.rpartition(".")[2] for file in files for key in leaves(read_yaml(file, "configuration"))}
+    names = {key.rpartition(".")[2] for key in settable()}
     assert {"seed", "max_response_length"} <= names
-    assert set(TrainingSettings.model_fields) & names == {"recipe", "hardware", "seed"}  # what a request names
+    assert set(TrainingSettings.model_fields) & names == {"recipe", "seed"}  # what a request names

@@ -137,10 +137,6 @@ def test_the_environment_overrides_single_keys():
             ["LUFFY__TRAINING__RECIPE", "no recipe 'nope'", "luffy, luffy_opd"],
         ),
         ({"LUFFY__TRAINING__HARDWARE": "tpu"}, ["LUFFY__TRAINING__HARDWARE", "no hardware 'tpu'", "cpu, gpu"]),
-        (
-            {"LUFFY__TRAINING__CONFIG": "{actor_rollout_ref: {actor: {grad_clip: 2}}}"},
-            ["LUFFY__TRAINING__CONFIG", "grad_clip cannot be set", "actor_rollout_ref.actor.optim.clip_grad"],
-        ),
         ({"LUFFY__TRAINING__CONFIG__PATHS__RUN": "/elsewhere"}, ["CONFIG__PATHS__RUN: training.config.paths.run says"]),
         ({"LUFFY__TRAINING__CONFIG": "{data.shuffle: true}"}, ["expected nested keys, as {data: {shuffle: …}}"]),
         ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),

@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 
 from core import PROJECT
 from core.plugins.config_files import HARDWARE, RECIPES, config_names
-from training.config.keys import leaf_values
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
+from training.config.verl_keys import leaf_values
 
 yaml.SafeLoader = yaml.CSafeLoader  # three times as fast, and reads the same
 TEACHER = {"opd": ["teacher.model=base"], "luffy_opd": ["teacher.model=base"]}

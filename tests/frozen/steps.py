@@ -16,7 +16,7 @@ from core.files import digest_bytes
 from core.plugins.config_files import RECIPES, config_names
 from training.algorithms.samples import Samples
 from training.algorithms.term import EntropyBonus, Imitation, Loss
-from training.job.configuration import compose_run, method_of, mixed_options
+from training.config.to_verl import compose_run, method_of, mixed_options
 from training.verl_hooks.loss import PHI, WEIGHTS, step_loss, supervised_loss
 from training.verl_hooks.metrics import batch_metrics, update_counts
 from training.verl_hooks.target_uses import target_uses

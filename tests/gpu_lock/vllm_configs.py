@@ -56,7 +56,7 @@ from vllm.usage.usage_lib import UsageContext  # noqa: E402
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
 
 from evaluation.generation.engine import EngineOptions, llm_options  # noqa: E402
-from training.job.configuration import compose_run  # noqa: E402
+from training.config.to_verl import compose_run  # noqa: E402
 
 COPIED = (
     "dtype",

@@ -12,7 +12,7 @@ from processes import free_port
 from training_runs import ROOT
 from transformers import AutoModelForCausalLM
 
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 
 Results = dict[str, dict[str, float]]
 # What verl imports on GPUs, and what lets it run here.

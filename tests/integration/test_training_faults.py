@@ -32,7 +32,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(out: Path, targets: Path, rollouts: str, steps: int = STEPS) -> Training:
-    return Training(out, targets, rollouts=rollouts, trainer__total_training_steps=str(steps))
+    return Training(out, targets, rollouts__type=rollouts, trainer__total_training_steps=str(steps))
 
 
 def strike(run: Training, process: str, signum: signal.Signals) -> None:

@@ -16,7 +16,7 @@ from training_runs import command_line, family
 
 from core import PROJECT
 from core.machine.processes import Process
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.platforms.preloaded import INTERPRETER, preloaded_interpreter, recorded
 
 WORKER = """

@@ -13,7 +13,7 @@ from core.model.base_model import SHIPPED
 from core.plugins.config_files import HARDWARE, RECIPES, config_names
 from training.algorithms.registry import CORRECTIONS
 from training.config.teacher_settings import WORDING
-from training.job.configuration import compose_run, mixed_options
+from training.config.to_verl import compose_run, mixed_options
 from training.resources.auto_values import resolve_auto
 from training.resources.machine import Gpu, Machine
 from training.resources.model_shape import ModelShape

@@ -30,7 +30,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "mixed_policy": {"mixed__rollout_correction__type": "icepop"},
     "chord_mu": {"mixed__rollout_correction__type": "reinforce_pro"},
-    "chord_phi": {"rollouts": "colocate_async"},
+    "chord_phi": {"rollouts__type": "colocate_async"},
     "cispo": {"mixed__rollout_correction__type": "tis"},
     # The embedded model solves few groups sometimes: refilling a batch with them would take minutes.
     "dapo": {"algorithm__filter_groups__enable": "false"},
@@ -40,7 +40,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "exgrpo": {"mixed__replay__start": "0.0", "trainer__total_training_steps": "3"},
     "relift": {"mixed__relift__buffer": "3"},
     "luffy_opd": {"teacher__model": "base"},
-    "opd": {"teacher__model": "base", "mixed__distillation__task_rewards": "true", "rollouts": "colocate_async"},
+    "opd": {"teacher__model": "base", "mixed__distillation__task_rewards": "true", "rollouts__type": "colocate_async"},
     "pope": {"mixed__prefix__n_prefix": "2", "mixed__off_policy_schedule": "until_solved"},
     "on_policy": {"mixed__rollout_correction__type": "tis", "algorithm__use_kl_in_reward": "true"},
     "rl_sft_loss": {"mixed__rollout_correction__type": "seq-mask-tis", "actor_rollout_ref__actor__use_kl_loss": "true"},
@@ -191,7 +191,7 @@ def test_asynchronous_rollouts_are_as_old_as_they_say(rollouts: str, targets: Pa
     """A partial sample, too, drifts in its old tokens only."""
     # Of twelve samples, two at once: some are not finished when the weights change.
     few = {"actor_rollout_ref__rollout__max_num_seqs": "2"} if rollouts == "colocate_async" else {}
-    run = Training(tmp_path / "run", targets, rollouts=rollouts, trainer__total_training_steps="3", **few)
+    run = Training(tmp_path / "run", targets, rollouts__type=rollouts, trainer__total_training_steps="3", **few)
     assert run.end() == 0, run.said + (tmp_path / "run" / "attempts" / "0001.log").read_text()[-3000:]
     records = [record["data"] for record in run.metrics()]
     assert len(records) == 3
@@ -214,7 +214,7 @@ def test_asynchronous_rollouts_are_as_old_as_they_say(rollouts: str, targets: Pa
 def test_rollouts_of_low_precision_drift_without_being_stale(
     precision: str, least: float, most: float, targets: Path, tmp_path: Path
 ) -> None:
-    run = Training(tmp_path / "run", targets, rollout_precision=precision)
+    run = Training(tmp_path / "run", targets, rollout__precision=precision)
     assert run.end() == 0, run.said + (tmp_path / "run" / "attempts" / "0001.log").read_text()[-3000:]
     for record in run.metrics():
         assert record["data"]["staleness/max"] == 0

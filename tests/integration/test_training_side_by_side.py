@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from training_runs import own_environment
 
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """

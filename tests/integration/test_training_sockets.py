@@ -34,7 +34,7 @@ def start(*command: object) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_an_asynchronous_training_listens_on_loopback_only(tmp_path: Path) -> None:
     """The recipes' own test looks at the ports of trainings with sync rollouts."""
-    run = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", 16), rollouts="separate_async")
+    run = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", 16), rollouts__type="separate_async")
     ports = watch(run.process)
     assert run.end() == 0, run.said
     check(ports, *OF_A_TRAINING)

@@ -19,7 +19,7 @@ from core.machine.processes import Process, descendants, die_with_parent, start_
 from core.model.base_model import SHIPPED
 from core.model.token_counts import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from training.config.keys import read_by
+from training.config.overrides import read_by
 
 ROOT = Path(__file__).resolve().parents[2]
 # A step of seconds: 4 prompts x 4 samples of the embedded model.

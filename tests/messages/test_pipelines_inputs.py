@@ -288,7 +288,7 @@ ROWS: list[Row] = [
         for override, message in (
             ("nosuch.key=1", "unknown key 'nosuch.key': luffy train --print-config prints"),
             ("trainer.save_frq=1", "unknown key 'trainer.save_frq': did you mean 'trainer.save_freq'?"),
-            ("trainer.save_freq=often", "trainer.save_freq: got 'often', expected a number"),
+            ("trainer.save_freq=often", "trainer.save_freq: got 'often', expected a whole number from 1"),
         )
     ),
     (

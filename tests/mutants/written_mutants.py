@@ -284,7 +284,7 @@ def recipe_number(fault: str, recipe: str, key: str, value: Any) -> None:
         return config
 
     wrong.__name__ = fault
-    mutant("training.job.configuration:compose_run", f"{PUBLISHED}[{recipe}]")(wrong)
+    mutant("training.config.to_verl:compose_run", f"{PUBLISHED}[{recipe}]")(wrong)
 
 
 recipe_number("chord_mu_decays_over_100_steps", "chord_mu", "mixed.sft_multitask.decay_steps", 100)

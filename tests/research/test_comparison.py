@@ -25,7 +25,7 @@ matrix:
   - name: "{name}"
     recipe: luffy
     axes: {{k: [1, 4], type: [none, tis]}}
-    overrides: ["max_staleness={{k}}"]
+    overrides: ["rollouts.max_staleness={{k}}"]
     seeds: 2
 variants: {{own: {{recipe: {recipe}}}}}
 seeds: {{stale_4_tis: 3}}
@@ -40,12 +40,12 @@ def comparison(folder: Path, name: str = "stale_{k}_{type}", recipe: str = "sft"
 def test_a_matrix_names_a_variant_for_each_combination_and_seeds_count_up(tmp_path: Path) -> None:
     file = comparison(tmp_path)
     assert list(file.variants) == ["stale_1_none", "stale_1_tis", "stale_4_none", "stale_4_tis", "own"]
-    trials = list(file.trials([], ["max_staleness=2", "seed=1"]))
+    trials = list(file.trials([], ["rollouts.max_staleness=2", "seed=1"]))
     assert [(trial.name, trial.seed) for trial in trials[-5:]] == [
         *((f"stale_{k}", 1) for k in ("1_none", "1_tis", "4_none", "4_tis")),
         ("stale_4_tis", 2),
     ]
-    assert trials[-1].overrides == ("max_staleness=4", "seed=1")  # a variant's own wins
+    assert trials[-1].overrides == ("rollouts.max_staleness=4", "seed=1")  # a variant's own wins
     (sft, _) = file.trials(["sft"], ["data.shuffle=true"], seeds=2)
     assert (sft.recipe, sft.overrides) == ("sft", ("data.shuffle=false",))
 

@@ -84,19 +84,6 @@ class RolloutCorrectionOptions(Options):
         return self
 
 
-class RolloutOptions(Options):
-    """When samples are drawn and how old they may be (keys beside ``mixed``; ``verl_hooks.asynchronous``).
-
-    The age of a token is the number of times that the actor's weights were sent to vLLM between those that sampled it
-    and those from which its step starts.
-    """
-
-    rollouts: Literal["sync", "colocate_async", "separate_async"] = "sync"
-    max_staleness: Annotated[int, Field(ge=0)] = 1  # the largest age of a token
-    stale_samples: Literal["wait", "drop"] = "wait"  # what happens to groups that would get older
-    rollout_precision: Literal["auto", "float32", "bfloat16", "fp8", "int4"] = "bfloat16"  # precision of vLLM
-
-
 class SFTMultitaskOptions(Options):
     """A supervised loss on off-policy tokens beside the policy loss (``training.algorithms.methods.sft``).
 

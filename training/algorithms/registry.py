@@ -4,11 +4,10 @@ A function is imported on first use, so that options are validated without torch
 user's: a recipe names them as ``FILE.py:NAME`` or ``package.module:NAME``, or a package declares them as entry points.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
 from core.plugins.config_files import entries, entry
 from core.plugins.user_code import function_path, load_function
 from core.text.patterns import compile_full_match
@@ -136,23 +135,6 @@ RESHAPES = Registry(
     pow="training.algorithms.reshape:power",
     p_div_p="training.algorithms.reshape:p_div_p",
 )
-
-KEYS: Mapping[str, Plugins] = {"method.type": METHODS}  # the keys that may name a function or class of the user's
-
-
-def outside_function(
-    key: str, value: object, folder: Path | None = None, where: str = "", registry: Plugins | None = None
-) -> str | None:
-    """Return `Registry.outside` for the value of a key, by the ``registry`` that `KEYS` has for it, or by another one.
-
-    Raises:
-        InputError: it is a path that leads nowhere; the message starts with ``where`` and the key.
-    """
-    try:
-        return (registry or KEYS[key]).outside(value, folder)
-    except ValueError as error:
-        raise InputError(f"{where}{key}: {value}: {error}") from None
-
 
 GAMMA = 0.1  # gamma of the shaping p / (p + gamma), as LUFFY publishes it
 _NUMBER = compile_full_match(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")

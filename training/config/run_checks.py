@@ -6,19 +6,15 @@ import sys
 
 from omegaconf import DictConfig
 
-from core.backends import BACKENDS
 from core.errors import InputError
 from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
 from training.algorithms.registry import METHODS, TRACKERS
-from training.config.rollout_modes import SEPARATE
-from training.export import DTYPES
+from training.config.run import SEPARATE
 
 
 def check_run(config: DictConfig) -> None:
     """Raise InputError for a setting of how a run is carried out that cannot work here."""
-    if config.run.backend not in BACKENDS:
-        raise InputError(f"run.backend: got {config.run.backend!r}, expected one of {', '.join(BACKENDS)}")
     if config.run.backend == "local" and (cluster := os.environ.get("RAY_ADDRESS")):
         raise InputError(
             f"RAY_ADDRESS={cluster}: a training on a running cluster is a job of it, whose processes get its settings: "
@@ -31,13 +27,12 @@ def check_run(config: DictConfig) -> None:
         check_not_declared(name, TRACKERS.group)
         if importlib.util.find_spec(TRACKERS[name]) is None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
-    if config.policy_dtype not in DTYPES:
-        raise InputError(f"policy_dtype: got {config.policy_dtype!r}, expected one of {', '.join(DTYPES)}")
     separate_on_gpus = config.rollouts == SEPARATE and config.trainer.device == "cuda"
     if separate_on_gpus and importlib.util.find_spec("cupy") is None:
         raise InputError(
-            f"rollouts={SEPARATE} on GPUs: verl sends the weights with cupy, which is not installed: {sys.executable} "
-            "-m pip install cupy-cuda13x==14.0.1. Or take rollouts=colocate_async, which shares the GPUs"
+            f"rollouts.type={SEPARATE} on GPUs: verl sends the weights with cupy, which is not installed: "
+            f"{sys.executable} -m pip install cupy-cuda13x==14.0.1. Or take rollouts.type=colocate_async, which shares "
+            "the GPUs"
         )
 
 

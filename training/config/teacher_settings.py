@@ -71,8 +71,8 @@ def check_distillation(config: "DictConfig") -> None:
         )
     if model == SELF and config.rollouts != "sync":
         raise InputError(
-            f"{MODEL}={SELF} and rollouts={config.rollouts} contradict each other: the weights can change between a "
-            "sample and its score. Set rollouts=sync, or name another teacher, such as base"
+            f"{MODEL}={SELF} and rollouts.type={config.rollouts} contradict each other: the weights can change "
+            "between a sample and its score. Set rollouts.type=sync, or name another teacher, such as base"
         )
     if (temperature := config.actor_rollout_ref.rollout.temperature) != 1:
         raise InputError(

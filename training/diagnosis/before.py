@@ -18,12 +18,12 @@ from core.schemas import SAMPLE
 from grading.row_fields import row_fields
 from grading.verdict import Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
+from training.config.to_verl import chat_template, compose_run
 from training.diagnosis import BEFORE, FIRST
 from training.diagnosis.causes import Finding, explain, seen
 from training.diagnosis.live import Warn, without_harm
 from training.diagnosis.record import RunRecord, sample_rows
 from training.diagnosis.reward_calls import UNKNOWN, Score, asked
-from training.job.configuration import chat_template, compose_run
 from training.job.input_checks import MATH, read_verifiers
 from training.job.records.rollout_log import Rollout
 from training.job.request import TrainingRequest

@@ -234,7 +234,7 @@ CHECKS = (
     Cause("port", (HOST,), _port, "stop what listens there, or run luffy ui --port with another"),
     Cause("packages", (MACHINE,), _packages, f"run {SETUP}"),
     Cause("driver", (MACHINE_GPU,), _driver, f"install a driver of version {LEAST} or newer, or take --hardware cpu"),
-    Cause("attention kernel", (MACHINE_GPU,), _attention, f"set attention=sdpa, or run {SETUP}"),
+    Cause("attention kernel", (MACHINE_GPU,), _attention, f"set machine.attention=sdpa, or run {SETUP}"),
     Cause("memory", (MACHINE,), _memory, "free some"),
     Cause("disk", (MACHINE,), _run_disk, "give --out on another disk"),
 )

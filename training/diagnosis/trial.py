@@ -23,7 +23,7 @@ from core.files import read_json, write_json
 from core.model.base_model import SHIPPED
 from core.plugins.user_code import python_path
 from core.schemas import TARGET
-from training.config.keys import read_by
+from training.config.overrides import read_by
 from training.diagnosis import MACHINE, Cause
 from training.diagnosis.machine import Examination
 

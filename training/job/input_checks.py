@@ -24,7 +24,7 @@ from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec
 from training.algorithms.off_policy_schedule import parse_schedule
 from training.algorithms.schedules.prompt_order import EASY_FIRST, easy_first
-from training.job.configuration import chat_template
+from training.config.to_verl import chat_template
 
 MATH = VerifierSpec("math")
 VERIFIERS_KEY, ROWS_DIGEST = b"verifiers", b"rows_digest"  # metadata of a file of targets

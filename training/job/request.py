@@ -1,33 +1,32 @@
 """The request of a training run, and its identity: the digest by which a finished run is found and reused."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from core import PROJECT, kinds
+from core import kinds
 from core.backends import Placement
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, validated
-from core.files import read_object, read_yaml
+from core.files import read_object
 from core.model.lineage_file import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
 from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
-from core.plugins.config_files import HARDWARE, RECIPES, config_file, config_files, first_stage, is_shipped, recipe_name
-from core.plugins.user_code import function_file, module_file, user_code_digest
-from core.text.parse import parse_yaml
+from core.plugins.config_files import RECIPES, config_file, first_stage, recipe_name
+from core.plugins.user_code import user_code_digest
 from core.text.patterns import compile_full_match
-from training.algorithms.registry import KEYS, outside_function
-from training.config.keys import MODULE, NO_FILE, file_of, leaf_values, read_by, rules, values_of
+from training.config.compose import METHOD, RECIPE, Composed, absence, compose
+from training.config.overrides import key_of, read_by
+from training.config.run import Run
 from training.config.teacher_checks import teacher_folder
-from training.config.teacher_settings import BASE, SELF, endpoint_of, located
+from training.config.teacher_settings import BASE, SELF, endpoint_of
 from training.config.teacher_settings import MODEL as TEACHER
+from training.config.verl_keys import leaf_values
 
 SHA256 = compile_full_match("[0-9a-f]{64}")
-TRAIN = "training/config/train.yaml"
-SELECTORS = ("recipe", "hardware", "first_stage", "first_stage.recipe")  # keys that choose configuration files
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
 
@@ -110,7 +109,7 @@ class TrainingRequest(Placement):
         Raises:
             InputError: an override gives the seed, which the request has.
         """
-        if "seed" in values_of(self.overrides):
+        if "seed" in map(key_of, self.overrides):
             raise InputError("--set: seed cannot be set: give it with --seed")
         address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
         slurm = [f"run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
@@ -127,7 +126,7 @@ class TrainingRequest(Placement):
         """
         if not is_there(self.targets.path):
             raise InputError(
-                f"targets {self.targets.path}: {_absence(self.targets.path)}: materialize targets/train or give "
+                f"targets {self.targets.path}: {absence(self.targets.path)}: materialize targets/train or give "
                 "--targets a parquet"
             )
         if (whole := table_of_shard(self.targets.path)) and len(shard_files(whole)) > 1:
@@ -139,8 +138,8 @@ class TrainingRequest(Placement):
             raise InputError(f"model {self.model.path}: no config.json there: expected a Hugging Face model folder")
         name, heldout = self.recipe_name, self.heldout if has_first_stage(self.recipe) else None
         if heldout and not is_there(heldout.path):
-            raise InputError(f"heldout {heldout.path}: {_absence(heldout.path)}: give --heldout a parquet")
-        files = file_digests(self.recipe, self.hardware, self.overrides)
+            raise InputError(f"heldout {heldout.path}: {absence(heldout.path)}: give --heldout a parquet")
+        files = file_digests(self.composed())
         for key in sorted(self.files.keys() & files.keys()):
             _check_digest(key, self.files[key], files[key])
         return self.model_copy(
@@ -172,14 +171,17 @@ class TrainingRequest(Placement):
         overrides = tuple(text for text in self.overrides if not text.startswith("run."))
         return self.record().model_copy(update={"overrides": overrides})
 
+    def composed(self) -> Composed:
+        """Return the run that the settings describe, and the user's files that it names."""
+        return compose(self.recipe, self.hardware, self.overrides)
+
     def identity(self) -> str:
-        """Return the sha256 over what is computed: settings, with the values of our configuration files, and inputs."""
-        files = policy_files(self.recipe, self.hardware)
-        if any(text.partition("=")[0] in SELECTORS for text in self.overrides):
-            files = [file for folder in (RECIPES, HARDWARE) for file in (PROJECT / folder).glob("*.yaml")]
-        shipped = sorted({TRAIN, *(str(file.relative_to(PROJECT)) for file in files if is_shipped(file))})
-        settings = [(file, read_yaml(PROJECT / file, "configuration") | {"run": None}) for file in shipped]
-        return kinds.POLICY.identity(self.computed().model_dump(mode="json"), settings)
+        """Return the sha256 over what is computed: the resolved settings and the digests of the inputs."""
+        composed = self.composed()
+        inputs = self.targets.digest, self.model.digest, self.heldout and self.heldout.digest
+        files = {key: digest for key, digest in self.files.items() if not key.startswith(RECIPE)}  # their values count
+        stages = [_settings(run, files) for run in (composed.run, composed.first_stage) if run]
+        return kinds.POLICY.identity(stages, self.seed, files, inputs)
 
     def first_stage(self, recipe: str, overrides: Sequence[str]) -> Self:
         """Return the request of a first stage of ``recipe``: our overrides, if it reads them, then ``overrides``."""
@@ -189,107 +191,25 @@ class TrainingRequest(Placement):
         return self.model_copy(update={**changes, "out": self.out / FIRST_STAGE})
 
 
-def policy_files(recipe: str, hardware: str) -> list[Path]:
-    """The files that a run composes: those of its recipe, of that of its first stage, and of its hardware."""
-    recipes = filter(None, [recipe, first_stage(recipe)])
-    return [*(file for name in recipes for file in config_files(RECIPES, name)), *config_files(HARDWARE, hardware)]
+def file_digests(composed: Composed) -> dict[str, str]:
+    """Return the digests of the user's files, and of a teacher's folder, by the keys that name them."""
+    digests = {key: _file_digest(file) for key, file in composed.files.items()}
+    name = composed.run.teacher.model
+    if name in (None, BASE, SELF) or endpoint_of(name):
+        return digests
+    return digests | {TEACHER: model_digest(teacher_folder(name))}
 
 
-def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
-    """Return the digests of the user's files that decide what a run computes, by key. Errors as for `named_files`."""
-    files = named_files(recipe, hardware, overrides)
-    return {key: _file_digest(file) for key, file in files.items()} | _teacher_digest(recipe, hardware, overrides)
-
-
-def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
-    """Return the digest of the model that is the teacher; {} without a teacher that is a folder or on a hub."""
-    name, folder = None, Path.cwd()
-    for file in policy_files(recipe, hardware):
-        values = dict(leaf_values(read_yaml(file, "configuration")))
-        if name is None and values.get(TEACHER) is not None:
-            name, folder = values[TEACHER], file.parent
-    if (given := values_of(overrides).get(TEACHER)) is not None:
-        name, folder = given, Path.cwd()
-    if name in (None, *NO_FILE, BASE, SELF) or endpoint_of(name):
-        return {}
-    return {TEACHER: model_digest(teacher_folder(located(name, folder)))}
-
-
-def named_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, Path]:
-    """Return the user's files that decide what a run computes: its recipes, and what they and ``overrides`` name.
-
-    Raises:
-        InputError: there is no such file or module.
-    """
-    files: dict[str, Path] = {}
-    stage_recipe, stage_overrides = _first_stage_given(recipe, overrides)
-    stage_files = config_files(RECIPES, stage_recipe) if stage_recipe else ()
-    given, given_to_stage = values_of(overrides), values_of(stage_overrides)
-    for read, replaced in ((policy_files(recipe, hardware), given), (stage_files, given_to_stage)):
-        for file in (file for file in read if not is_shipped(file)):
-            files[f"recipe {file.stem}"] = file
-            for key, value in leaf_values(read_yaml(file, "recipe")):
-                if key not in replaced:
-                    files |= _named_file(key, value, file.parent, f"recipe {file.stem}: ")
-    for key, value in given.items():
-        files |= _named_file(key, value, Path.cwd())
-    for key, value in given_to_stage.items():
-        files |= _named_file(key, value, Path.cwd(), "first stage: ")
-    return files
-
-
-def _first_stage_given(recipe: str, overrides: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the recipe that ``overrides`` give the first stage, if they do, and the overrides of that stage alone."""
-    stages = (read_yaml(file, "recipe").get(FIRST_STAGE) for file in config_files(RECIPES, recipe))
-    stage, name = next(filter(None, stages), {}), None
-    for key, text in values_of(overrides).items():
-        if key == FIRST_STAGE or key.startswith(f"{FIRST_STAGE}."):
-            value = parse_yaml(text, f"--set {key}")
-            changes = value if key == FIRST_STAGE else {key.rpartition(".")[2]: value}
-            if isinstance(changes, dict):
-                stage, name = stage | changes, changes.get("recipe", name)
-    given = stage.get("set")
-    return (
-        name if isinstance(name, str) else None,
-        [text for text in given if isinstance(text, str)] if isinstance(given, list) else [],
-    )
-
-
-def _named_file(key: str, value: object, folder: Path, where: str = "") -> dict[str, Path]:
-    """Return the file that ``key`` names, whose path starts from ``folder``; nothing for none, or one of the project's.
-
-    A function's file is that of its module, and a module after ``pkg://`` is one on Python's path.
-    """
-    name = f"{where}{key}"
-    if key in KEYS:
-        path = outside_function(key, value, folder, where)
-        return {} if path is None else {name: function_file(path)}
-    if key in rules().files and isinstance(value, str) and value.startswith(MODULE):
-        return _module_file(name, value)
-    if (file := file_of(key, value, folder)) is None:
-        return {}
-    if not is_there(file):
-        raise InputError(f"{name}: {file}: {_absence(file)}: give the path of a file")
-    return {name: file}
-
-
-def _module_file(key: str, value: str) -> dict[str, Path]:
-    """Return the file of a module; nothing for a module of the project, which the digest of its code covers."""
-    name = value.removeprefix(MODULE)
-    file = module_file(name)
-    if file is None:
-        raise InputError(f"{key}: {value}: no such module: put its folder on PYTHONPATH, or give the path of a file")
-    return {} if file.is_relative_to(PROJECT / name.split(".")[0]) else {key: file}
+def _settings(run: Run, files: Iterable[str]) -> dict[str, Any]:
+    """Return what ``run`` computes: its values by key, without the paths of ``files``, which have digests."""
+    values = dict(leaf_values(run.model_dump(exclude={"run", "first_stage", "seed"})))
+    named = {key: str(values[key]).rpartition(":")[2] if key == METHOD else None for key in files if key in values}
+    return values | named
 
 
 def _file_digest(file: Path) -> str:
     """Return the digest of a file that a key names; a Python file's digest covers the modules beside it too."""
     return user_code_digest(file) if file.suffix == ".py" else digest_shards(file)
-
-
-def _absence(path: Path) -> str:
-    """Say why ``path`` names no file."""
-    return "is a folder" if path.is_dir() else "no such file"
 
 
 def _absolute(path: Path) -> Path:

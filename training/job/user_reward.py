@@ -10,7 +10,7 @@ from typing import Any
 
 from core.errors import InputError, first_line
 from core.plugins.user_code import ARGUMENTS, import_problem, load_function
-from training.config.keys import MODULE
+from training.config.compose import MODULE
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
 VERIFIERS = "verifiers"  # argument with the spec of each source, as JSON

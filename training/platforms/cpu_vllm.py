@@ -15,7 +15,7 @@ PRECISION = "TRAINING_ROLLOUT_PRECISION"  # variable that the hardware profile c
 class CPUWorkerExtension(vLLMColocateWorkerExtension):
     """verl's extension, which applies the workarounds for vLLM on a CPU.
 
-    vLLM's fp8 does not start there, so ``rollout_precision`` rounds the weights instead.
+    vLLM's fp8 does not start there, so ``rollout.precision`` rounds the weights instead.
     """
 
     def __new__(cls, **kwargs: Any) -> "CPUWorkerExtension":

@@ -12,13 +12,13 @@ from collections.abc import Collection, Sequence
 from importlib import metadata
 
 from core.errors import InputError
+from training.config.run import KERNELS
 from training.resources.machine import Gpu
 
 AUTO = "auto"
 # Our names are those of transformers. The packages that bring a kernel; the others are torch's own.
 PACKAGES = {"flash_attention_2": "flash-attn", "flash_attention_4": "flash-attn-4"}
 PACKED = "sdpa_packed"  # ours (training.platforms.packed_attention), for a CPU
-KERNELS = (*PACKAGES, "sdpa", PACKED, "flex_attention", "eager")
 AMPERE = (8, 0)
 # Of flash-attn-4, whose backward pass knows Hopper and Blackwell; the widest heads of each.
 WIDEST_HEAD = {9: 256, 10: 128, 11: 128}
@@ -59,13 +59,16 @@ def choose_attention(
         else:
             kernel = "sdpa"
     if kernel == PACKED and (gpus or not packed):
-        raise InputError(f"attention={PACKED}: it is for packed sequences on a CPU: set attention=auto")
+        raise InputError(f"machine.attention={PACKED}: it is for packed sequences on a CPU: set machine.attention=auto")
     if kernel not in installed:
-        raise InputError(f"attention={kernel}: {PACKAGES[kernel]} is not installed: install it, or set attention=auto")
+        raise InputError(
+            f"machine.attention={kernel}: {PACKAGES[kernel]} is not installed: install it, or set "
+            "machine.attention=auto"
+        )
     if sequence_parallel > 1 and kernel not in PACKAGES:
         raise InputError(
             f"actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size={sequence_parallel}: with "
-            f"attention={kernel} every GPU would attend to its own part of a sequence only, without any error: set it "
-            "to 1, or install flash-attn (or flash-attn-4 on Hopper and Blackwell)"
+            f"machine.attention={kernel} every GPU would attend to its own part of a sequence only, without any error: "
+            "set it to 1, or install flash-attn (or flash-attn-4 on Hopper and Blackwell)"
         )
     return kernel

@@ -7,10 +7,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.errors import InputError
 from core.machine.processor import LARGE, compute_dtype
-from training.config.rollout_modes import SEPARATE, set_precision
+from training.config.run import OFFLOADS, SEPARATE
 from training.config.teacher_settings import has_server, teacher_gpus
+from training.config.to_verl import set_precision
 from training.resources.attention import AUTO, choose_attention, installed_kernels
-from training.resources.layout import GPUS, OFFLOADS, STORE, Layout
+from training.resources.layout import GPUS, STORE, Layout
 from training.resources.machine import Machine
 from training.resources.memory import BFLOAT16, USABLE, WEIGHTS_SHARE, generation_memory, training_memory
 from training.resources.model_shape import ModelShape
@@ -148,9 +149,9 @@ def _share_out(config: DictConfig, machine: Machine) -> None:
     left = len(machine.gpus) - config.rollout_gpus - teacher_gpus(config)
     if config.rollout_gpus < 1 or config.rollout_gpus % engine or (actor == AUTO and left < 1):
         raise InputError(
-            f"rollouts={SEPARATE}: rollout_gpus={config.rollout_gpus} of the {len(machine.gpus)} GPUs of a node: "
+            f"rollouts.type={SEPARATE}: rollouts.gpus={config.rollout_gpus} of the {len(machine.gpus)} GPUs of a node: "
             f"expected a multiple of actor_rollout_ref.rollout.tensor_model_parallel_size={engine} that leaves some to "
-            f"the actor ({GPUS}={actor}). Set them, or share the GPUs with rollouts=colocate_async"
+            f"the actor ({GPUS}={actor}). Set them, or share the GPUs with rollouts.type=colocate_async"
         )
     rollout.nnodes, rollout.n_gpus_per_node = config.trainer.nnodes, config.rollout_gpus
 

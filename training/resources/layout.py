@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from training.config.rollout_modes import SEPARATE
+from training.config.run import SEPARATE
 from training.config.teacher_settings import shown_tokens, shows_prefix, teacher_gpus
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 GPUS = "trainer.n_gpus_per_node"
 FSDP = "actor_rollout_ref.actor.fsdp_config"
 STORE = "ray_kwargs.ray_init.object_store_memory"
-OFFLOADS = ("none", "rollout", "always")
 
 
 @dataclass(frozen=True)

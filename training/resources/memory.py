@@ -116,10 +116,10 @@ def estimates(
     share = "actor_rollout_ref.rollout.gpu_memory_utilization"
     if (memory := machine.gpu_memory) and cuda:
         smaller = f"a smaller actor_rollout_ref.actor.ppo_max_token_len_per_gpu (from {layout.least_micro_batch})"
-        remedy = f"offload=always, actor_rollout_ref.model.lora_rank=64, {smaller} or more GPUs"
+        remedy = f"machine.offload=always, actor_rollout_ref.model.lora_rank=64, {smaller} or more GPUs"
         yield Estimate("each GPU while it trains", training_memory(shape, layout), USABLE * memory, remedy)
         if layout.objective == "rl":
-            generation, remedy = generation_memory(shape, layout, memory), f"a lower {share} or offload=rollout"
+            generation, remedy = generation_memory(shape, layout, memory), f"a lower {share} or machine.offload=rollout"
             yield Estimate("each GPU while vLLM generates", generation, USABLE * memory, remedy)
             server = server_memory(shape, layout, layout.tensor_parallel, layout.width)
             remedy = f"a higher {share} or tensor_model_parallel_size, or a lower data.max_response_length"

@@ -12,7 +12,7 @@ from grading.row_fields import PROBLEM
 from training.algorithms.derived_seeds import prompt_id, stable_hash
 from training.algorithms.schedules.prefix import cut_prefix
 from training.config.teacher_settings import show_target
-from training.job.configuration import chat_template, method_of
+from training.config.to_verl import chat_template, method_of
 from training.methods.method import Start
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
 from training.verl_hooks.batch import PLAN, TARGET

@@ -21,7 +21,7 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from core.model.prompts import Example, Template, encode_example, encode_prompt
 from training.algorithms.derived_seeds import HASHES, prompt_id, prompt_key, stable_hash
-from training.job.configuration import chat_template, method_of
+from training.config.to_verl import chat_template, method_of
 from training.job.records.metrics_log import require_finite
 from training.methods.method import Prompt
 from training.verl_hooks.batch import PLAN

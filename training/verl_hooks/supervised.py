@@ -31,8 +31,8 @@ from core.errors import InputError
 from core.ledger_verdicts import LEDGER
 from core.model.prompts import CHAT, Template, encode_example
 from training.algorithms.derived_seeds import target_ids
+from training.config.to_verl import chat_template, mixed_options
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
-from training.job.configuration import chat_template, mixed_options
 from training.job.records.metrics_log import require_finite
 from training.platforms.preloaded import recorded
 from training.resources.requirements import require_disk

@@ -11,7 +11,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from core.model.endpoints import endpoint_key
 from core.model.prompts import encode_prompt
 from training.config.teacher_settings import SELF, endpoint_of, show_target
-from training.job.configuration import chat_template, mixed_options
+from training.config.to_verl import chat_template, mixed_options
 from training.verl_hooks.agent_loop import OffPolicyOutput
 
 # What vLLM is asked for: the log-probability of each token of the prompt, and a token that nobody reads.

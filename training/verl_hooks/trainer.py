@@ -24,8 +24,8 @@ from core.metric_table import CUT_SHARE
 from training.algorithms.samples import Samples
 from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.tensors import fit_width
+from training.config.to_verl import method_path
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
-from training.job.configuration import method_path
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.requirements import require_disk

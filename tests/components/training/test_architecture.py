@@ -19,7 +19,7 @@ from core.model.architecture import FAMILIES, decoder_shapes
 from core.model.model_folder import check_model
 from core.model.weights import read_tensors
 from evaluation.generation.engine import context_limit
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.resources.auto_values import resolve_auto
 from training.resources.load_check import check_loading
 from training.resources.machine import Gpu, Machine

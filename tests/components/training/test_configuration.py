@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from core.errors import InputError
 from core.plugins.config_files import RECIPES, config_names
-from training.job.configuration import compose_run, mixed_options
+from training.config.to_verl import compose_run, mixed_options
 from training.launch import _fill_in
 
 RUN = Path("run")
@@ -71,7 +71,7 @@ def test_the_passes_of_supervised_training_become_steps(rows: Path) -> None:
 
 
 def test_a_variable_of_the_profile_that_is_set_to_null_is_no_variable_of_the_process(rows: Path) -> None:
-    for overrides, count in ((["environment.TRAINING_PRELOADS_WORKERS=null"], 0), ([], 1)):
+    for overrides, count in ((["machine.environment.TRAINING_PRELOADS_WORKERS=null"], 0), ([], 1)):
         config = compose_run("luffy", "cpu", overrides, run=RUN)
         environment = _fill_in(config, data=rows, problems=rows, rows=64, model=RUN)
         assert list(environment).count("TRAINING_PRELOADS_WORKERS") == count
@@ -100,11 +100,6 @@ def test_the_seed_reaches_data_actor_and_rollout() -> None:
         (["mixed.prefix.n_prefix=9"], "n_prefix"),
         (["mixed.off_policy_reshape=p_div_p_-1"], "off_policy_reshape: got 'p_div_p_-1', expected one of no_reshape"),
         (["mixed.off_policy_reshape_gamma=0"], "mixed.off_policy_reshape_gamma: Input should be greater than 0"),
-        (
-            ["mixed.off_policy_reshape=p_div_p_0.3", "mixed.off_policy_reshape_gamma=0.2"],
-            "off_policy_reshape_gamma has no effect with mixed.off_policy_reshape=p_div_p_0.3: it is read with",
-        ),
-        (["mixed.on_policy_reshape_gamma=0.2"], "on_policy_reshape_gamma has no effect"),
         (["mixed.rollout_correction.low=6"], "low"),
         (["mixed.baseline=median"], "baseline"),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from core.model.base_model import SHIPPED
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.resources.auto_values import resolve_auto
 from training.resources.machine import Machine
 from training.resources.model_shape import ModelShape
@@ -43,9 +43,11 @@ def test_a_large_model_is_packed_on_all_cores_in_the_fastest_type() -> None:
 
 def test_each_choice_can_be_overridden() -> None:
     padded = ["actor_rollout_ref.model.use_remove_padding=false", "actor_rollout_ref.model.use_fused_kernels=false"]
-    config = computed(FAST, LARGE, "compute=float32", "threads=2", "rollout_precision=bfloat16", *padded)
+    config = computed(
+        FAST, LARGE, "machine.compute=float32", "machine.threads=2", "rollout.precision=bfloat16", *padded
+    )
     assert summary(config) == ("fp32", "float32", "bfloat16", 2, False, False, "sdpa")
-    assert summary(computed(PLAIN, EMBEDDED, "compute=bfloat16"))[0] == "bf16"
+    assert summary(computed(PLAIN, EMBEDDED, "machine.compute=bfloat16"))[0] == "bf16"
 
 
 def test_the_references_of_verl_follow() -> None:
@@ -57,5 +59,5 @@ def test_the_references_of_verl_follow() -> None:
 
 def test_processes_that_compute_at_once_share_the_cores() -> None:
     assert computed(FAST, LARGE, "trainer.n_gpus_per_node=2").threads == 4
-    assert computed(FAST, LARGE, "rollouts=separate_async").threads == 4
-    assert computed(replace(FAST, cpus=1), LARGE, "rollouts=colocate_async").threads == 1
+    assert computed(FAST, LARGE, "rollouts.type=separate_async").threads == 4
+    assert computed(replace(FAST, cpus=1), LARGE, "rollouts.type=colocate_async").threads == 1

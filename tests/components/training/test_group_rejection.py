@@ -15,7 +15,7 @@ from core.plugins.config_files import RECIPES, config_names
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
-from training.job.configuration import compose_run, mixed_options
+from training.config.to_verl import compose_run, mixed_options
 from training.verl_hooks import replay_buffer
 
 # Rewards of four samples, the target's first.

@@ -13,7 +13,7 @@ from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord, TargetsRecord
 from core.model.token_counts import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.job.input_checks import check_context, check_targets
 
 LIMITS = ("data.train_batch_size=2", "data.max_prompt_length=64", "data.max_response_length=32")

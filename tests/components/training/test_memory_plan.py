@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.model.base_model import SHIPPED
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.resources.auto_values import resolve_auto
 from training.resources.layout import Layout
 from training.resources.machine import Machine
@@ -28,7 +28,7 @@ RUN = Path("run")
 
 
 def layout(gpus: int, **changes: object) -> Layout:
-    config = compose_run("luffy", "gpu", [f"trainer.n_gpus_per_node={gpus}", "offload=none"], run=RUN)
+    config = compose_run("luffy", "gpu", [f"trainer.n_gpus_per_node={gpus}", "machine.offload=none"], run=RUN)
     resolved = {"attention": "flash_attention_4", "tensor_parallel": 1}
     return replace(Layout.of(config), **resolved, **changes)  # type: ignore[arg-type]
 
@@ -49,7 +49,7 @@ def test_every_copy_of_the_state_is_written() -> None:
 
 
 def test_an_optimizer_of_supervised_updates_has_moments_of_its_own() -> None:
-    config = compose_run("relift", "gpu", ["trainer.n_gpus_per_node=8", "offload=none"], run=RUN)
+    config = compose_run("relift", "gpu", ["trainer.n_gpus_per_node=8", "machine.offload=none"], run=RUN)
     both = replace(Layout.of(config), attention="flash_attention_4")
     assert checkpoint_bytes(SHAPE, both) == 20 * SHAPE.parameters
     more = training_memory(SHAPE, both)["state"] - training_memory(SHAPE, layout(8))["state"]

@@ -9,7 +9,7 @@ from core.plugins.config_files import RECIPES, _packages, config_file, is_shippe
 from targets.settings import TargetSettings, build_config
 from targets.source_settings import ready_mappings
 from training.config.run_checks import check_run
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 
 RECIPE = "defaults:\n  - luffy\nmixed:\n  use_std: true\n"
 

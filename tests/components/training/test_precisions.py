@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from training.job.configuration import compose_run
 def test_the_precision_of_rollouts_reaches_vllm(
     hardware: str, precision: str | None, dtype: str, quantization: str | None
 ):
-    chosen = [f"rollout_precision={precision}"] if precision else []
+    chosen = [f"rollout.precision={precision}"] if precision else []
     config = compose_run("luffy", hardware, chosen, run=Path("run"))
     rollout = config.actor_rollout_ref.rollout
     assert (rollout.dtype, rollout.quantization) == (dtype, quantization)
@@ -34,10 +34,9 @@ def test_the_precision_of_rollouts_reaches_vllm(
 @pytest.mark.parametrize(
     ("hardware", "overrides", "said"),
     [
-        ("gpu_single", ["rollout_precision=int4"], "only the CPU's simulation has it: set fp8 or bfloat16"),
-        ("gpu_single", ["rollout_precision=fp16"], "Input should be 'auto', 'float32', 'bfloat16', 'fp8' or 'int4'"),
-        ("gpu_single", ["rollout_precision=fp8", "actor_rollout_ref.rollout.quantization=torchao"], "contradict"),
-        ("cpu", ["actor_rollout_ref.rollout.dtype=bfloat16"], "rollout_precision says in which precision"),
+        ("gpu_single", ["rollout.precision=int4"], "only the CPU's simulation has it: set fp8 or bfloat16"),
+        ("gpu_single", ["rollout.precision=fp8", "actor_rollout_ref.rollout.quantization=torchao"], "contradict"),
+        ("cpu", ["actor_rollout_ref.rollout.dtype=bfloat16"], "use rollout.precision"),
     ],
 )
 def test_a_precision_that_a_run_cannot_have_is_refused(hardware: str, overrides: list[str], said: str):

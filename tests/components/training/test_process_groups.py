@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.plugins.config_files import HARDWARE, config_names
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.platforms.quirks import TIMEOUT
 
 ROOT = Path(__file__).resolve().parents[3]

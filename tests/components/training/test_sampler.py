@@ -7,7 +7,7 @@ import pytest
 from vllm.v1.sample.ops import topk_topp_sampler as sampler
 
 from evaluation.generation.engine import prepare_environment
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 
 SWITCH = "VLLM_USE_FLASHINFER_SAMPLER"
 GPU = SimpleNamespace(is_cuda=lambda: True, is_cpu=lambda: False, get_device_capability=lambda: (9, 0))

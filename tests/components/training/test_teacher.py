@@ -29,7 +29,7 @@ from core.model.model_folder import model_digest, model_files
 from core.model.prompts import CHAT
 from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
 from training.config.teacher_settings import BASE, SELF, WORDING, endpoint_of, lay_out_teacher, located, show_target
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.job.request import TrainingRequest
 from training.resources.auto_values import resolve_auto
 from training.resources.layout import Layout
@@ -159,7 +159,6 @@ def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int,
         (["teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
         (["actor_rollout_ref.rollout.temperature=0.8"], "those at temperature 1"),
         (["algorithm.filter_groups.enable=true"], "groups of one outcome"),
-        (["distillation.enabled=true"], "the section teacher says who the teacher is"),
     ],
 )
 def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: str) -> None:
@@ -168,9 +167,9 @@ def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: st
 
 
 def test_a_policy_that_changes_while_it_is_asked_is_refused() -> None:
-    with pytest.raises(InputError, match=r"teacher.model=self and rollouts=colocate_async"):
-        composed("rollouts=colocate_async", f"teacher.model={SELF}", recipe="opsd")
-    composed("rollouts=colocate_async", recipe="opsd")
+    with pytest.raises(InputError, match=r"teacher.model=self and rollouts.type=colocate_async"):
+        composed("rollouts.type=colocate_async", f"teacher.model={SELF}", recipe="opsd")
+    composed("rollouts.type=colocate_async", recipe="opsd")
 
 
 def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from training.algorithms.methods.exgrpo import Experience, Trajectory
+from training.config.to_verl import compose_run
 from training.job.checkpoints import damage, folder_of, latest_step
-from training.job.configuration import compose_run
 from training.verl_hooks import trainer as module
 from training.verl_hooks.trainer import MixedPolicyTrainer
 

@@ -11,7 +11,7 @@ from core import PROJECT, code_digest, kinds
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
 from tests.frozen import numbers
-from training.job import request as requests
+from training.config import compose
 from training.job.request import TrainingRequest
 
 
@@ -38,7 +38,6 @@ def test_a_comment_changes_the_version_of_the_code_and_no_identity(
 @pytest.mark.parametrize(
     ("changed", "recipe", "overrides", "hardware"),
     [
-        ("train.yaml", "luffy", [], "cpu"),
         ("cpu.yaml", "luffy", [], "cpu"),
         ("luffy.yaml", "luffy", [], "cpu"),
         pytest.param("dapo.yaml", "luffy", [], "cpu", id="other recipe"),
@@ -52,11 +51,17 @@ def test_the_values_of_the_files_that_a_run_composes_and_no_others_are_part_of_i
     changed: str, recipe: str, overrides: list[str], hardware: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(file: Path, what: str) -> dict[str, Any]:
-        return original(file, what) | ({"more": 1} if file.name == changed else {})
+        return original(file, what) | ({"data": {"use_shm": True}} if file.name == changed else {})
 
-    original, before = requests.read_yaml, identity(recipe, *overrides, hardware=hardware)
-    monkeypatch.setattr(requests, "read_yaml", read)
+    original, before = compose.read_yaml, identity(recipe, *overrides, hardware=hardware)
+    monkeypatch.setattr(compose, "read_yaml", read)
     assert (identity(recipe, *overrides, hardware=hardware) == before) == (changed == "dapo.yaml")
+
+
+def test_the_same_settings_are_the_same_training_however_they_are_written() -> None:
+    written = ["data.train_batch_size=128", "machine={offload: none}", "run.keep_checkpoints=5"]
+    assert identity("luffy", *written) == identity("luffy")
+    assert identity("luffy", "data.train_batch_size=64") != identity("luffy")
 
 
 def test_another_number_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> None:

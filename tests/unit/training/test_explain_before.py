@@ -17,12 +17,12 @@ from core.files import read_json, write_json
 from core.model.base_model import SHIPPED
 from core.parquet import shard_path
 from core.schemas import TARGET
+from training.config.to_verl import compose_run
 from training.diagnosis import reward_calls
 from training.diagnosis.before import examine, warn_before
 from training.diagnosis.live import Watch
 from training.diagnosis.record import PROMPTS, sample_rows
 from training.diagnosis.trial import write_targets
-from training.job.configuration import compose_run
 
 SIZES = ["data.train_batch_size=4", "data.max_prompt_length=64", "data.max_response_length=144"]
 REWARD = "reward.custom_reward_function"

@@ -22,7 +22,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.schedules.prefix import prefix_ratio
 from training.algorithms.tensors import mask_of_prefix
-from training.config.keys import leaves
+from training.config.verl_keys import leaf_values
 from training.methods.mixed import stream_weights
 
 SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "sft_multitask.use": True}
@@ -174,7 +174,7 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
 
 
 def test_every_option_is_tried() -> None:
-    present = set(leaves(MixedPolicyOptions().model_dump(exclude={"clip_ratio"})))
+    present = set(dict(leaf_values(MixedPolicyOptions().model_dump(exclude={"clip_ratio"}))))
     assert present == set(CHANGES)
 
 

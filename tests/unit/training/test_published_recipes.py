@@ -18,7 +18,7 @@ from verl.utils import tensordict_utils as tu
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
 from training.algorithms.samples import Samples
-from training.job.configuration import compose_run, method_of
+from training.config.to_verl import compose_run, method_of
 from training.methods.mixed import Mixed
 from training.verl_hooks.loss import WEIGHTS, step_loss
 from training.verl_hooks.metrics import update_counts

@@ -8,8 +8,8 @@ from omegaconf import ListConfig, OmegaConf
 
 from core.files import read_yaml
 from core.plugins.config_files import RECIPES, config_file, config_names
-from training.config.keys import leaf_values
-from training.job.configuration import CONFIG, compose_run
+from training.config.to_verl import CONFIG, compose_run
+from training.config.verl_keys import leaf_values
 
 TABLE = read_yaml(CONFIG / "published.yaml", "published values")
 

@@ -13,7 +13,7 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
 from core.model.base_model import SHIPPED
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop
 from training.verl_hooks.reward import TRUNCATED, compute_score, compute_score_whole_text
 

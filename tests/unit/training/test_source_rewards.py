@@ -11,7 +11,7 @@ import pytest
 from core.errors import InputError
 from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
-from training.job.configuration import compose_run
+from training.config.to_verl import compose_run
 from training.job.input_checks import read_verifiers
 from training.launch import _fill_in
 from training.verl_hooks.reward import (

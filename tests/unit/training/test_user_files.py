@@ -11,8 +11,9 @@ import pytest
 from core.backends.monitor import reason_of
 from core.errors import InputError
 from core.plugins.user_code import source_files, user_code_digest
-from training.job.configuration import compose_run
-from training.job.request import TrainingRequest, named_files
+from training.config.compose import compose
+from training.config.to_verl import compose_run
+from training.job.request import TrainingRequest
 from training.job.user_reward import RewardError, check_reward_function, compute_score, wrapped
 
 KEY = "reward.custom_reward_function.path"
@@ -24,7 +25,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, *, b
 
 def request(overrides: tuple[str, ...], **changes: object) -> TrainingRequest:
     inputs = {"targets": {"path": "t", "digest": "d" * 64}, "model": {"path": "m", "digest": "d" * 64}, "out": "run"}
-    files = {key: file.read_text() for key, file in named_files("luffy", "cpu", overrides).items()}
+    files = {key: file.read_text() for key, file in compose("luffy", "cpu", overrides).files.items()}
     return TrainingRequest.model_validate({**inputs, "overrides": overrides, "files": files, **changes})
 
 
@@ -41,11 +42,11 @@ def test_what_only_the_first_stage_reads_is_part_of_the_identity(tmp_path: Path,
         ("sft_rl", "first_stage.recipe=first.yaml"),
         ("both.yaml", "seed=1"),
     ):
-        assert method in named_files(recipe, "cpu", (text,)).values(), text
-    assert named_files("sft_rl", "cpu", ("first_stage.recipe=first.yaml",))["recipe first"] == tmp_path / "first.yaml"
-    assert not named_files("sft_rl", "cpu", ("first_stage.set=['data.train_batch_size=4']",))
+        assert method in compose(recipe, "cpu", (text,)).files.values(), text
+    assert compose("sft_rl", "cpu", ("first_stage.recipe=first.yaml",)).files["recipe first"] == tmp_path / "first.yaml"
+    assert not compose("sft_rl", "cpu", ("first_stage.set=['data.train_batch_size=4']",)).files
     # An override of the stage replaces that of the recipe.
-    assert method not in named_files("both.yaml", "cpu", ("first_stage.set=[]",)).values()
+    assert method not in compose("both.yaml", "cpu", ("first_stage.set=[]",)).files.values()
 
 
 def test_a_changed_reward_function_is_another_training(tmp_path: Path, monkeypatch) -> None:
@@ -59,10 +60,8 @@ def test_a_changed_reward_function_is_another_training(tmp_path: Path, monkeypat
         file.write_text(GOOD)
         assert request((f"{KEY}={path}",)).identity() == first
     with pytest.raises(InputError, match=rf"{KEY}: .*none\.py: no such file"):
-        named_files("luffy", "cpu", [f"{KEY}=none.py"])
-    with pytest.raises(InputError, match="by itself, so that the run knows the file's content"):
-        compose_run("luffy", "cpu", ["reward.custom_reward_function={path: mine.py}"], run=Path("run"))
-    assert named_files("luffy", "cpu", [f"{KEY}=pkg://training.verl_hooks.reward", "data.val_files=null"]) == {}
+        compose("luffy", "cpu", [f"{KEY}=none.py"])
+    assert compose("luffy", "cpu", [f"{KEY}=pkg://training.verl_hooks.reward", "data.val_files=null"]).files == {}
     config = compose_run("luffy", "cpu", [f"{KEY}=mine.py"], run=Path("run"))
     assert config.reward.custom_reward_function.path == str(file)
 
@@ -78,7 +77,7 @@ def test_modules_beside_a_reward_function_belong_to_it(tmp_path: Path) -> None:
     check_reward_function({"path": str(file), "name": "compute_score"})
 
     def identity() -> str:
-        digests = {KEY: user_code_digest(named_files("luffy", "cpu", [f"{KEY}={file}"])[KEY])}
+        digests = {KEY: user_code_digest(compose("luffy", "cpu", [f"{KEY}={file}"]).files[KEY])}
         return request((f"{KEY}={file}",), files=digests).identity()
 
     first = identity()
@@ -98,9 +97,9 @@ def test_a_module_on_the_path_is_a_file(tmp_path: Path, monkeypatch) -> None:
     for name, text in {"__init__": "", "score": "from my_rewards.helper import x", "helper": "x = 1"}.items():
         (package / f"{name}.py").write_text(text)
     with pytest.raises(InputError, match=r"pkg://my_rewards\.score: no such module: put its folder on PYTHONPATH"):
-        named_files("luffy", "cpu", [f"{KEY}=pkg://my_rewards.score"])
+        compose("luffy", "cpu", [f"{KEY}=pkg://my_rewards.score"])
     monkeypatch.syspath_prepend(tmp_path)
-    assert named_files("luffy", "cpu", [f"{KEY}=pkg://my_rewards.score"]) == {KEY: package / "score.py"}
+    assert compose("luffy", "cpu", [f"{KEY}=pkg://my_rewards.score"]).files == {KEY: package / "score.py"}
     assert [path.name for path in source_files(package / "score.py")] == ["__init__.py", "helper.py", "score.py"]
 
 

@@ -13,6 +13,7 @@ from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord
 from core.parquet import count_rows, shard_path
 from core.schemas import TARGET
+from training.config.to_verl import compose_run
 from training.job.checkpoints import (
     TrainerState,
     best_step,
@@ -23,7 +24,6 @@ from training.job.checkpoints import (
     record_score,
     scores,
 )
-from training.job.configuration import compose_run
 from training.job.input_checks import check_targets, run_files, verl_files
 from training.job.records.metrics_log import seconds_of, time_by_phase
 from training.verl_hooks.metrics import validation_metrics
@@ -121,13 +121,6 @@ def test_a_validation_is_time_of_the_run() -> None:
     record = {"data": {"timing_s/step": 4.0, "timing_s/gen": 3.0, "timing_s/testing": 2.0}}
     assert seconds_of(record) == 6.0
     assert time_by_phase([record]) == {"gen": 3.0, "validation": 2.0, "other": 1.0}
-
-
-def test_the_policy_comes_from_the_last_or_the_best(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="policy_from: got 'first', expected last or best"):
-        config(tmp_path, "policy_from=first")
-    with pytest.raises(InputError, match=r"policy_from has no effect with trainer\.test_freq=-1"):
-        compose_run("luffy", "cpu", ["policy_from=best"], run=tmp_path)
 
 
 def test_targets_in_several_files_are_read_like_one(tmp_path: Path) -> None:

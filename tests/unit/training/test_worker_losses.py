@@ -9,7 +9,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.utils.losses import sft_loss
 
 from core.plugins.config_files import RECIPES, config_names
-from training.job.configuration import compose_run, method_of, method_path
+from training.config.to_verl import compose_run, method_of, method_path
 from training.verl_hooks.loss import losses_of, supervised_loss
 
 MINE = Path(__file__).resolve().parents[3] / "examples/method/tempered/tempered.yaml"

@@ -11,7 +11,6 @@ from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, register_trainer
 
-from training.config.rollout_modes import rollout_options
 from training.verl_hooks.actor_worker import PolicyTrainingWorker
 from training.verl_hooks.asynchronous.vllm_client import ResumingClient
 from training.verl_hooks.batch import sample_of
@@ -26,7 +25,7 @@ class AsynchronousPolicy(MixedPolicy):
     replay_buffer: AsyncGroupBuffer
 
     def __init__(self, config: Any):
-        self.ahead = rollout_options(config).max_staleness
+        self.ahead = config.max_staleness
         super().__init__(config)
 
     def get_llm_client(self) -> ResumingClient:

@@ -24,7 +24,7 @@ from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajecto
 from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio  # noqa: E402
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
 from training.algorithms.samples import Samples  # noqa: E402
-from training.job.configuration import compose_run, mixed_options  # noqa: E402
+from training.config.to_verl import compose_run, mixed_options  # noqa: E402
 from training.methods.method import Prompt, Start  # noqa: E402
 from training.methods.mixed import Mixed  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
@@ -244,7 +244,10 @@ def test_a_sample_that_is_replayed_costs_no_generation():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("rollouts=colocate_async", "mixed.replay.use=true and rollouts=colocate_async contradict each other"),
+        (
+            "rollouts.type=colocate_async",
+            "mixed.replay.use=true and rollouts.type=colocate_async contradict each other",
+        ),
         ("algorithm.filter_groups.enable=true", "and algorithm.filter_groups.enable=true contradict each other"),
         ("mixed.prefix.n_prefix=1", "replay.use=True contradicts prefix.n_prefix=1"),
         ("mixed.replay.share=0", "replay.share"),

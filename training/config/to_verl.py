@@ -1,0 +1,227 @@
+"""Write a run as the configuration of verl: the file that verl ships, what all our runs change, and the run's values.
+
+OmegaConf merges them and resolves references. Keys of ours that verl lacks stand beside verl's, for the hooks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from core import PROJECT
+from core.errors import InputError, validated
+from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
+from core.plugins.user_code import import_problem, load_function
+from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.registry import METHODS
+from training.algorithms.schedules.entropy import EntropyController
+from training.config.combinations import check_groups, check_values
+from training.config.compose import compose, merged
+from training.config.run import SEPARATE, Run
+from training.config.teacher_settings import check_distillation, lengthen_context
+from training.config.verl_keys import is_reference, kind_of, verl_file
+
+if TYPE_CHECKING:
+    from training.methods.method import Method
+
+CONFIG = PROJECT / "training" / "config"
+ROUTER = "training/verl_hooks/asynchronous/router.yaml"
+
+# For two updates per batch; an odd number has no half, so such a batch is one update.
+OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2), replace=True)
+OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum(parts)), replace=True)
+
+
+@cache
+def verl_defaults() -> DictConfig:
+    """Return verl's defaults of a training, from the file that verl ships with its parts merged."""
+    if (file := verl_file()) is None:
+        raise InputError("this interpreter has no verl: run `make setup`, and use .venv-train/bin/python")
+    return OmegaConf.create(yaml.load(file.read_bytes(), yaml.CSafeLoader))
+
+
+@cache
+def _shared() -> DictConfig:
+    """Return verl's defaults with what all our runs change in them; copy it before you change it."""
+    config = OmegaConf.merge(verl_defaults(), OmegaConf.load(CONFIG / "verl.yaml"))
+    assert isinstance(config, DictConfig)
+    return config
+
+
+def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
+    """Return verl's configuration of the run in folder ``run``; errors as for `compose` and `to_verl`."""
+    return to_verl(compose(recipe, hardware, overrides).run, run)
+
+
+def to_verl(run: Run, folder: Path) -> DictConfig:
+    """Return the resolved configuration with which verl carries ``run`` out in ``folder``.
+
+    Raises:
+        InputError: a reference to no key, or values that exclude each other.
+    """
+    nested: dict[str, Any] = {}
+    for key, value in run.verl.items():
+        *sections, name = key.split(".")
+        node = nested
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[name] = value
+    paths = {"paths": {"project": str(PROJECT), "run": str(folder)}}
+    try:
+        config = OmegaConf.merge(_shared(), _ours(run), nested, paths)
+        assert isinstance(config, DictConfig)
+        rollout = config.actor_rollout_ref.rollout
+        if rollout.max_model_len is None:
+            rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length
+        OmegaConf.resolve(config)
+    except OmegaConfBaseException as error:
+        raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
+    for key in (key for key, value in run.verl.items() if is_reference(value)):
+        kind, value = kind_of(key), OmegaConf.select(config, key)
+        if kind and not kind.holds(OmegaConf.to_object(value) if OmegaConf.is_config(value) else value):
+            raise InputError(f"{key}: got {value!r:.80}, expected {kind.text}")
+    OmegaConf.set_struct(config, True)
+    method_path(config)
+    check_values(config)
+    options = mixed_options(config)
+    check_groups(config, options)
+    for name in ("off_policy_reshape", "on_policy_reshape"):  # p_div_p_0.1 is recorded as what it says
+        config.mixed[name], config.mixed[f"{name}_gamma"] = getattr(options, name), getattr(options, f"{name}_gamma")
+    check_distillation(config)
+    lengthen_context(config)
+    _lay_out_rollouts(config)
+    if options.srft.use:
+        config.actor_rollout_ref.actor.calculate_entropy = True  # it weighs the losses, whatever its bonus is
+    if options.replay.use:
+        config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
+    EntropyController(options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
+    return config
+
+
+def _ours(run: Run) -> dict[str, Any]:
+    """Return the sections of ``run`` where verl's trainers and our hooks look for them."""
+    values = run.model_dump(exclude={"verl", "rollouts", "rollout", "machine", "policy"})
+    data, machine = values["data"], run.machine.model_dump(exclude_none=True)
+    data["seed"] = run.seed if data["seed"] is None else data["seed"]
+    if not run.reward.custom_reward_function.reward_kwargs:
+        del values["reward"]["custom_reward_function"]["reward_kwargs"]
+    mode = {"max_staleness": 1, "stale_samples": "wait", "gpus": "auto"} | run.rollouts.model_dump()
+    return {
+        **values,
+        **machine,
+        "mixed": merged(MixedPolicyOptions().model_dump(exclude={"clip_ratio"}), run.mixed),
+        "rollouts": mode["type"],
+        "max_staleness": mode["max_staleness"],
+        "stale_samples": mode["stale_samples"],
+        "rollout_gpus": mode["gpus"],
+        "rollout_precision": run.rollout.precision,
+        "seeded_sampling": run.rollout.seeded,
+        "policy_dtype": run.policy.dtype,
+        "policy_from": run.policy.source,
+        "chat_template_kwargs": {**TEMPLATE_KWARGS, **data.pop("chat_template_kwargs")},
+    }
+
+
+def _lay_out_rollouts(config: DictConfig) -> None:
+    """Set verl's keys for the rollouts of ``config``; synchronous ones keep verl's defaults."""
+    if config.rollout_precision != "auto":
+        set_precision(config, config.rollout_precision)
+    if config.rollouts == "sync":
+        return
+    sampler = config.trainer.v1.sampler
+    # verl counts the steps from the one that dispatched a group to the one that trains on it, both included.
+    sampler.max_off_policy_threshold = config.max_staleness + 1
+    sampler.max_off_policy_strategy = config.stale_samples
+    if config.rollouts != SEPARATE:
+        return
+    rollout = config.actor_rollout_ref.rollout
+    if rollout.router_config_path is not None:
+        raise InputError(
+            f"actor_rollout_ref.rollout.router_config_path={rollout.router_config_path} and rollouts.type={SEPARATE} "
+            "contradict each other: its router measures how long rollouts are idle. Leave the first out"
+        )
+    rollout.router_config_path = f"{config.paths.project}/{ROUTER}"
+    config.actor_rollout_ref.hybrid_engine = False
+    # One update per mini-batch, and then the weights are sent.
+    updates = config.data.train_batch_size // config.actor_rollout_ref.actor.ppo_mini_batch_size
+    config.trainer.v1.separate_async.parameter_sync_step = updates
+    engine = rollout.checkpoint_engine
+    if config.trainer.device == "cpu":
+        engine.backend, engine.custom_backend_module = "cpu", "training.platforms.cpu_weights"
+    elif engine.backend == "naive":  # verl's default, which cannot leave a GPU
+        engine.backend = "nccl"
+
+
+def set_precision(config: DictConfig, precision: str) -> None:
+    """Set the precision in which vLLM generates; fp8 and int4 apply to the weights of linear layers."""
+    rollout = config.actor_rollout_ref.rollout
+    if precision in ("float32", "bfloat16"):
+        rollout.dtype = precision
+        return
+    if rollout.quantization is not None:
+        raise InputError(
+            f"rollout.precision={precision} and actor_rollout_ref.rollout.quantization={rollout.quantization} "
+            "contradict each other: leave the second out"
+        )
+    if config.trainer.device == "cpu":  # vLLM's own does not start there: training.platforms.cpu_vllm rounds weights
+        rollout.dtype = "float32"
+    elif precision == "fp8":
+        rollout.dtype, rollout.quantization = "bfloat16", "fp8"
+    else:
+        raise InputError(
+            f"rollout.precision={precision}: only the CPU's simulation has it: set fp8 or bfloat16 on a GPU"
+        )
+
+
+def mixed_options(config: DictConfig) -> MixedPolicyOptions:
+    """Return the validated section ``mixed`` of a run, with verl's clip range; InputError names the option at fault."""
+    actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
+    return MixedPolicyOptions.from_mapping(
+        {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n
+    )
+
+
+def method_of(config: DictConfig) -> "Method":
+    """Return the method of a run.
+
+    Raises:
+        InputError: its class cannot be imported or is none, or it has no such options.
+    """
+    from training.methods.method import Method, RunValues  # here: it imports torch
+
+    actor, rollout, path = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, method_path(config)
+    try:
+        method = load_function(path)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
+        raise InputError(f"method.type: {path}: {import_problem(path, error)}") from error
+    if not isinstance(method, type) or not issubclass(method, Method):
+        raise InputError(f"method.type: {path}: expected a subclass of training.methods.method.Method")
+    run = RunValues(
+        mixed=mixed_options(config),
+        limit=config.data.max_response_length,
+        n=rollout.n,
+        entropy_coeff=actor.entropy_coeff,
+        kl_loss=(actor.kl_loss_coef, actor.kl_loss_type) if actor.use_kl_loss else None,
+    )
+    fields = {name: value for name, value in OmegaConf.to_container(config.method).items() if name != "type"}
+    return validated(method, {"run": run, **fields}, "method.")
+
+
+def method_path(config: DictConfig) -> str:
+    """Return ``module:class`` of the method of a run; InputError if there is none of its name."""
+    try:
+        return METHODS.find(config.method.type)
+    except ValueError as error:
+        raise InputError(f"method.type: {error}") from None
+
+
+def chat_template(config: DictConfig) -> Template:
+    """Return the chat template of a run, with the arguments that ``chat_template_kwargs`` gives it."""
+    return replace(CHAT, kwargs=OmegaConf.to_container(config.chat_template_kwargs))
