@@ -209,7 +209,8 @@ def noise() -> None:
     number, at which the cumulative distribution is inverted."""
     from vllm.v1.sample.ops import topk_topp_sampler as sampler
 
-    forward, draw_with_noise = sampler.TopKTopPSampler.forward_cpu, sampler.random_sample
+    layer: Any = sampler.TopKTopPSampler
+    forward, draw_with_noise = layer.forward_cpu, sampler.random_sample
 
     def sample(self: Any, logits: torch.Tensor, generators: dict[int, torch.Generator], *limits: Any) -> Any:
         if len(generators) == len(logits):
@@ -224,7 +225,7 @@ def noise() -> None:
         tokens = torch.searchsorted(cumulative, torch.stack(numbers) * cumulative[:, -1:], right=True)
         return tokens.clamp(max=probs.shape[-1] - 1).view(-1)
 
-    sampler.TopKTopPSampler.forward_cpu = sample
+    layer.forward_cpu = sample
     sampler.random_sample = draw
 
 
