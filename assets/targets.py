@@ -26,10 +26,11 @@ from assets.shared.targets_metadata import prepared_metadata, rejected_metadata,
 from assets.source import SOURCE, observation, with_upstream_files
 from core import kinds
 from core.errors import InputError
-from core.files import write_json
 from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
-from targets.settings import TargetSettings
+from core.settings import FILE, write_run
+from targets.command_requests import PrepareRequest
+from targets.settings import TargetSections, TargetSettings
 
 if TYPE_CHECKING:
     from targets.prepared_files import Prepared
@@ -165,14 +166,19 @@ def prepare_traces(
         )
         return
     with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "targets.yaml"
-        write_json(settings.model_dump(mode="json"), file)  # JSON is YAML
-        arguments = ["targets", "--config", str(file), "--out", str(folder), "--prepare-only"]
-        arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(decisions)]
-        arguments += ["--generated", teacher.path] if teacher else []
-        arguments += ["--force"] if storage.force else []
+        request = PrepareRequest(
+            out=folder,
+            tokenizer=Path(base.path),
+            settings=write_run(TargetSections(targets=settings), Path(scratch) / FILE),
+            benchmarks=suite.path,
+            cache=decisions,
+            generated=Path(teacher.path) if teacher else None,
+            prepare_only=True,
+            force=storage.force,
+        )
+        file = request.write(Path(scratch) / "request.json")
         try:
-            interpreter.run(context, arguments, lambda _: None)
+            interpreter.run(context, ["targets", "--request", str(file)], lambda _: None)
         except dg.Failure:
             if not is_there(folder / PREPARED_FILE):
                 raise  # otherwise it has rejected every trace, and its files say so

@@ -118,7 +118,13 @@ class Layer:
         return True
 
 
-def load(root: type[Root], profile: str | None = None, sets: Sequence[str] = (), default: str | None = None) -> Root:
+def load(
+    root: type[Root],
+    profile: str | None = None,
+    sets: Sequence[str] = (),
+    default: str | None = None,
+    more: Sequence[Layer] = (),
+) -> Root:
     """Return the settings of a command.
 
     Args:
@@ -127,6 +133,7 @@ def load(root: type[Root], profile: str | None = None, sets: Sequence[str] = (),
             folder names the profile, or ``default``; else every setting has its default.
         sets: The options ``--set``.
         default: The name of a profile.
+        more: Further layers, which win.
 
     Raises:
         InputError: A profile, variable or option is wrong; the message names it, the key, and what was expected.
@@ -136,7 +143,7 @@ def load(root: type[Root], profile: str | None = None, sets: Sequence[str] = (),
     name = profile or profile_name() or default
     where = "--profile" if profile else f"variable {PROFILE}"
     layers = [] if name is None else profile_layers(name, where)
-    return resolve(root, [*layers, *variable_layers(root), *set_layers(sets, root)])
+    return resolve(root, [*layers, *variable_layers(root), *set_layers(sets, root), *more])
 
 
 def profile_name() -> str | None:

@@ -60,7 +60,7 @@ def browse(
 ) -> None:
     """Write all traces of a preparation, kept and rejected, to one HTML page that opens offline.
 
-    Reviewers download their decisions from the page as review.csv, for `--set review=review.csv`.
+    Reviewers download their decisions from the page as review.csv, for `--set targets.review=review.csv`.
     """
     check_output(writable_file(out), folder)
     from targets.prepared_files import read_prepared

@@ -14,8 +14,9 @@ from core.errors import InputError
 from core.parquet import is_there, read_table
 from core.plugins.user_code import python_path
 from core.progress import Progress, Terminal
+from core.settings import Layer, load, read_run
 from targets.check.checks_page import write_page
-from targets.check.expectations import SUITE, check_suite, summarize, validate
+from targets.check.expectations import check_suite, summarize, validate
 from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
 from targets.prepare import prepare
@@ -29,7 +30,7 @@ from targets.prepared_files import (
     reuse_texts,
 )
 from targets.select.split import Split, reconcile, select_train
-from targets.settings import build_config, read_config
+from targets.settings import TargetSections
 from targets.source_settings import GENERATED
 
 if TYPE_CHECKING:
@@ -43,11 +44,8 @@ LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process kee
 
 def prepare_targets(request: PrepareRequest) -> int:
     """Prepare targets, and split and check them as asked; the exit status is 1 if a check blocks."""
-    config = read_config(request.config, request.overrides)
-    chosen = request.model_dump(include={"source", "engine", "workers"}, exclude_none=True, mode="json")
-    if twice := [name for name in chosen if any(text.partition("=")[0] == name for text in request.overrides)]:
-        raise InputError(f"--{twice[0]} and --set {twice[0]}=… say two things: give one of them")
-    config = build_config({**config.model_dump(), **chosen}, where="command line")
+    settings = read_settings(request)
+    config = settings.targets
     if request.generated and GENERATED not in config.paths:
         raise InputError(f"--generated {request.generated}: no source reads it; add --source {GENERATED}")
     previous = request.previous / PROFILE_FILE if request.previous else None
@@ -55,9 +53,8 @@ def prepare_targets(request: PrepareRequest) -> int:
         raise InputError(
             f"--previous {request.previous}: no {PROFILE_FILE} in it; expected the folder of a preparation"
         )
-    suite = request.suite or SUITE
     if request.check:
-        check_suite(config, suite)
+        check_suite(config, settings.checks.file)
     began = time.monotonic()
     prepared = prepare(
         config,
@@ -73,15 +70,23 @@ def prepare_targets(request: PrepareRequest) -> int:
         _print(prepared, None, time.monotonic() - began)
         require_targets(prepared)
         return 0
-    split = select_train(
-        prepared, request.out, heldout_share=request.heldout_share, max_rows=request.max_rows, seed=config.seed
-    )
+    split = select_train(prepared, request.out, **settings.split.model_dump(), seed=config.seed)
     _print(prepared, split, time.monotonic() - began)
     if previous:
         _print_lines(compare_versions(previous, prepared.profile))
     if problems := reconcile(prepared, split).problems:
         raise RuntimeError("conservation violated: " + "; ".join(problems))
-    return _check(prepared, suite, previous, request.docs) if request.check else 0
+    return _check(prepared, settings.checks.file, previous, request.docs) if request.check else 0
+
+
+def read_settings(request: PrepareRequest) -> TargetSections:
+    """Return the settings of a preparation: those of a run, or those of the profile, the variables and the options."""
+    if request.settings:
+        return read_run(request.settings, TargetSections)
+    given = [Layer("--source", {"targets": {"source": [*request.source]}}, Path.cwd())] if request.source else []
+    if given and any(text.startswith("targets.source=") for text in request.overrides):
+        raise InputError("--source and --set targets.source=… say two things: give one of them")
+    return load(TargetSections, request.profile, request.overrides, more=given)
 
 
 def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":

@@ -6,22 +6,20 @@ The defaults are those of LUFFY's published training set (arXiv 2504.14945).
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from core import PROJECT
-from core.errors import InputError, validated
-from core.files import digest_bytes, read_yaml
+from core.errors import validated
+from core.files import digest_bytes
 from core.ledger_verdicts import VERDICTS
 from core.model.model_folder import HUB_ID
 from core.model.prompts import TEMPLATE_KWARGS
 from core.plugins.config_files import entries, entry
 from core.plugins.user_code import check_defined, function_file, function_name, function_path, user_code_digest
 from core.settings import Section, UserPath, yaml_path
-from core.text.parse import parse_yaml
 from grading.spec_values import MATHEMATICS
 from targets.source_settings import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
@@ -352,17 +350,14 @@ class CheckSettings(Section):
         return SUITE if self.suite is None else PROJECT / Path(self.suite).expanduser()
 
 
+class TargetSections(Section):
+    """The sections that `luffy targets` reads."""
+
+    targets: TargetSettings = TargetSettings()
+    split: SplitSettings = SplitSettings()
+    checks: CheckSettings = CheckSettings()
+
+
 def build_config(values: dict[str, Any], *, where: str = "targets config") -> TargetSettings:
     """A TargetSettings, or InputError that names the first key that does not fit and what was expected."""
     return validated(TargetSettings, values, f"{where}: ")
-
-
-def read_config(path: Path | None, overrides: Sequence[str] = ()) -> TargetSettings:
-    """The config in a YAML file (none: the defaults) with ``KEY=VALUE`` overrides, VALUE being YAML."""
-    values = {} if path is None else read_yaml(path, "targets config")
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise InputError(f"--set {override!r}: expected KEY=VALUE")
-        values[key] = parse_yaml(value, f"--set {override!r:.200}")
-    return build_config(values, where=f"targets config {path}" if path else "targets config")

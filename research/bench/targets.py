@@ -29,7 +29,7 @@ def speed(source: Path) -> None:
     rows = pq.read_metadata(source).num_rows
     with tempfile.TemporaryDirectory() as name:
         with Used() as ours:
-            prepare(source, Path(name) / "ours", "--workers", PROCESSES)
+            prepare(source, Path(name) / "ours", "--set", f"targets.workers={PROCESSES}")
         with Used() as usual:
             _usual_way(source, Path(name) / "usual.parquet")
     for title, used in (("luffy targets", ours), ("datasets.map and math-verify", usual)):
@@ -42,7 +42,7 @@ def memory(rows: int) -> None:
         source = Path(name) / "traces.jsonl"
         write_traces(source, rows)
         with Used() as used:
-            prepare(source, Path(name) / "out", "--workers", PROCESSES)
+            prepare(source, Path(name) / "out", "--set", f"targets.workers={PROCESSES}")
     say(f"{rows:>9,} rows: {rows / used.seconds:6.0f} rows/s, {used.cpu:,.0f} CPU s, peak {used.peak / 2**20:,.0f} MiB")
 
 

@@ -53,7 +53,9 @@ def require_within(way: str, files: set[str]) -> None:
 
 
 def test_a_row(tmp_path: Path, tokenizer: Path, jsonl: Callable[..., Path], good: Callable[..., Any]) -> None:
-    request = PrepareRequest(out=tmp_path / "out", tokenizer=tokenizer, source=(str(jsonl(good(1))),), workers=1)
+    request = PrepareRequest(
+        out=tmp_path / "out", tokenizer=tokenizer, source=(str(jsonl(good(1))),), overrides=("targets.workers=1",)
+    )
     with entered() as files:
         prepare_targets(request)
     require_within("row", files)

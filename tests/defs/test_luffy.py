@@ -185,7 +185,7 @@ def test_the_shell_completes_commands_and_profiles(luffy):
     assert completed("luffy ") == set(COMMANDS)
     assert completed("luffy champion ") == {"promote", "rollback", "retention"}
     assert completed("luffy train ex") == {"examine", "export"}
-    assert completed("luffy targets --heldout") == {"--heldout-share"}
+    assert completed("luffy targets --prev") == {"--previous"}
     assert completed("luffy run --profile ") == set(profiles()) >= {"embedded", "paper"}
 
 

@@ -22,11 +22,12 @@ ENGINES = {"one": ("local", "1"), "four": ("local", "4"), "ray": ("ray", "2")}  
 def prepare(settings: dict[str, Any], engine: tuple[str, str], out: Path) -> None:
     """Run the command where the inputs are, so that their names in the rows are the same everywhere."""
     config = out.with_suffix(".yaml")
-    config.write_text(json.dumps(settings), encoding="utf-8")
+    values = {"targets": settings | {"engine": engine[0], "workers": int(engine[1])}}
+    values["split"] = {"heldout_share": 0.2, "max_rows": 900}
+    config.write_text(json.dumps(values), encoding="utf-8")
     python = Path.cwd() / (".venv-train" if engine[0] == "ray" else ".venv") / "bin/python"
-    command = [python, "-m", "targets", "--config", config, "--tokenizer", TOKENIZER]
-    command += ["--benchmarks", "suite.yaml", "--heldout-share", "0.2", "--max-rows", "900", "--out", out]
-    command += ["--engine", engine[0], "--workers", engine[1]]
+    command = [python, "-m", "targets", "--profile", config, "--tokenizer", TOKENIZER]
+    command += ["--benchmarks", "suite.yaml", "--out", out]
     done = subprocess.run(command, cwd=INPUTS, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{settings}: {done.stderr}")

@@ -165,8 +165,9 @@ def run_preparation(folder: Path) -> None:
     from core.model.base_model import SHIPPED
 
     # One worker: the order of the calls is the same in each run.
-    arguments = ["--source", "embedded", "--set", "embedded_rows=40", "--tokenizer", str(SHIPPED), "--workers", "1"]
-    assert targets.__main__.main([*arguments, "--heldout-share", "0.2", "--out", str(folder / "targets")]) == 0
+    sets = ("targets.embedded_rows=40", "targets.workers=1", "split.heldout_share=0.2")
+    arguments = ["--source", "embedded", "--tokenizer", str(SHIPPED), "--out", str(folder / "targets")]
+    assert targets.__main__.main([*arguments, *(part for text in sets for part in ("--set", text))]) == 0
 
 
 def run_suite(folder: Path) -> None:

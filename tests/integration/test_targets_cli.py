@@ -15,7 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    settings = ["--set", "embedded_rows=100", "--benchmarks", "embedded", "--heldout-share", "0.1", "--check"]
+    settings = [
+        "--set",
+        "targets.embedded_rows=100",
+        "--benchmarks",
+        "embedded",
+        "--set",
+        "split.heldout_share=0.1",
+        "--check",
+    ]
     assert main(["--out", str(out), "--tokenizer", str(tokenizer), *settings]) == 0
     files = {path.name for path in out.iterdir()}
     names = ("prepared", "profile", "rejected", "train", "heldout", "left_out")
@@ -28,11 +36,11 @@ def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: 
 
 def test_a_second_run_does_nothing(tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    arguments = ["--out", str(out), "--tokenizer", str(tokenizer), "--set", "embedded_rows=50", "--workers", "1"]
+    arguments = ["--out", str(out), "--tokenizer", str(tokenizer), "--set", "targets.embedded_rows=50"]
     assert main(arguments) == 0
     stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     capsys.readouterr()
-    assert main([*arguments, "--previous", str(out), "--workers", "2"]) == 0
+    assert main([*arguments, "--previous", str(out), "--set", "targets.workers=1"]) == 0
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == stamps
     shown = capsys.readouterr().out
     assert "nothing was done" in shown and "targets that the other version does not have" in shown
@@ -41,7 +49,7 @@ def test_a_second_run_does_nothing(tmp_path: Path, tokenizer: Path, capsys: pyte
 def test_a_check_that_blocks_gives_status_1(
     tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = ["--set", "embedded_rows=20", "--set", "min_rows=21", "--check"]
+    settings = ["--set", "targets.embedded_rows=20", "--set", "targets.min_rows=21", "--check"]
     assert main(["--out", str(tmp_path / "out"), "--tokenizer", str(tokenizer), *settings]) == 1
     printed = capsys.readouterr().out
     assert "FAILED  enough_rows" in printed
@@ -56,7 +64,7 @@ def test_the_columns_that_auto_chose_are_said(
     assert main(["--out", str(tmp_path / "out"), *settings]) == 0  # none of the known columns is the teacher's
     said = "source traces: reads problem from question, answer from answer, response from answer\n"
     assert said in capsys.readouterr().out
-    chosen = "mapping={problem: question, answer: answer, response: teacher, answer_form: gsm8k}"
+    chosen = "targets.mapping={problem: question, answer: answer, response: teacher, answer_form: gsm8k}"
     assert main(["--out", str(tmp_path / "own"), *settings, "--set", chosen]) == 0
     assert "reads" not in capsys.readouterr().out
 

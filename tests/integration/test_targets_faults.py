@@ -43,7 +43,7 @@ def test_when_every_trace_is_rejected_each_is_written_with_its_reason(
 ) -> None:
     out = tmp_path / "out"
     wrong = jsonl(*(good(k, answer="77") for k in range(1, 5)), good(5, answer=None))
-    command = ["--source", str(wrong), "--out", str(out), "--tokenizer", str(tokenizer), "--workers", "1"]
+    command = ["--source", str(wrong), "--out", str(out), "--tokenizer", str(tokenizer), "--set", "targets.workers=1"]
     for arguments in (command, [*command, "--prepare-only"]):  # also where the second run finds the work done
         assert exit_status(partial(main, arguments)) == 2
         shown = capsys.readouterr()
@@ -74,7 +74,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, toke
     code = (
         "import resource, signal, sys\nfrom pathlib import Path\nfrom targets.__main__ import main\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))\n"
-        f"main(['--out', {str(out)!r}, '--tokenizer', {str(tokenizer)!r}, '--workers', '1'])"
+        f"main(['--out', {str(out)!r}, '--tokenizer', {str(tokenizer)!r}, '--set', 'targets.workers=1'])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     last = done.stderr.strip().splitlines()[-1]
@@ -137,7 +137,7 @@ def test_ctrl_c_while_the_pool_starts_is_quiet(
 ) -> None:
     source = jsonl(*(good(k) for k in range(10, 3000)))
     command = [sys.executable, "-m", "targets", "--source", str(source), "--out", str(tmp_path / "out")]
-    command += ["--tokenizer", str(tokenizer), "--workers", "2"]
+    command += ["--tokenizer", str(tokenizer), "--set", "targets.workers=2"]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 60
     while not servers(process.pid):

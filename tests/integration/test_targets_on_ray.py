@@ -92,8 +92,9 @@ def test_a_file_that_is_damaged_is_one_error_on_ray_too(
 
 
 def test_the_command_line_starts_and_ends_its_own_ray(tmp_path: Path, trained: Path) -> None:
-    command = [sys.executable, "-m", "targets", "--engine", "ray", "--workers", "1", "--prepare-only"]
-    command += ["--out", str(tmp_path / "out"), "--tokenizer", str(trained), "--set", "embedded_rows=40"]
+    sets = ("targets.engine=ray", "targets.workers=1", "targets.embedded_rows=40")
+    command = [sys.executable, "-m", "targets", "--prepare-only", *(part for text in sets for part in ("--set", text))]
+    command += ["--out", str(tmp_path / "out"), "--tokenizer", str(trained)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert pq.read_metadata(tmp_path / "out/prepared.parquet").num_rows == 40

@@ -53,7 +53,8 @@ def test_replicas_of_an_evaluation_listen_on_loopback_only(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_preparation_on_ray_listens_on_loopback_only(tmp_path: Path, trained: Path) -> None:
-    options = ("--engine", "ray", "--workers", 1, "--prepare-only", "--set", "embedded_rows=40")
+    sets = ("targets.engine=ray", "targets.workers=1", "targets.embedded_rows=40")
+    options = ["--prepare-only", *(part for text in sets for part in ("--set", text))]
     command = start("targets", *options, "--tokenizer", trained, "--out", tmp_path / "out")
     ports = watch(command)
     assert command.returncode == 0

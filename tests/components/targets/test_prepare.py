@@ -18,7 +18,7 @@ from targets.prepared_files import read_prepared
 from targets.read import sources
 from targets.select import output
 from targets.select.split import reconcile, select_train
-from targets.settings import build_config, read_config
+from targets.settings import build_config
 
 ROOT = Path(__file__).resolve().parents[3]
 LINES = "".join(f"{k * k * 7919:x} {k * k * 104729:o}\nand once more: it is\n" for k in range(20))
@@ -295,14 +295,6 @@ def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: 
         build_config({"max_tokens": 1})
     with pytest.raises(InputError, match="near_duplicate"):
         build_config({"near_duplicate": 3})
-    with pytest.raises(InputError, match="expected KEY=VALUE"):
-        read_config(None, ["seed"])
-    path = tmp_path / "c.yaml"
-    path.write_text("seed: 3\nkeep: shortest\n")
-    config = read_config(path, ["seed=4"])
-    assert (config.seed, config.keep) == (4, "shortest")
-    with pytest.raises(InputError, match=r"nowhere\.yaml"):
-        read_config(tmp_path / "nowhere.yaml")
     with pytest.raises(InputError, match="no such file; give the policy's tokenizer"):
         run("embedded", tmp_path / "out", tmp_path / "no-model")
 

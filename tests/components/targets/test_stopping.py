@@ -14,7 +14,8 @@ WORKERS = 2
 
 
 def test_sigterm_ends_the_workers_quietly(tmp_path: Path):
-    options = ["--set", "embedded_rows=20000", "--workers", str(WORKERS), "--out", str(tmp_path / "out")]
+    options = ["--set", "targets.embedded_rows=20000", "--set", f"targets.workers={WORKERS}"]
+    options += ["--out", str(tmp_path / "out")]
     model = PROJECT / "training" / "embedded_model" / "model"
     command = [sys.executable, "-m", "targets", *options, "--source", "embedded", "--tokenizer", str(model)]
     preparing = psutil.Popen(command, cwd=PROJECT, env=clean_environment(), stderr=subprocess.PIPE, text=True)
