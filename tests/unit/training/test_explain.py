@@ -242,7 +242,7 @@ def test_the_error_that_ended_a_run_is_evidence():
 def test_the_report_has_cause_evidence_key_and_link():
     record = FAULTY["drift"]
     text = "\n".join(report.lines(record, explain(record)))
-    for part in ("first cause: vLLM samples", "evidence: the mean |log-ratio|", "change: rollout_precision"):
+    for part in ("first cause: vLLM samples", "evidence: the mean |log-ratio|", "change: rollout.precision"):
         assert part in text
     assert "read: docs/explain.md#drift" in text and "sample 1, reward" in text and "0.4 to 0.4" in text
     assert "I found no known fault" in "\n".join(report.lines(run(), []))

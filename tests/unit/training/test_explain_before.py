@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from omegaconf import OmegaConf
 
 from core.arithmetic import problems
 from core.files import read_json, write_json
@@ -18,10 +20,10 @@ from core.model.base_model import SHIPPED
 from core.parquet import shard_path
 from core.schemas import TARGET
 from training.config.to_verl import compose_run
-from training.diagnosis import reward_calls
+from training.diagnosis import reward_calls, rewards
 from training.diagnosis.before import examine, warn_before
 from training.diagnosis.live import Watch
-from training.diagnosis.record import PROMPTS, sample_rows
+from training.diagnosis.record import PROMPTS, RunRecord, sample_rows
 from training.diagnosis.trial import write_targets
 
 SIZES = ["data.train_batch_size=4", "data.max_prompt_length=64", "data.max_response_length=144"]
@@ -43,6 +45,14 @@ def rewarding(tmp_path: Path, body: str) -> Any:
 
 def names(*found: Any) -> list[str]:
     return [finding.cause.name for finding in examine(*found)]
+
+
+def test_every_key_that_a_cause_reads_is_in_the_configuration_of_a_run(tmp_path: Path):
+    texts = "".join(file.read_text() for file in Path(rewards.__file__).parent.glob("*.py"))
+    keys = {*re.findall(r"\.value\(\"([\w.]+)\"", texts), *rewards.TEACHING}
+    missing = object()
+    composed = RunRecord(OmegaConf.to_container(config(tmp_path)))
+    assert len(keys) > 10 and [key for key in sorted(keys) if composed.value(key, missing) is missing] == []
 
 
 @pytest.fixture
