@@ -130,15 +130,15 @@ def _files(folder: str, name: str, beside: Path | None = None) -> Iterator[Layer
     parents = values.pop("defaults", [])
     for entry in parents if SELF in parents else [*parents, SELF]:
         if entry == SELF:
-            nested = _nested(values.items())
-            yield Layer(where, nested if shipped else _located(nested, file.parent, file), by_user=not shipped)
+            content = nested(values.items())
+            yield Layer(where, content if shipped else _located(content, file.parent, file), by_user=not shipped)
         else:
             yield from _files(folder, entry, file)
 
 
 def _given(overrides: Iterable[str]) -> Layer:
     """Return the layer of ``overrides``, whose relative paths start from the folder of the process."""
-    values = _nested(map(parse_override, overrides))
+    values = nested(map(parse_override, overrides))
     return Layer("", _located(values, Path.cwd()), by_user=True)
 
 
@@ -153,7 +153,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise InputError(f"{error}: expected a value in YAML: put it in quotes") from None
 
 
-def _nested(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def nested(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return nested mappings of dotted keys and their values."""
     result: dict[str, Any] = {}
     for key, value in pairs:
@@ -194,7 +194,7 @@ def _located(values: dict[str, Any], folder: Path, recipe: Path | None = None) -
             file = config_file(RECIPES, value, beside=recipe)
             path = located_recipe(value, recipe) if recipe else value if is_shipped(file) else str(file)
         if path is not None:
-            result = merged(result, _nested([(key, path)]), unions=())
+            result = merged(result, nested([(key, path)]), unions=())
     return result
 
 
@@ -222,7 +222,7 @@ def _with_code(values: dict[str, Any], layers: Sequence[Layer]) -> dict[str, Any
     code = [(METHOD, outside(METHOD, flat[METHOD], METHODS))] if METHOD in flat else []
     if isinstance(flat.get(TRACKED), list):
         code.append((TRACKED, [outside(TRACKED, name, TRACKERS) for name in flat[TRACKED]]))
-    return merged(values, _nested(code), ())
+    return merged(values, nested(code), ())
 
 
 def _where(key: str, layers: Sequence[Layer]) -> str:

@@ -13,8 +13,6 @@ from pydantic.fields import FieldInfo
 
 from core.backends import BACKENDS
 from core.errors import InputError
-from grading.grader import TRUNCATED
-from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS, SHUFFLE
 from training.config.kinds import must_be
 from training.config.moved import hint, nearest
@@ -124,7 +122,7 @@ class RewardManager(Section):
 class Reward(Section):
     """What a response scores."""
 
-    truncated: one_of(*TRUNCATED) = "zero"  # a response that was cut at the limit; by_text: as any other
+    truncated: one_of("zero", "by_text") = "zero"  # a response that was cut at the limit; by_text: as any other
     num_workers: CountOrAuto = 8
     custom_reward_function: RewardFunction = RewardFunction()
     reward_manager: RewardManager = RewardManager()
@@ -321,6 +319,8 @@ def modes() -> dict[str, type[Section]]:
 @cache
 def settable() -> list[str]:
     """Return every key that can be set, by its dotted name."""
+    from training.algorithms.options import MixedPolicyOptions  # here: its many classes are built when it is imported
+
     algorithm = leaf_values({"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
     return sorted({*(key for key, _ in (*fields(), *algorithm)), *kinds()} - {"mixed"})
 

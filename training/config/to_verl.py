@@ -15,16 +15,17 @@ from omegaconf.errors import OmegaConfBaseException
 
 from core import PROJECT
 from core.errors import InputError, validated
+from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
 from core.plugins.user_code import import_problem, load_function
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import METHODS
 from training.algorithms.schedules.entropy import EntropyController
 from training.config.combinations import check_groups, check_values
-from training.config.compose import compose, merged
+from training.config.compose import compose, merged, nested
 from training.config.run import SEPARATE, Run
 from training.config.teacher_settings import check_distillation, lengthen_context
-from training.config.verl_keys import is_reference, kind_of, verl_file
+from training.config.verl_keys import SHARED, is_reference, kind_of, verl_file
 
 if TYPE_CHECKING:
     from training.methods.method import Method
@@ -38,19 +39,11 @@ OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum
 
 
 @cache
-def verl_defaults() -> DictConfig:
+def verl_defaults() -> dict[str, Any]:
     """Return verl's defaults of a training, from the file that verl ships with its parts merged."""
     if (file := verl_file()) is None:
         raise InputError("this interpreter has no verl: run `make setup`, and use .venv-train/bin/python")
-    return OmegaConf.create(yaml.load(file.read_bytes(), yaml.CSafeLoader))
-
-
-@cache
-def _shared() -> DictConfig:
-    """Return verl's defaults with what all our runs change in them; copy it before you change it."""
-    config = OmegaConf.merge(verl_defaults(), OmegaConf.load(CONFIG / "verl.yaml"))
-    assert isinstance(config, DictConfig)
-    return config
+    return yaml.load(file.read_bytes(), yaml.CSafeLoader)
 
 
 def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
@@ -64,17 +57,12 @@ def to_verl(run: Run, folder: Path) -> DictConfig:
     Raises:
         InputError: a reference to no key, or values that exclude each other.
     """
-    nested: dict[str, Any] = {}
-    for key, value in run.verl.items():
-        *sections, name = key.split(".")
-        node = nested
-        for section in sections:
-            node = node.setdefault(section, {})
-        node[name] = value
     paths = {"paths": {"project": str(PROJECT), "run": str(folder)}}
+    values = verl_defaults()
+    for layer in (read_yaml(SHARED, "configuration"), _ours(run), nested(run.verl.items()), paths):
+        values = merged(values, layer, ())
     try:
-        config = OmegaConf.merge(_shared(), _ours(run), nested, paths)
-        assert isinstance(config, DictConfig)
+        config = OmegaConf.create(values)
         rollout = config.actor_rollout_ref.rollout
         if rollout.max_model_len is None:
             rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length

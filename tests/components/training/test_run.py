@@ -11,10 +11,12 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.core_algos import kl_penalty
 
 from core.errors import InputError
+from grading.grader import TRUNCATED
 from training.config import kinds as words
 from training.config.compose import compose
+from training.config.kinds import text_of
 from training.config.overrides import read_by
-from training.config.run import settable
+from training.config.run import Reward, settable
 from training.config.to_verl import compose_run, verl_defaults
 from training.config.verl_keys import kind_of, kinds, within
 
@@ -103,8 +105,9 @@ def test_a_mistake_is_one_message_that_begins_with_the_key(overrides: str, messa
 
 
 def test_the_keys_of_verl_are_in_its_file_with_values_of_their_kind() -> None:
+    defaults = OmegaConf.create(verl_defaults())
     for key, kind in kinds().items():
-        value = OmegaConf.select(verl_defaults(), key, default=ADDED)
+        value = OmegaConf.select(defaults, key, default=ADDED)
         assert (value is ADDED) == (key in ADDED), key
         if value is not ADDED:
             held = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
@@ -156,6 +159,10 @@ def test_groups_with_something_else_to_learn_from_are_trained_on() -> None:
     compose_run("luffy", "cpu", [*whole, "data.sample_target_ratio=0.5"], run=RUN)
     compose_run("luffy", "cpu", [*whole, "mixed.sft_multitask.use=true"], run=RUN)
     compose_run("luffy", "cpu", [*whole, "mixed.prefix.strategy=random", "mixed.prefix.min=0.5"], run=RUN)
+
+
+def test_the_words_for_truncated_are_those_of_the_grader() -> None:
+    assert text_of(Reward.model_fields["truncated"]) == f"one of {', '.join(TRUNCATED)}"
 
 
 def test_composing_imports_neither_torch_nor_omegaconf() -> None:
