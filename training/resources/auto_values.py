@@ -88,7 +88,8 @@ def resolve_auto(
 
 def _refuse_unknown(config: DictConfig, machine: Machine) -> None:
     """Raise InputError for ``auto`` keys that follow from a card of which nothing is known."""
-    if keys := [key for key in (TENSOR_PARALLEL, "attention", "offload") if OmegaConf.select(config, key) == AUTO]:
+    set_by = {TENSOR_PARALLEL: TENSOR_PARALLEL, "attention": "machine.attention", "offload": "machine.offload"}
+    if keys := [name for key, name in set_by.items() if OmegaConf.select(config, key) == AUTO]:
         raise InputError(
             f"{', '.join(keys)}=auto: nothing is known of the kind of GPU ({machine.gpus[0].name}) that run.backend="
             f"{config.run.backend} gives: set the keys as docs/gpu.md says for your card"

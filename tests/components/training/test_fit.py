@@ -180,9 +180,9 @@ def test_auto_without_a_gpu_says_so() -> None:
 
 def test_auto_for_a_card_of_which_nothing_is_known_says_what_to_set() -> None:
     there = Machine(1, (Gpu("GPU", None),) * 8, 128, 2e12, None, 2e12)
-    with pytest.raises(InputError, match="tensor_model_parallel_size, attention, offload=auto: nothing is known"):
+    with pytest.raises(InputError, match=r"machine\.attention, machine\.offload=auto: nothing is known"):
         planned(there)
-    planned(there, overrides=[*ONE_GPU_ENGINES, "attention=sdpa", "offload=none"])
+    planned(there, overrides=[*ONE_GPU_ENGINES, "machine.attention=sdpa", "machine.offload=none"])
 
 
 def test_what_auto_decides_cannot_be_set_beside_it() -> None:
