@@ -8,7 +8,7 @@ from typing import Any
 from core import kinds
 from core.errors import InputError
 from core.parquet import read_shards
-from targets.settings import TargetSettings
+from targets.settings import RECORDED, TargetSettings
 from targets.source_settings import EMBEDDED
 from targets.target_tables import read_metadata
 
@@ -113,7 +113,7 @@ def read_prepared(folder: Path) -> Prepared:
         *paths,
         digest=prepared["rows_digest"],
         code_digest=prepared["code_digest"],
-        config=TargetSettings.model_validate_json(prepared["config"]),
+        config=TargetSettings.model_validate_json(prepared["config"], context=RECORDED),
         **{name: json.loads(prepared.get(name, "{}")) for name in COUNTED},
     )
 

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from core import PROJECT
 from core.errors import validated
@@ -25,6 +25,7 @@ from targets.source_settings import EMBEDDED, GENERATED, Mapping, Source, Source
 
 FILTERS = "luffy.filters"  # entry points of packages
 SUITE = Path(__file__).parent / "check" / "suite.yaml"
+RECORDED = {"recorded": True}  # context of validation: the settings that a file of targets records
 OF_THE_GENERATOR = ("embedded_rows", "embedded_split", "embedded_terse")
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(
@@ -251,13 +252,16 @@ class TargetSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _all_read(self) -> Self:
-        """Refuse a setting that would change nothing beside the others."""
+    def _all_read(self, info: ValidationInfo) -> Self:
+        """Refuse a setting that would change nothing beside the others; what a file records has been accepted."""
+        if info.context == RECORDED:
+            return self
         hub = any(HUB_ID(source.path) and not os.path.exists(source.path) for source in self.sources)
         columns = any(source.path != EMBEDDED and not source.task for source in self.sources)
         unread = {
             **dict.fromkeys(OF_THE_GENERATOR, EMBEDDED not in self.paths and "no source is 'embedded'"),
-            **dict.fromkeys(("subset", "revision"), not hub and "no source is a dataset of the hub"),
+            "revision": not hub and "no source is a dataset of the hub",
+            "subset": not (hub or any(map(os.path.isdir, self.paths))) and "no source is a dataset or its folder",
             "mapping": not columns and "no source has columns to choose",
             "split": not columns and "no source has splits",
             "ledger_drop": self.ledger is None and "there is no ledger",

@@ -5,11 +5,11 @@ from fractions import Fraction
 
 from core.text.patterns import Match, compile_quick_pattern
 
-NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+NUMBER = r"(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?+"
 OPERATORS = {"times": "*", "cdot": "*", "div": "/", "x": "*", "×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-"}
 TERM = compile_quick_pattern(rf"(?<![\w.,:^])({NUMBER}) ?(?:([-+*/x×·⋅÷−])|\\(times|cdot|div)) ?({NUMBER}) ?$")
 RESULT = compile_quick_pattern(
-    rf" ?([-−]?)({NUMBER})"
+    rf"(?<!\d) ?([-−]?)({NUMBER})"
     r"(?![\w%^!√°]|\\[a-zA-Z]|[.,:]\d| ?[-+*/×·⋅÷−(√^]| ?\\(?:times|cdot|div|pm|frac|sqrt)|"
     r" \w{1,2}\b| ?\(?(?:mod|rem|base))"
 )
