@@ -87,11 +87,6 @@ def with_functions(parts: list[str]) -> list[str]:
     return result
 
 
-def is_transposed(parts: list[str]) -> bool:
-    """Return whether an exponent marks a transposed matrix."""
-    return "".join(parts).translate(_BARE) in _TRANSPOSED
-
-
 class _Formula:
     """The tokens of one formula and a position in them; a method reads what the rule of its name describes."""
 
@@ -172,7 +167,9 @@ class _Formula:
             elif exponent == ["\\circ"]:
                 value = _divide(_multiply(value, sympy.pi), sympy.Integer(180)) if self.trigonometric else value
             elif isinstance(value, sympy.MatrixBase):
-                value = value.T if is_transposed(exponent) else value ** int(self.inner(exponent))
+                value = (
+                    value.T if "".join(exponent).translate(_BARE) in _TRANSPOSED else value ** int(self.inner(exponent))
+                )
             elif value is sympy.E and self.parts[start] == "e":
                 value = sympy.exp(self.inner(exponent))
             else:

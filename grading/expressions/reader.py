@@ -28,7 +28,7 @@ from grading.expressions.forms import (
     Words,
     items_of,
 )  # fmt: skip
-from grading.expressions.formula import is_transposed, read_formula, with_functions
+from grading.expressions.formula import read_formula, with_functions
 from grading.expressions.regions import built, numbers_of
 from grading.expressions.texts import (
     TEXT,
@@ -42,14 +42,13 @@ from grading.expressions.texts import (
     read_time,
     text_of,
 )  # fmt: skip
-from grading.expressions.tokens import Unread, closing, divide, enclosed, strip, tokens
+from grading.expressions.tokens import Unread, divide, enclosed, strip, tokens
 from grading.expressions.units import DEGREE, MINUTES_OF_ARC, in_smallest, split_unit, with_compounds
 from grading.expressions.wording import (
     MULTIPLICITY,
     WHERE,
     in_signs,
     is_abbreviation,
-    label_of,
     labelled_parts,
     name_of,
     unwrap,
@@ -288,8 +287,6 @@ def _read_item(parts: list[str]) -> Form:
         return DOTS
     if parts[0] == "=":
         return _read_item(strip(parts[1:]))
-    if label := label_of(parts):
-        return _read_relation(list(label), ["="])
     sides, signs = divide(parts, RELATIONS)
     if signs:
         return _read_relations(parts, sides, signs)
@@ -300,8 +297,6 @@ def _read_item(parts: list[str]) -> Form:
         return SETS[literal]
     if enclosed(parts) and (form := _read_bracket(parts)):
         return form
-    if transposed := _read_transposed(parts):
-        return transposed
     return _read_value(parts)
 
 
@@ -317,17 +312,6 @@ def _counted(form: Form, times: int) -> Form:
 def _is_counted(form: Form) -> bool:
     value = form.sides[-1] if isinstance(form, Relation) else form
     return isinstance(value, Value) and value.times is not None
-
-
-def _read_transposed(parts: list[str]) -> Form | None:
-    """Read a transposed tuple, which is a tuple; None for anything else."""
-    if parts[0] not in ("(", "["):
-        return None
-    end = closing(parts, 0) + 1
-    if end >= len(parts) or strip(parts[end:])[0] != "^" or not is_transposed(strip(parts[end:])[1:]):
-        return None
-    form = _read_bracket(parts[:end])
-    return Group("()", form.items) if isinstance(form, Group) and form.kind in ("()", "[]") else None
 
 
 def _read_bracket(parts: list[str]) -> Form | None:

@@ -86,19 +86,14 @@ def numbers_listed(form: Form) -> Any:
             part.start.is_infinite or part.end.is_infinite for part in parts if isinstance(part, Interval)
         ) or any(isinstance(item, Group) and item.kind in ("[)", "(]") for item in form.items)
         return Union(*parts) if intervals and certain and _disjoint(parts) else None
-    if not all(isinstance(item, Relation) and variable_of(item) is not None for item in form.items if not _in(item)):
-        return None
-    if len({variable_of(item) for item in form.items if not _in(item)}) != 1:
+    variables = {variable_of(item) for item in form.items if not (isinstance(item, Relation) and item.signs == ("in",))}
+    if len(variables) != 1 or None in variables:
         return None
     together = Intersection(*parts)
     if together.is_empty:
         return Union(*parts)
     bounds = [part for part in parts if part != S.Reals]
     return together if len(bounds) == 1 or all(together != part for part in bounds) else None
-
-
-def _in(form: Form) -> bool:
-    return isinstance(form, Relation) and form.signs == ("in",)
 
 
 def _disjoint(parts: list[Any]) -> bool:
@@ -137,8 +132,7 @@ def _solutions(form: Relation, symbolic: bool) -> Any:
     if variable is None:
         return None
     if form.signs == ("!=",) and variable in sides:
-        other = sides[1 - sides.index(variable)]
-        return None if other.has(variable) else Complement(Reals, FiniteSet(other))
+        return Complement(Reals, FiniteSet(sides[1 - sides.index(variable)]))
     if not set(form.signs) <= {"<", "<=", ">", ">="}:
         return None
     if len(sides) == 3 and sides[1] == variable and not {sign[0] for sign in form.signs} - {"<"}:

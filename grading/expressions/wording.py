@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from core.text.patterns import Match, compile_full_match, compile_pattern, compile_quick_pattern
 from grading.answers.spelling import rewrite, rules
-from grading.expressions.tokens import TEXT, closing, divide, enclosed, strip
+from grading.expressions.tokens import TEXT, closing, divide, enclosed
 from grading.expressions.units import UNIT_RULES
 from grading.vocabulary import COMPLEX, GREEK, WORD, is_word
 
@@ -90,6 +90,13 @@ _INTEGER = compile_quick_pattern(
     rf"|(?P<three>[a-z]) ?\\in ?\\mathbb\{{[ZN]\}}){_END}"
 )
 _REWRITTEN = rules(  # spellings that mean the same in mathematics, but not in a text
+    ("text", r"\A\\text ?\{([^{}:]{1,60}?)(?:(?: ?:| is| are| equals) ?\}|\} ?:) ?(?=\S)", r"\\text{\1}="),
+    (  # a transposed tuple is a tuple
+        "^",
+        r"\A[(\[]([^()[\]&]{1,200},[^()[\]&]{1,200})[)\]] ?\^ ?\{? ?"
+        r"(?:[Tt]|\\top|\\intercal|\\prime|\\(?:text|mathsf) ?\{? ?T ?\}?) ?\}?\Z",
+        r"(\1)",
+    ),
     ("in", r" ?\(([a-z] ?\\in ?\\mathbb ?\{[NZ]\})\)\Z", r", \1"),
     ("=", r">=|=>", r"\\ge "),
     ("=", r"<=", r"\\le "),
@@ -192,19 +199,6 @@ def labelled_parts(text: str) -> list[str]:
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
     parts = [_BETWEEN_PARTS.sub("", text[mark.end() : end]).strip() for mark, end in zip(marks, ends, strict=True)]
     return parts if all(parts) else []
-
-
-def label_of(parts: list[str]) -> tuple[list[str], list[str]] | None:
-    r"""Return the label ``\text{Area:}`` or ``\text{The area is}`` and what it labels; None if there is none."""
-    if len(parts) < 2 or not (words := TEXT.fullmatch(parts[0])):
-        return None
-    rest = strip(parts[1:])
-    label = words.group(1).strip()
-    if rest[0] == ":":
-        label, rest = f"{label}:", strip(rest[1:])
-    if not rest or not (label.endswith(":") or label.split()[-1:] in (["is"], ["are"], ["equals"])):
-        return None
-    return [f"\\text{{{label}}}"], rest
 
 
 def with_base(text: str) -> str:
