@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from omegaconf import OmegaConf
 from verl.trainer.ppo.core_algos import kl_penalty
 
 from core.errors import InputError
 from grading.grader import TRUNCATED
+from training.__main__ import main
 from training.config import kinds as words
 from training.config.compose import compose
 from training.config.kinds import text_of
@@ -152,6 +154,13 @@ def test_supervised_training_refuses_what_rollouts_read() -> None:
     with pytest.raises(InputError, match=r"^mixed.use_std has no effect with objective=sft"):
         compose("sft", "cpu", ["mixed.use_std=true"])
     assert read_by("sft", ["mixed.use_std=true", "seed=3"]) == (["seed=3"], ["mixed.use_std=true"])
+
+
+def test_the_command_prints_the_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compose", "--shared", "--recipe", "sft", "--set", "mixed.use_std=true", "--set", "seed=3"]) == 0
+    run = yaml.safe_load(capsys.readouterr().out)
+    assert (run["objective"], run["seed"], run["machine"]["threads"]) == ("sft", 3, "auto")
+    assert run["verl"]["actor_rollout_ref.actor.optim.lr"] == 5e-5
 
 
 def test_groups_with_something_else_to_learn_from_are_trained_on() -> None:
