@@ -79,5 +79,5 @@ def must_be(text: str) -> BeforeValidator:
 
 def text_of(field: FieldInfo) -> str:
     """Return what `must_be` says of a field; "" if nothing does."""
-    checks = [mark.func for mark in field.metadata if isinstance(mark, BeforeValidator)]
-    return next((check.__self__.text for check in checks if isinstance(getattr(check, "__self__", None), Kind)), "")
+    owners = [getattr(mark.func, "__self__", None) for mark in field.metadata if isinstance(mark, BeforeValidator)]
+    return next((owner.text for owner in owners if isinstance(owner, Kind)), "")

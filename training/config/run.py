@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NoReturn, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from core.backends import BACKENDS
@@ -37,9 +37,9 @@ Mapped = Annotated[dict[str, Any], must_be("a mapping of its keys")]
 Listed = Annotated[list[str], must_be("a list")]
 
 
-def one_of(*names: str, auto: bool = False) -> Any:
-    """Return the type of a key with one of ``names``."""
-    return Annotated[str, must_be(f"{'auto, or ' if auto else ''}one of {', '.join(names)}")]
+def one_of(*names: str, auto: bool = False) -> BeforeValidator:
+    """Return the check of a key with one of ``names``."""
+    return must_be(f"{'auto, or ' if auto else ''}one of {', '.join(names)}")
 
 
 class Section(BaseModel):
@@ -54,17 +54,22 @@ class Sync(Section):
     type: Literal["sync"] = "sync"
 
 
-class ColocateAsync(Section):
-    """Rollouts of later steps are drawn while the actor trains, on its devices."""
+class Asynchronous(Section):
+    """Rollouts of later steps are drawn while the actor trains."""
 
-    type: Literal["colocate_async"] = "colocate_async"
     # The largest age of a token: how often weights were sent to vLLM between those that sampled it and its step's.
     max_staleness: Natural = 1
-    stale_samples: one_of("wait", "drop") = "wait"  # what happens to groups that would get older
+    stale_samples: Annotated[str, one_of("wait", "drop")] = "wait"  # what happens to groups that would get older
 
 
-class SeparateAsync(ColocateAsync):
-    """The same, on GPUs of their own."""
+class ColocateAsync(Asynchronous):
+    """On the actor's devices."""
+
+    type: Literal["colocate_async"] = "colocate_async"
+
+
+class SeparateAsync(Asynchronous):
+    """On GPUs of their own."""
 
     type: Literal["separate_async"] = "separate_async"
     gpus: CountOrAuto = "auto"  # per node, besides trainer.n_gpus_per_node; auto: what is left, or half of them
@@ -73,7 +78,7 @@ class SeparateAsync(ColocateAsync):
 class Rollout(Section):
     """How a sample is drawn."""
 
-    precision: one_of("auto", "float32", "bfloat16", "fp8", "int4") = "bfloat16"  # of vLLM
+    precision: Annotated[str, one_of("auto", "float32", "bfloat16", "fp8", "int4")] = "bfloat16"  # of vLLM
     seeded: Flag = True  # each sample by (seed, step, prompt, sample): a resumed run draws what an unbroken one does
 
 
@@ -89,7 +94,7 @@ class Data(Section):
     val_max_samples: Count = 256
     val_batch_size: CountOrNull = None
     seed: Natural | None = None  # null: that of the run
-    order: one_of(*ORDERS) = SHUFFLE  # easy_first: by the targets' column pass_rate, the highest first
+    order: Annotated[str, one_of(*ORDERS)] = SHUFFLE  # easy_first: by the targets' column pass_rate, the highest first
     shuffle: Flag = True  # false: as the file has them
     dataloader_num_workers: Natural = 8
     use_shm: Flag = False
@@ -114,7 +119,7 @@ class RewardModule(Section):
 class RewardManager(Section):
     """The class that calls the function."""
 
-    source: one_of("register", "importlib") = "register"
+    source: Annotated[str, one_of("register", "importlib")] = "register"
     name: Text = "naive"
     module: RewardModule = RewardModule()
 
@@ -122,7 +127,7 @@ class RewardManager(Section):
 class Reward(Section):
     """What a response scores."""
 
-    truncated: one_of("zero", "by_text") = "zero"  # a response that was cut at the limit; by_text: as any other
+    truncated: Annotated[str, one_of("zero", "by_text")] = "zero"  # a cut response; by_text: as any other
     num_workers: CountOrAuto = 8
     custom_reward_function: RewardFunction = RewardFunction()
     reward_manager: RewardManager = RewardManager()
@@ -131,7 +136,7 @@ class Reward(Section):
 class Trainer(Section):
     """The length of a run, its devices and what it writes."""
 
-    device: one_of("cpu", "cuda") = "cuda"
+    device: Annotated[str, one_of("cpu", "cuda")] = "cuda"
     nnodes: Count = 1
     n_gpus_per_node: CountOrAuto = 8
     total_training_steps: CountOrNull = None
@@ -156,9 +161,9 @@ class Teacher(Section):
 class Machine(Section):
     """How the processors and GPUs are used."""
 
-    attention: one_of(*KERNELS, auto=True) = "sdpa"  # kernel of the actor (training/resources/attention.py)
-    offload: one_of(*OFFLOADS, auto=True) = "none"  # when the actor's state leaves the GPU; auto: the first that fits
-    compute: one_of("auto", "float32", "bfloat16") | None = None  # what the actor computes in, on a CPU
+    attention: Annotated[str, one_of(*KERNELS, auto=True)] = "sdpa"  # kernel of the actor
+    offload: Annotated[str, one_of(*OFFLOADS, auto=True)] = "none"  # when the state leaves the GPU
+    compute: Annotated[str, one_of("auto", "float32", "bfloat16")] | None = None  # what the actor computes in, on a CPU
     threads: CountOrAuto | None = None  # of each process of the actor and of vLLM, on a CPU
     environment: Mapped = {}  # of every process of the job
 
@@ -166,14 +171,14 @@ class Machine(Section):
 class PolicyOptions(Section):
     """The finished policy."""
 
-    dtype: one_of(*DTYPES) = "bfloat16"
-    source: one_of("last", "best") = "last"  # its checkpoint: best has the highest score of a validation
+    dtype: Annotated[str, one_of(*DTYPES)] = "bfloat16"
+    source: Annotated[str, one_of("last", "best")] = "last"  # checkpoint; best: by a validation
 
 
 class Execution(Section):
     """How a run is carried out, not what it computes: no part of its identity."""
 
-    backend: one_of(*BACKENDS) = "local"
+    backend: Annotated[str, one_of(*BACKENDS)] = "local"
     ray_address: TextOrNull = None  # http://HOST:8265; run and checkout at the same paths on every node
     slurm: Mapped = {}  # parameters of sbatch as submitit names them
     keep_checkpoints: Count = 2  # the newest ones
@@ -193,7 +198,7 @@ class FirstStage(Section):
 class Run(Section):
     """A training: everything that a user can set."""
 
-    objective: one_of("rl", "sft") = "rl"  # sft: supervised training on the targets, without rollouts
+    objective: Annotated[str, one_of("rl", "sft")] = "rl"  # sft: supervised training on the targets, without rollouts
     seed: Natural = 0
     method: Mapped = {"type": "mixed"}
     mixed: Mapped = {}
@@ -329,9 +334,9 @@ def fields(kind: type[BaseModel] | None = None, prefix: str = "") -> Iterator[tu
     """Yield the dotted name and the field of each key of ours, sections apart."""
     kind = kind or Run
     for name, field in kind.model_fields.items():
-        inner = [part for part in (field.annotation, *get_args(field.annotation)) if hasattr(part, "model_fields")]
-        if inner:
-            for part in inner:
-                yield from fields(part, f"{prefix}{name}.")
-        elif name != "verl":
+        parts = [part for part in (field.annotation, *get_args(field.annotation)) if isinstance(part, type)]
+        inner = [part for part in parts if issubclass(part, BaseModel)]
+        for section in inner:
+            yield from fields(section, f"{prefix}{name}.")
+        if not inner and name != "verl":
             yield f"{prefix}{name}", field
