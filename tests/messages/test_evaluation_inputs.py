@@ -61,7 +61,7 @@ ROWS: list[Row] = [
     (
         f"{GENERATE} {REMOTE} --endpoint '{{extra_body: {{n: 2}}}}'",
         {},
-        "extra_body: n cannot be set here: the sampling",
+        "extra_body.n cannot be set here: the sampling",
     ),
     (f"{GENERATE} {REMOTE} --endpoint '{{extra_body: {{x: .nan}}}}'", {}, "extra_body"),
     (f"{GENERATE} {REMOTE} --endpoint '{{'", {}, "--endpoint: not YAML"),

@@ -280,7 +280,7 @@ ROWS: list[Row] = [
     (f"{LUFFY} doctor --port 70000", {}, "'--port': got '70000'"),
     (f"{LUFFY} targets --nothing", {}, "No such option: --nothing; see luffy targets --help"),
     (f"{LUFFY} targets browse model", {}, "Missing option '--out'; see luffy targets browse --help"),
-    (f"{LUFFY} targets --workers 0 --out out --tokenizer model", {}, "--workers: got '0', expected a whole number"),
+    (f"{LUFFY} targets --set targets.workers=0 --out out --tokenizer model", {}, "--set targets.workers: "),
     (f"{LUFFY} train --print-config", {}, "no training interpreter at /no/python"),
     (f"{LUFFY} evaluate suite", {}, "no training interpreter at /no/python"),
     *(
