@@ -28,7 +28,7 @@ SECTIONS += ("notify",)
 PROFILE, PREFIX = "LUFFY_PROFILE", "LUFFY__"  # variables: the name of the profile, and the start of a setting
 HERE = "luffy.yaml"  # the profile of a folder
 BASE = "base"  # key of a profile: the profile that it extends
-FILE = "settings.yaml"
+RUNS, FILE = "runs", "settings.yaml"  # a folder of the storage, with the settings of each run
 SET = "--set "
 FUNCTION = compile_full_match(r"(?P<file>.*\.py):(?P<name>\w+)")  # of a file of the user's
 

@@ -17,6 +17,7 @@ from assets.shared.settings import RetentionSettings
 from core.errors import InputError
 from core.files import is_leftover, measure, read_json, read_yaml, temporary_name
 from core.model.lineage_file import MANIFEST
+from core.settings import RUNS as RUN_SETTINGS
 from evaluation.promotion.champions import Registry
 
 STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report", "rounds")
@@ -92,6 +93,10 @@ def plan_removals(storage: Path, rules: RetentionSettings, *, named: Iterable[st
             kept += size - sum(removal.size for removal in unneeded)
         else:
             kept += size
+    for run in sorted((storage / RUN_SETTINGS).glob("*")):
+        size, changed = measure(run)
+        if now - changed >= rules.keep_days * DAY_S:
+            removals.append(Removal(run, size, changed, "the settings of an old run"))
     for group in _samples_of_removed_policies(storage):
         size, changed = measure(group)
         if now - changed >= rules.keep_days * DAY_S:

@@ -16,9 +16,8 @@ from assets.shared.settings import StageSettings
 from assets.shared.storage import ReferenceIOManager, Storage
 from core import PROJECT
 from core.errors import InputError
-from core.settings import FILE, Layer, resolve, set_layers, write_run
+from core.settings import FILE, RUNS, Layer, resolve, set_layers, write_run
 
-RUNS = "runs"  # folder of the storage: the settings of each run
 COMMAND = "luffy/command"  # tag of a run that a terminal executes, which has written its settings itself
 # Sections that decide which definitions exist, or that only these read.
 FIXED = ("suite", "checks", "interpreter", "rounds", "catalog", "schedule", "notify")

@@ -72,6 +72,7 @@ def filled(build) -> tuple[Project, dict[str, Path]]:
         "newest": output(s, "training/policy/hhhh", policy=True),
         "shown": output(s, "graded/arithmetic/iiii"),
         "temporary": output(s, "graded/arithmetic/.jjjj.tmp"),
+        "settings": output(s, "runs/kkkk"),
     }
     os.utime(made["newest"] / "policy" / "lineage.json", (OLD + 60, OLD + 60))
     refer(s, "targets/train", made["referenced"] / "data.bin")
@@ -82,7 +83,7 @@ def filled(build) -> tuple[Project, dict[str, Path]]:
     return project, made
 
 
-GONE = {"unused", "old", "temporary"}
+GONE = {"unused", "old", "temporary", "settings"}
 
 
 def test_a_dry_run_lists_with_sizes_and_touches_nothing(filled):
@@ -91,8 +92,8 @@ def test_a_dry_run_lists_with_sizes_and_touches_nothing(filled):
     assert project.run_job("retention").success
     shown = project.metadata("operations/retention")
     assert shown["dry run"] is True and shown["bytes freed"] == 0
-    # three folders, and the trainer's own checkpoints of two complete runs
-    assert shown["folders"] == 5 and shown["bytes to free"] == 5000 + 2002 + 1000 + 2 * 1000
+    # four folders, and the trainer's own checkpoints of two complete runs
+    assert shown["folders"] == 6 and shown["bytes to free"] == 5000 + 2002 + 2 * 1000 + 2 * 1000
     assert "generations/arithmetic/aaaa" in shown["list"]
     assert project.files() == before and all(folder.exists() for folder in made.values())
 
@@ -105,7 +106,7 @@ def test_what_nobody_refers_to_goes_and_the_rest_stays(filled):
     for name in ("kept", "newest"):
         assert not (made[name] / "checkpoints").exists() and (made[name] / "policy" / "lineage.json").exists()
     shown = project.metadata("operations/retention")
-    assert shown["bytes freed"] == 10_002
+    assert shown["bytes freed"] == 11_002
     assert project.run_job("retention", dry_run=False).success
     assert project.metadata("operations/retention")["folders"] == 0
 
