@@ -36,7 +36,7 @@ _TAKEN_BACK = compile_quick_pattern(  # behind a label: what denies it, or asks
     r"|\W{0,4}\Z)|(?:is|was|seems|looks) \w{1,20},? (?:but|yet) (?:wrong|incorrect|false)\b"
     r"|can be (?:eliminated|excluded|ruled out))"
     r"|\A[*$\s]{0,3}(?:\?|[])*$`]{0,3}[,.;(—–-]{1,3}\s{0,2}(?i:(?:hm+|oh),? )?(?i:(?:no|nope|sorry|wait|correction)\s?"
-    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|scratch that\b|I disagree\b"
+    r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|scratch that\b|(?:but )?I disagree\b"
     r"|actually,? (?:it\b|no\b|(?:option )?\(?[A-J](?![a-zA-Z']))))"
 )
 _UNSURE = compile_quick_pattern(  # behind a label without a mark in a box: what is no text of an option
@@ -83,14 +83,15 @@ _CONCLUDED = compile_quick_pattern(
 _IN_ENGLISH = rules(
     (
         "",
-        r"(?:\u6b63\u786e)?\u7b54\u6848(?:\u662f|\u4e3a|\u9009)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
-        r"|(?:\u6545|\u6240\u4ee5|\u56e0\u6b64|\u5e94)?\u9009(?:\u62e9"
+        r"(?:\u6b63\u786e)?(?:\u7b54\u6848|\u9009\u9879|\u7b54\u3048)(?:\u662f|\u4e3a|\u9009)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
+        r"|(?:\u6545|\u6240\u4ee5|\u56e0\u6b64|\u5e94)?(?<!\u4e0d)\u9009(?:\u62e9"
         r"|\u9879)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])",
         "answer: ",
     ),
     (
         "",
-        r"(?i)\b(?:(?:richtige )?antwort (?:ist|lautet)|respuesta (?:correcta )?es|r\u00e9ponse (?:correcte )?est)\b",
+        r"(?i)\b(?:(?:(?:richtige )?antwort|l\u00f6sung) (?:ist|lautet)|respuesta (?:correcta )?es"
+        r"|r\u00e9ponse (?:correcte )?est|risposta (?:corretta )?\u00e8)(?!\w)",
         "answer is",
     ),
     ("", r"[\uff08\uff09\uff0c\uff1a]", lambda sign: unicodedata.normalize("NFKC", sign.group())),

@@ -89,8 +89,15 @@ _INTEGER = compile_quick_pattern(
     rf"(?:integers?{_N}(?P<one>[a-z])|(?P<two>[a-z]){_N}(?:(?:is|are|any|an?|arbitrary|be){_N}){{0,3}}integers?"
     rf"|(?P<three>[a-z]) ?\\in ?\\mathbb\{{[ZN]\}}){_END}"
 )
+
+
+def _labelled(label: Match) -> str:
+    words = label.group(1)
+    return f"\\text{{{words}:}} " if _deny(words.split()) else f"\\text{{{words}}}="
+
+
 _REWRITTEN = rules(  # spellings that mean the same in mathematics, but not in a text
-    ("text", r"\A\\text ?\{([^{}:]{1,60}?)(?:(?: ?:| is| are| equals) ?\}|\} ?:) ?(?=\S)", r"\\text{\1}="),
+    ("text", r"\A\\text ?\{([^{}:]{1,60}?)(?:(?: ?:| is| are| equals) ?\}|\} ?:) ?(?=\S)", _labelled),
     (  # a transposed tuple is a tuple
         "^",
         r"\A[(\[]([^()[\]&]{1,200},[^()[\]&]{1,200})[)\]] ?\^ ?\{? ?"
