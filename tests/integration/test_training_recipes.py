@@ -153,7 +153,7 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
             assert abs(data["distillation/kl"]) < 1e-4
         assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe] or replayed)
         assert ("replay/stored" in data) == (recipe == "exgrpo")
-        if "rollouts" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step
+        if "rollouts__type" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step
             assert data["rollout_correction/abs_log_ratio_max"] < 1e-2
         assert ("actor/sft_loss" in data) == (recipe in WITH_SUPERVISED_LOSS)
         assert ("groups/supervised" in data) == (recipe == "hpt")
