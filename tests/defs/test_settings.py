@@ -99,9 +99,10 @@ def test_the_environment_overrides_single_keys():
         }
     )
     assert settings.targets.source == ["/data/traces.parquet"]
-    assert settings.targets.mapping.problem == "question"
+    mapping = settings.targets.mapping
+    assert not isinstance(mapping, str) and mapping.problem == "question"
     assert settings.targets.max_prompt_tokens == 64  # the profile's
-    assert settings.training.config["actor_rollout_ref"]["actor"]["optim"]["lr"] == 3e-4
+    assert settings.training.config["actor_rollout_ref"]["actor"]["optim"]["lr"] == "3e-4"
     assert settings.training.config["trainer"] == {"total_training_steps": 30, "save_freq": 30}  # the profile's
     assert settings.evaluation.samples == 4
 
