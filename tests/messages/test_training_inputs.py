@@ -115,12 +115,12 @@ ROWS: list[Row] = [
     *(
         ("training --request r.json", request(**values), f"r.json: {message}")
         for values, message in (
-            ({"targets": {"path": "t", "digst": "x"}}, "targets: digst is not a setting; did you mean digest?"),
-            ({"model": {"path": "m", "sha": "x"}}, "model: sha is not a setting; expected one of path, digest"),
+            ({"targets": {"path": "t", "digst": "x"}}, "targets.digst is not a setting; did you mean digest?"),
+            ({"model": {"path": "m", "sha": "x"}}, "model.sha is not a setting; expected one of path, digest"),
             ({"heldout": {"digest": "x"}}, "heldout: path: Field required"),
-            ({"targets": {"path": "t", "digest": "wrong"}}, "targets: digest: expected a sha256 in hex: leave the"),
-            ({"model": {"path": "m", "digest": "A" * 64}}, "model: digest: expected a sha256 in hex"),
-            ({"model": {"path": "m", "digest": 3}}, "model: digest: Input should be a valid string"),
+            ({"targets": {"path": "t", "digest": "wrong"}}, "targets.digest: expected a sha256 in hex: leave the"),
+            ({"model": {"path": "m", "digest": "A" * 64}}, "model.digest: expected a sha256 in hex"),
+            ({"model": {"path": "m", "digest": 3}}, "model.digest: Input should be a valid string"),
             ({"model": None}, "model: got None, expected a path, or an object with path and digest"),
             ({"seed": None}, "seed: Input should be a valid integer (got None)"),
             ({"overrides": [None]}, "overrides.0: Input should be a valid string (got None)"),
