@@ -1,14 +1,13 @@
 r"""What an answer is: its kind, which the gold answer decides, and its form."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 LARGEST_BASE = 36  # ten digits and 26 letters
-FLIPPED = dict(
-    zip(("<", "<=", ">", ">=", "=", "!=", "approx"), (">", ">=", "<", "<=", "=", "!=", "approx"), strict=True)
-)
+# Signs of a relation read backwards.
+FLIPPED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!=", "approx": "approx"}
 BRACKETS = frozenset(("()", "[]", "(]", "[)"))  # kinds of tuples and intervals
 Agree = Callable[[Any, Any], bool]
 
