@@ -31,13 +31,13 @@ def write_page(results: Sequence[CheckResult], folder: Path) -> None:
 
 
 def _cells(result: CheckResult) -> list[str]:
-    state = "passed" if result.passed else "blocks" if result.severity == "error" else "warns"
-    observed = str(result.error or ("" if result.observed is None else result.observed))
+    state = "passed" if result.passed else {"error": "blocks", "warning": "warns"}[result.severity]
+    observed = result.error or result.observed
     where = f" ({result.where})" if result.where else ""
     return [
         f"<code>{html.escape(result.name)}</code>",
         f'<span class="{state}">{state}</span>',
-        html.escape(observed + where),
+        html.escape(("" if observed is None else str(observed)) + where),
         "" if result.failing is None else f"{result.failing:,} of {result.rows:,}",
         f"<code>{html.escape(json.dumps(result.expected, default=str))}</code>",
         html.escape(result.description),
