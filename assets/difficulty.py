@@ -48,7 +48,7 @@ def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
     pool="gpu",
     description="How often the base model solves each problem, with the 95% interval. targets/prepared uses it to "
     "select problems (pass_rate), and training uses it to choose the prompts with off-policy samples "
-    "(mixed.off_policy_schedule) and the order of the prompts (data.order).",
+    "(method.guide) and the order of the prompts (data.order).",
 )
 def difficulty(
     context: dg.AssetExecutionContext,

@@ -92,7 +92,10 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     that have it, or else with the nearest known one and the list of them.
     """
     first = _explained(error)
-    path = list(map(str, location(error)))
+    path, section = _keys(location(error), model)
+    if first["type"] == "union_tag_invalid":
+        names = first["ctx"]["expected_tags"].replace("'", "")
+        return f"{'.'.join([*path, 'type'])}: got {first['ctx']['tag']!r}, expected one of {names}"
     if first["type"] != "extra_forbidden":
         message: str = EXPECTED.get(first["type"]) or first["msg"].removeprefix("Value error, ")
         if path and message.startswith(f"{'.'.join(path)}."):
@@ -104,15 +107,33 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
         secret = "://" in given and "@" in given  # an address may hold a password
         shown = "" if secret or message.startswith("got ") or "(got " in message else f" (got {given:.80})"
         return f"{'.'.join(path)}: {message}{shown}" if path else message
-    section: Any = model
-    for part in path[:-1]:
-        fields = getattr(_model_in(section), "model_fields", {})
-        section = fields[part].annotation if part in fields else section  # else a position in a list
     known = getattr(_model_in(section), "model_fields", {})
     if len(path) <= 2 and (elsewhere := _sections_with(path[-1], model)):
         return f"{'.'.join(path)} is not a setting; did you mean {' or '.join(elsewhere)}?"
     guess = did_you_mean(path[-1], known)
     return f"{'.'.join(path)} is not a setting{guess}" + (f"; expected one of {', '.join(known)}" if known else "")
+
+
+def _keys(parts: Iterable[int | str], model: Any) -> tuple[list[str], Any]:
+    """Return a location without the types by which pydantic chose among the models of a union, and the last section."""
+    path: list[str] = []
+    section = model
+    for part in map(str, parts):
+        fields = getattr(_model_in(section), "model_fields", {})
+        if (chosen := _of_type(section, part)) is not None and part not in fields:
+            section = chosen
+            continue
+        path.append(part)
+        section = fields[part].annotation if part in fields else section  # else a position in a list
+    return path, section
+
+
+def _of_type(annotation: Any, name: str) -> Any:
+    """Return the model of a union whose field ``type`` may be ``name``; None if there is none."""
+    if (fields := getattr(annotation, "model_fields", None)) is not None:
+        return annotation if "type" in fields and name in get_args(fields["type"].annotation) else None
+    models = (_of_type(part, name) for part in get_args(annotation))
+    return next((model for model in models if model is not None), None)
 
 
 def _sections_with(key: str, model: Any) -> list[str]:

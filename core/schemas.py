@@ -37,11 +37,11 @@ TARGET = pa.schema(
 FIELDS = pa.field("fields", pa.string())
 
 # Optional last column of targets: the teacher's log-probability of each token of the target and of its end token, in
-# the tokens of the policy. Training uses them with mixed.use_target_probs.
+# the tokens of the policy. Training uses them with method.off_policy.phi=recorded.
 TARGET_LOG_PROBS = pa.field("target_log_probs", pa.list_(pa.float32()))
 
 # Optional column of targets: the share of the base model's samples that solve the problem; null where nobody measured
-# it. Training reads it with mixed.off_policy_schedule=pass_rate<x and data.order=easy_first.
+# it. Training reads it with method.guide=pass_rate<x and data.order=easy_first.
 PASS_RATE = pa.field("pass_rate", pa.float64())
 
 

@@ -86,7 +86,7 @@ class Measured:
 def measure(recipe: Recipe) -> Measured:
     """Measure a variant whose runs share rollouts and correction, which their first run's configuration gives."""
     config = recipe.runs[0].config
-    correction = config["mixed"]["rollout_correction"]
+    correction = (config.get("mixed") or {}).get("rollout_correction") or config["method"]["correction"]  # as recorded
     banded = correction["type"] != "none"
     metrics = (REWARD, GRADIENT_NORM, KEPT_SHARE, LOG_RATIO_MEAN, LOG_RATIO_MAX, VALIDATION_SCORE)
     series = {name: _by_seed(recipe, name) for name in metrics}

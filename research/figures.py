@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from core import PROJECT
-from core.files import read_yaml
 from core.metric_table import View, titles
 from pipelines.api import LIGHT, Line, Records, curves, metric_curves
 
 WEIGHTS = "gradient_weight"
-LUFFY = PROJECT / "training/config/recipe/luffy.yaml"
 
 
 def recipe_curves(
@@ -23,7 +20,7 @@ def recipe_curves(
     for metric, title in titles(View.RECIPES).items():
         if drawn := metric_curves(metric, title, recipes, colours, legend=legend):
             figures[metric.replace("/", "_")] = drawn
-    published = read_yaml(LUFFY, "recipe")["mixed"]["off_policy_reshape_gamma"]
+    published = 0.1  # gamma of LUFFY (arXiv 2504.14945)
     shapes = (
         ("no shaping, f(p) = p", "#7d7a74", None),
         (f"f(p) = p / (p + {published})", LIGHT["policy"], published),

@@ -10,12 +10,12 @@ CONFIG = {
     "seed": 0,
     "data": {"train_batch_size": 4, "max_prompt_length": 64, "max_response_length": 96},
     "actor_rollout_ref": {"rollout": {"n": 8, "temperature": 1.0}, "actor": {"optim": {"lr": 1e-6}}},
-    "mixed": {
-        "prefix": {"n_prefix": 1},
-        "off_policy_reshape": "p_div_p",
-        "off_policy_reshape_gamma": 0.1,
-        "baseline": "all_samples",
-        "rollout_correction": {"type": "tis"},
+    "method": {
+        "type": "luffy",
+        "prefix": {"n": 1},
+        "off_policy": {"reshape": {"type": "p_div_p", "gamma": 0.1}},
+        "advantage": {"baseline": "all_samples"},
+        "correction": {"type": "tis"},
     },
 }
 

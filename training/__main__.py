@@ -20,7 +20,7 @@ from core.errors import InputError
 from core.files import atomic_folder
 from core.model.lineage_file import InputRecord
 from core.parquet import is_there
-from core.plugins.config_files import HARDWARE, config_file
+from core.plugins.config_files import HARDWARE, config_file, is_path
 from training.export import DTYPES
 from training.job.request import TrainingRequest, has_first_stage
 
@@ -114,6 +114,23 @@ def browse(run: Run, out: Annotated[Path, typer.Option(metavar="FILE.html", help
     from training.diagnosis import browse as command
 
     command.browse(run, out)
+
+
+@app.command(epilog=examples("luffy train check mine.yaml", "luffy train check method.py:Mine"))
+def check(
+    method: Annotated[str, typer.Argument(metavar="RECIPE.yaml|FILE.py:CLASS", help="A method, or a recipe with one.")],
+) -> None:
+    """Try a method on seeded samples: its hooks and its state, and losses that do not depend on cuts and ranks."""
+    from training.config.method_keys import of_run
+    from training.config.to_verl import compose_run
+    from training.methods import method_of, resolved
+    from training.verl_hooks.conformance import check_method
+
+    if is_path(method):
+        chosen = of_run(compose_run(method, "cpu", [], run=Path("run")))
+    else:
+        chosen = method_of(resolved({"type": method}))
+    sys.stdout.write(f"{method} holds: {', '.join(check_method(chosen))}\n")
 
 
 @app.command()

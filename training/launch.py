@@ -21,13 +21,12 @@ from core.errors import InputError, first_line
 from core.files import digest_bytes, read_json_lines, read_yaml, write_text
 from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
-from training.algorithms.registry import TRACKERS
-from training.algorithms.schedules.prompt_order import SHUFFLE
+from training.algorithms.prompt_order import SHUFFLE
 from training.config.compose import compose
 from training.config.run_checks import check_run, own_trackers
 from training.config.teacher_checks import check_teacher, served_folder
 from training.config.teacher_settings import lay_out_teacher
-from training.config.to_verl import method_of, to_verl
+from training.config.to_verl import to_verl
 from training.diagnosis.before import warn_before
 from training.diagnosis.live import Watch
 from training.export.upload import push_to_hub
@@ -55,6 +54,7 @@ from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.trackers import open_runs, publish
 from training.job.user_reward import SHIPPED, VERIFIERS, check_reward_function, wrapped
+from training.plugins import TRACKERS
 from training.resources.auto_values import resolve_auto
 from training.resources.layout import Layout
 from training.resources.machine import machine_of
@@ -142,7 +142,6 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
     check_pass_rates(data.path, config)
     if config.objective == "rl":
         check_reward_function(OmegaConf.to_container(config.reward.custom_reward_function))
-    method_of(config)  # raises what is wrong with it
     if config.data.val_files:
         given = Path(config.data.val_files)
         check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)

@@ -11,24 +11,23 @@ RECIPE = HERE / "tempered" / "tempered.yaml"
 SHOW = """
 import sys
 from pathlib import Path
-from training.config.to_verl import compose_run, method_of, method_path
+from training.config.method_keys import of_run
+from training.config.to_verl import compose_run
 config = compose_run(sys.argv[1], "cpu", ["method.power=0.25"], run=Path("run"))
-print(method_path(config), method_of(config).power, config.mixed.prefix.n_prefix)
+print(config.method.type, of_run(config).power, config.method.prefix.n)
 """
 
 
 def test_the_method_weighs_target_tokens_by_a_power_of_their_probability() -> None:
     torch = pytest.importorskip("torch", reason="a method needs torch, which the training environment has")
     from examples.method.tempered.method import Tempered
-    from training.algorithms.options import MixedPolicyOptions
     from training.algorithms.term import LossInputs
-    from training.methods.method import RunValues
 
     log_prob = torch.tensor([[0.25, 0.5], [0.25, 0.5]]).log().requires_grad_()
     old, advantages = log_prob.detach() - torch.log(torch.tensor(2.0)), torch.tensor([[2.0, 2.0], [-1.0, -1.0]])
     valid = torch.tensor([[True, True], [True, False]])
     target = torch.tensor([[True, True], [False, False]])
-    method = Tempered(run=RunValues(mixed=MixedPolicyOptions(), limit=2), power=0.5)
+    method = Tempered(power=0.5)
     policy, *_ = method.losses()["policy"].terms
     outputs = policy.losses(LossInputs(log_prob, None, old, advantages, None, None, valid, valid, target))
     torch.testing.assert_close(outputs.losses, torch.tensor([[-2 * 0.25**0.5, -2 * 0.5**0.5], [2.0, 0.0]]))

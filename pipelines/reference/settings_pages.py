@@ -14,7 +14,6 @@ from core.plugins.config_files import PROFILES
 from core.settings import PREFIX
 from pipelines.reference.page_markdown import block, code, page, prose, table
 from pipelines.settings import Settings
-from training.algorithms.registry import Registry
 
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
@@ -56,15 +55,14 @@ def leaves(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Field
 
 
 def type_text(field: FieldInfo) -> str:
-    """Describe the values of ``field``: its type and limits, or the names to choose from."""
-    names = [name for item in field.metadata for name in _registered(item)]
+    """Describe the values of ``field``: its type and limits."""
     limits = [
         f"{sign} {limit:g}"
         for item in field.metadata
         for key, sign in BOUNDS.items()
         if (limit := getattr(item, key, None)) is not None
     ]
-    text = ", ".join(names) or _type(field.annotation)
+    text = _type(field.annotation)
     return " ".join([text, ", ".join(limits)]).strip()
 
 
@@ -114,11 +112,6 @@ def _model(annotation: Any) -> type[BaseModel] | None:
             return None  # a name, or the values themselves
         return next((kind for part in parts if (kind := _model(part))), None)
     return None
-
-
-def _registered(item: Any) -> list[str]:
-    table_of_names = getattr(getattr(item, "func", None), "__self__", None)
-    return list(table_of_names) if isinstance(table_of_names, Registry) else []
 
 
 def _type(annotation: Any) -> str:

@@ -7,47 +7,40 @@ from core import PROJECT
 from core.metric_table import METRICS, Metric, View
 from core.plugins.config_files import HARDWARE, RECIPES
 from core.text.patterns import compile_quick_pattern
-from pipelines.reference.page_markdown import block, code, page, prose, table
-from pipelines.reference.settings_pages import default_text, leaves, type_text
+from pipelines.reference.page_markdown import block, code, page, table
+from pipelines.reference.settings_pages import default_text
 from training import algorithms
-from training.algorithms import registry
-from training.algorithms.options import MixedPolicyOptions
 from training.config.kinds import text_of
 from training.config.run import fields
+from training.plugins import METHODS
 
 HEADING = compile_quick_pattern(r"^#{2,3} (.+)$")
-ROW = compile_quick_pattern(r"^\| `([\w.]+)` \| `[^`]+` \| (.+?) \|")
+ROW = compile_quick_pattern(r"^\| `([\w.]+)` \| `([^`]+)` \| (.+?) \|")
 LINK = compile_quick_pattern(r"\]\(([^)]+)\)")
-EXPLAINED = {"algorithm.md": (MixedPolicyOptions, "mixed.")}
-VERLS = "clip_ratio"  # an option of the algorithm that stands in verl's section
+EXPLAINED = "algorithm.md"  # the page that explains the keys of methods
 PLACES = {
     View.POLICY: "policy",
     View.CHAMPION: "against the champion",
     View.RECIPES: "comparisons",
     View.TERMINAL: "terminal",
 }
-TABLES = {
-    "ON_POLICY_LOSSES": "Losses of on-policy tokens (`mixed.on_policy_loss`)",
-    "RESHAPES": "Shaping functions (`mixed.off_policy_reshape`, `mixed.on_policy_reshape`)",
-    "LOSS_AGG_MODES": "From tokens to one number (`mixed.loss_agg_mode`)",
-    "CORRECTIONS": "Rollout corrections (`mixed.rollout_correction.type`)",
-    "PREFIX_STRATEGIES": "Prefixes (`mixed.prefix.strategy`)",
-    "SFT_WEIGHTS": "Weights of the supervised loss (`mixed.sft_multitask.weight`)",
-    "GATES": "Gates (`mixed.gate.type`)",
+# The formulas and their options, by module.
+FORMULAS = {
+    "on_policy": "Losses of on-policy tokens (`method.on_policy`)",
+    "off_policy": "The ratio of off-policy tokens (`method.off_policy`)",
+    "aggregate": "From tokens to one number (`method.reduce`)",
+    "correction": "Rollout corrections (`method.correction`)",
+    "prefix": "Prefixes (`method.prefix`)",
+    "imitation": "The supervised loss (`method.imitation`)",
+    "gate": "Gates (`method.gate`)",
+    "regularize": "Entropy and divergence (`method.entropy`, `method.reference`, `method.reward_kl`)",
+    "teacher": "A teacher (`method.teacher`)",
 }
 
 
 def options_page() -> str:
     """Generate the page of the algorithm's options, with the meaning from docs/algorithm.md and a link to it."""
-    parts = []
-    for file, (kind, prefix) in EXPLAINED.items():
-        meanings = dict(_meanings(file))
-        rows = [
-            (code(prefix + key), prose(type_text(field)), code(default_text(field)), meanings[key])
-            for key, field in leaves(kind)
-            if key != VERLS
-        ]
-        parts += [f"## {prefix.rstrip('.')}", table(("key", "type", "default", "meaning"), rows)]
+    rows = [(code(f"method.{key}"), code(default), meaning) for key, default, meaning in _explained(EXPLAINED)]
     shared = (PROJECT / "training" / "config" / "verl.yaml").read_text(encoding="utf-8")
     keys = [(code(key), text_of(field), code(default_text(field))) for key, field in fields()]
     return page(
@@ -55,7 +48,8 @@ def options_page() -> str:
         "The keys of the training configuration that are not verl's own. Set one with `luffy train --set KEY=VALUE`, "
         "or in `training.config` of a profile. `luffy train --print-config` prints the whole configuration, with "
         "verl's keys.",
-        *parts,
+        "## method",
+        table(("key", "default", "meaning"), rows),
         "## The other sections",
         "The comments of `training/config/run.py` say what each does.",
         table(("key", "what it may be", "default"), keys),
@@ -81,15 +75,15 @@ def _files(group: str) -> list[str]:
     return [f"### {file.stem}\n\n{block('yaml', file.read_text(encoding='utf-8'))}" for file in files]
 
 
-def _meanings(file: str) -> Iterator[tuple[str, str]]:
-    """Collect the options that the tables of a page explain, with links that are valid in the reference."""
+def _explained(file: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the keys that the tables of a page explain, with default and meaning; links are valid in the reference."""
     section = ""
     for line in (PROJECT / "docs" / file).read_text(encoding="utf-8").splitlines():
         if heading := HEADING.match(line):
             section = re.sub(r"[^\w]+", "-", heading[1].lower()).strip("-")
         elif row := ROW.match(line):
-            meaning = LINK.sub(lambda link: f"](../{file if link[1][0] == '#' else ''}{link[1]})", row[2])
-            yield row[1], f"{meaning} ([more](../{file}#{section}))"
+            meaning = LINK.sub(lambda link: f"](../{file if link[1][0] == '#' else ''}{link[1]})", row[3])
+            yield row[1], row[2], f"{meaning} ([more](../{file}#{section}))"
 
 
 def metrics_page() -> str:
@@ -118,17 +112,15 @@ def _metric_row(metric: Metric) -> tuple[str, ...]:
 def api_page() -> str:
     """Write the directives of mkdocstrings, which reads the docstrings from the sources."""
     contract = [f"::: {algorithms.ORIGINAL}.{name}" for name in algorithms.__all__]
-    tables = []
-    for name, title in TABLES.items():
-        functions = [f"`{key}`\n\n::: {path.replace(':', '.')}" for key, path in getattr(registry, name).items()]
-        tables += [f"## {title}", *functions]
+    formulas = [f"## {title}\n\n::: training.algorithms.{name}" for name, title in FORMULAS.items()]
+    methods = [f"### {name}\n\n::: {path.replace(':', '.')}" for name, path in METHODS.items()]
     return page(
         "Python interface",
         "What you can import without verl. [The algorithm](../algorithm.md) has the formulas on one page.",
         "## The functions of the original implementation",
         "They have its names and signatures: `from training.algorithms import compute_token_on_off_policy_loss`.",
         *contract,
-        "## Options",
-        "::: training.algorithms.options.MixedPolicyOptions\n    options: {members: [from_mapping, check_group]}",
-        *tables,
+        "## Methods",
+        *methods,
+        *formulas,
     )

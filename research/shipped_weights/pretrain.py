@@ -1,7 +1,7 @@
 """The training loop of the embedded base model: supervised, one process, one device, float32.
 
 Recipe ``sft`` trains on targets at any scale (``training.verl_hooks.supervised``); both have the loss of
-``training.algorithms.methods.sft``.
+``training.algorithms.imitation``.
 """
 
 import math
@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from core.files import atomic_folder
 from core.model.prompts import Example
-from training.algorithms.methods.sft import sft_token_loss
+from training.algorithms.imitation import sft_token_loss
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded
 

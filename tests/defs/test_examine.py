@@ -53,7 +53,7 @@ def test_the_limit_of_the_samples_is_that_of_the_training(tmp_path: Path):
 
 def test_a_request_has_the_settings_that_its_recipe_reads(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(
-        "training: {recipe: sft, seed: 3, config: {data: {train_batch_size: 8}, mixed: {use_std: true}}}"
+        "training: {recipe: sft, seed: 3, config: {data: {train_batch_size: 8}, method: {advantage: {use_std: true}}}}"
     )
     settings = settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"))
     request = training_request(settings.training, TRAIN, BASE)

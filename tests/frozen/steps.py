@@ -16,7 +16,12 @@ from core.files import digest_bytes
 from core.plugins.config_files import RECIPES, config_names
 from training.algorithms.samples import Samples
 from training.algorithms.term import EntropyBonus, Imitation, Loss
-from training.config.to_verl import compose_run, method_of, mixed_options
+from training.config.method_keys import of_run
+from training.config.to_verl import compose_run
+from training.methods import method_path
+from training.methods.exgrpo import Exgrpo
+from training.methods.guided import Guided
+from training.methods.method import Method
 from training.verl_hooks.loss import PHI, WEIGHTS, step_loss, supervised_loss
 from training.verl_hooks.metrics import batch_metrics, update_counts
 from training.verl_hooks.target_uses import target_uses
@@ -28,23 +33,23 @@ SIZES = [
     f"actor_rollout_ref.rollout.n={N}",
     "data.max_prompt_length=8",
     f"data.max_response_length={LIMIT}",
-    "actor_rollout_ref.actor.use_kl_loss=true",
+    "method.reference={}",
 ]
-TEACHER = ["teacher.model=base"]
+TEACHER = ["method.teacher.model=base"]
 SUPERVISED = ("sft", "dft")
 # What no recipe chooses by itself: the recipe, and what is set.
 MORE = {
-    "phi": ("luffy", ["mixed.use_target_probs=true", "mixed.off_max_clip=0.8", "mixed.loss_remove_clip=false"]),
-    "tis": ("luffy", ["mixed.rollout_correction.type=tis", "mixed.prefix.alpha=0.5", "mixed.prefix.beta=2.0"]),
-    "with_sft": ("luffy", ["mixed.sft_multitask.use=true", "mixed.loss_agg_mode=published"]),
-    "soft": ("hpt", ["mixed.gate.type=soft"]),
-    "gmpo": ("on_policy", ["mixed.on_policy_loss=gmpo", "mixed.loss_agg_mode=constant"]),
-    "sapo": ("on_policy", ["mixed.on_policy_loss=sapo", "mixed.loss_remove_clip=true"]),
-    "dppo": ("on_policy", ["mixed.on_policy_loss=dppo", "mixed.all_max_clip=0.9"]),
-    "dppo_kl": ("on_policy", ["mixed.on_policy_loss=dppo_kl", "mixed.loss_agg_mode=seq-mean-token-sum"]),
+    "phi": ("luffy", ["method.off_policy={phi: recorded, max: 0.8}", "method.on_policy.clip={}"]),
+    "tis": ("luffy", ["method.correction.type=tis", "method.alpha=0.5", "method.beta=2.0"]),
+    "with_sft": ("luffy", ["method.imitation={}", "method.reduce.type=published"]),
+    "soft": ("hpt", ["method.gate.type=soft"]),
+    "gmpo": ("on_policy", ["method.on_policy.type=gmpo", "method.reduce.type=constant"]),
+    "sapo": ("on_policy", ["method.on_policy.type=sapo"]),
+    "dppo": ("on_policy", ["method.on_policy.type=dppo", "method.all_max_clip=0.9"]),
+    "dppo_kl": ("on_policy", ["method.on_policy.type=dppo_kl", "method.reduce.type=seq-mean-token-sum"]),
     "reshaped": (
         "luffy",
-        ["mixed.on_policy_reshape=p_div_p", "mixed.off_policy_reshape=pow", "mixed.off_min_clip=0.1"],
+        ["method.on_policy.reshape.type=p_div_p", "method.off_policy={reshape: {type: pow}, min: 0.1}"],
     ),
 }
 
@@ -74,17 +79,17 @@ def plain(value: Any, digits: int = 17) -> Any:
 def step(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
     """Return the numbers of one step of a recipe with ``settings``, of seeded samples."""
     config = compose_run(recipe, "cpu", [*SIZES, *settings], run=Path("run"))
-    options, actor, method = mixed_options(config), config.actor_rollout_ref.actor, method_of(config)
+    actor, method = config.actor_rollout_ref.actor, of_run(config)
     random = torch.Generator().manual_seed(3)
-    samples = seeded_samples(options, random)
-    if options.replay.use:
+    samples = seeded_samples(method, random)
+    if isinstance(method, Exgrpo):
         method._store.started = True  # the loss from then on
     rows, lengths = samples.rows, samples.mask.sum(-1).tolist()
     signal = method.signal(samples, rows["rm_scores"], STEP)
     rest = {"counts": update_counts(samples.mask, signal.weights, 0.5), "coefficients": signal.coefficients}
     rest["loss"] = signal.loss
     fields = {name: rows[name] for name in ("response_mask", "old_log_probs")}
-    fields |= {PHI: rows["off_policy_log_probs"]} if options.has_teacher_log_probs else {}
+    fields |= {PHI: rows["off_policy_log_probs"]} if "off_policy_log_probs" in method.fields() else {}
     fields |= {"advantages": signal.advantages, "rollout_is_weights": signal.ratio_weights}
     fields |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}
     fields["ref_log_prob"] = -uniform(rows["old_log_probs"].shape, random) * 2
@@ -106,20 +111,21 @@ def uniform(shape: Sequence[int], random: torch.Generator) -> torch.Tensor:
     return torch.rand(tuple(shape), generator=random)
 
 
-def seeded_samples(options: Any, random: torch.Generator) -> Samples:
+def seeded_samples(method: Method, random: torch.Generator) -> Samples:
     """Return groups of samples, of which some start with a target, and of which the first group is never solved."""
     total = GROUPS * N
     lengths = torch.randint(3, LIMIT + 1, (total,), generator=random)
     mask = (torch.arange(LIMIT) < lengths.unsqueeze(-1)).float()
-    in_response = options.prefix.samples_of(N) if options.prefix.place == "response" else 0
-    number = torch.arange(total) % N
-    off_policy = (number < in_response) | ((number == 0) & options.replay.use)
-    part = 1 if options.prefix.min == 1 else 2  # of the response, the target is all or the first half
-    guided = (number < options.prefix.samples_of(N)) & (options.prefix.place == "prompt")
+    number, shown = torch.arange(total) % N, isinstance(method, Guided) and method.shown
+    first = number < method.off_policy_samples(N)
+    off_policy = (first & (not shown)) | ((number == 0) & isinstance(method, Exgrpo))
+    # Of the response, the target is all or the first half.
+    part = 1 if not isinstance(method, Guided) or method.prefix.min == 1 else 2
+    guided = first & shown
     solved = uniform((total,), random) < 0.4
     solved[:N] = off_policy[:N]
     old = -uniform(mask.shape, random) * 2 * mask
-    unread = () if options.has_teacher_log_probs else ("off_policy_log_probs",)
+    unread = {"off_policy_log_probs"} - set(method.fields())
     noise = torch.randn(mask.shape, generator=random) * 0.4
     rows = {
         "response_mask": mask,
@@ -144,6 +150,7 @@ def seeded_samples(options: Any, random: torch.Generator) -> Samples:
         targets=["t" if length else "" for length in rows["prefix_length"].tolist()],
         numbers=number.tolist(),
         problems=[""] * total,
+        limit=LIMIT,
     )
 
 
@@ -196,11 +203,12 @@ def supervised(recipe: str) -> dict[str, Any]:
     lengths = torch.randint(4, 12, (6,), generator=random).tolist()
     masks = [(torch.arange(length) >= 2).long() for length in lengths]
     leaf = (-uniform((sum(lengths),), random)).requires_grad_()
-    fields = {"loss_mask": nested(masks), "row": nested([torch.tensor([row]) for row in range(6)])}
-    data = tu.get_tensordict(fields, {"dp_size": RANKS, "batch_num_tokens": 20})
+    columns = {"loss_mask": nested(masks), "row": nested([torch.tensor([row]) for row in range(6)])}
+    data = tu.get_tensordict(columns, {"dp_size": RANKS, "batch_num_tokens": 20})
     offsets = torch.tensor([0, *np.cumsum(lengths)])
     output = {"log_probs": torch.nested.nested_tensor_from_jagged(leaf, offsets)}
-    loss, metrics = supervised_loss(mixed_options(config).sft_multitask.weight, output, data)
+    method = method_path(config.method.type), of_run(config).model_dump_json()
+    loss, metrics = supervised_loss(*method, output, data)
     loss.backward()
     return {"loss": loss, "gradients": leaf.grad, "uses": metrics["uses"]}
 

@@ -18,8 +18,8 @@ HOT = {"actor_rollout_ref__rollout__temperature": "2.0"}  # most short problems 
 TRAININGS: dict[str, tuple[str, dict[str, str]]] = {
     "luffy": ("train", {}),
     "hpt": ("short", HOT),
-    "exgrpo": ("short", HOT | {"mixed__replay__start": "0.0"}),  # the third step is the first that replays
-    "relift": ("train", {"mixed__relift__buffer": "3"}),
+    "exgrpo": ("short", HOT | {"method__replay__start": "0.0"}),  # the third step is the first that replays
+    "relift": ("train", {"method__buffer": "3"}),
     "uft": ("short", HOT),
     "sft": ("train", {"data__train_batch_size": "8"}),
 }

@@ -10,11 +10,9 @@ from training.algorithms import (
     compute_sft_pure_loss,
     compute_token_on_off_policy_loss,
 )
-from training.algorithms.advantage import apply_prefix_weights, group_advantage
-from training.algorithms.aggregate import BatchSize, agg_loss
-from training.algorithms.correction import rollout_correction
-from training.algorithms.options import GroupOptions, PrefixOptions, RolloutCorrectionOptions
-from training.algorithms.registry import CORRECTIONS, LOSS_AGG_MODES
+from training.algorithms.advantage import GroupAdvantage, apply_prefix_weights, group_advantage
+from training.algorithms.aggregate import LOSS_AGG_MODES, BatchSize, agg_loss
+from training.algorithms.correction import CORRECTIONS, Correction, rollout_correction
 from training.algorithms.tensors import mask_of_prefix
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
@@ -48,10 +46,10 @@ def computed(device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     rewards[:, 0] = data["scores"]
     values: dict[str, Any] = {"off_policy_mask": off_policy_mask.float()}
     values["split"], _ = compute_grpo_outcome_advantage_split(rewards, mask, index, on_policy)
-    values["all_samples"] = group_advantage(data["scores"], index, on_policy, GroupOptions())
-    values["weighed"] = apply_prefix_weights(data["advantages"], off_policy_mask, PrefixOptions(alpha=0.5, beta=2.0))
+    values["all_samples"] = group_advantage(data["scores"], index, on_policy, GroupAdvantage())
+    values["weighed"] = apply_prefix_weights(data["advantages"], off_policy_mask, 0.5, 2.0)
     for kind in CORRECTIONS:
-        options = RolloutCorrectionOptions(type=kind, low=0.8, high=1.2)
+        options = Correction.model_validate({"type": kind, "low": 0.8, "high": 1.2})
         values[kind], _, _ = rollout_correction(data["old"], data["rollout"], mask, off_policy_mask, options)
     new = data["new"].requires_grad_()
     for reshape in ("p_div_p_0.1", "logp", "square_root"):

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMON = {
     "data.train_batch_size": 16,
     "data.max_prompt_length": 64,
-    "algorithm.filter_groups.enable": "false",
+    "method.filter": "null",
     "trainer.total_training_steps": 3,
     "trainer.save_freq": 3,
 }

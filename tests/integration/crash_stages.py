@@ -121,7 +121,7 @@ def save(folder: Path, step: int) -> None:
     (actor / "fsdp_config.json").write_text('{"world_size": 1}')
     weights = {name: tensor + step for name, tensor in load_file(SHIPPED / "model.safetensors").items()}
     torch.save(weights, actor / "model_world_size_1_rank_0.pt")
-    mark_complete(folder / "checkpoints", step, TrainerState({"coefficient": 0.1 * step}), keep=1)
+    mark_complete(folder / "checkpoints", step, TrainerState(dispatched=step), keep=1)
 
 
 def prepare_checkpoint(folder: Path) -> None:

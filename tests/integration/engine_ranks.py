@@ -24,7 +24,6 @@ import verl  # noqa: F401
 from sequence_loop import import_loop
 from tensordict import TensorDict
 from transformers import modeling_flash_attention_utils as flash_attention
-from updates import mixed
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import DatasetPadMode
@@ -32,7 +31,9 @@ from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelCo
 from verl.workers.engine import EngineRegistry
 
 from core.model.base_model import SHIPPED
-from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.aggregate import Reduce
+from training.algorithms.regularize import ConstantEntropy
+from training.methods.luffy import Luffy
 from training.verl_hooks.loss import step_loss
 from training.verl_hooks.metrics import update_counts
 
@@ -81,8 +82,7 @@ ZOO_LAYOUTS: dict[str, dict[str, Any]] = {
     "lora": {"use_fused_kernels": True, "lora_rank": 8},
 }
 # The policy loss of the recipe luffy; every other sequence is an off-policy one.
-OPTIONS = MixedPolicyOptions(prefix={"n_prefix": 1}, off_policy_reshape="p_div_p", loss_remove_clip=True)  # pyright: ignore[reportArgumentType]
-METHOD = mixed(OPTIONS, limit=max(LENGTHS) - PROMPT, entropy_coeff=0.1)
+METHOD = Luffy(entropy=ConstantEntropy(coef=0.1), reduce=Reduce(type="token-mean"))
 
 
 def build(

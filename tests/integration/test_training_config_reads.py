@@ -46,10 +46,10 @@ ALSO_READ = {
 MODULES = "config_reads,training.platforms.every_process"
 # Everything on that a CPU can do: KL loss and reward, correction, refilled groups, validation.
 FULL = {
-    "actor_rollout_ref.actor.use_kl_loss": "true",
-    "algorithm.use_kl_in_reward": "true",
-    "mixed.rollout_correction.type": "reinforce_pro",
-    "algorithm.filter_groups.enable": "true",
+    "method.reference": "{}",
+    "method.reward_kl": "{}",
+    "method.correction.type": "reinforce_pro",
+    "method.filter": "{}",
     "trainer.test_freq": "1",
     "data.val_max_samples": "4",
     "trainer.total_training_steps": "1",

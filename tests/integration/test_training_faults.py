@@ -140,7 +140,7 @@ def test_a_stall_is_told_with_the_last_lines_and_nothing_stays(targets: Path, tm
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_loss_that_is_infinite_stops_with_step_and_batch(targets: Path, tmp_path: Path) -> None:
-    weight = {"mixed__off_policy_reshape": "logp", "mixed__off_policy_reshape_weight": "1e39"}
+    weight = {"method__off_policy__reshape": "{type: logp, weight: 1e+39}"}
     run = Training(tmp_path / "run", targets, **weight)
     assert run.end() == 1
     (failed,) = {line for line in run.lines if "FloatingPointError: step 1: actor/" in line}

@@ -11,9 +11,8 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from core.model.base_model import SHIPPED
 from core.plugins.config_files import HARDWARE, RECIPES, config_names
-from training.algorithms.registry import CORRECTIONS
 from training.config.teacher_settings import WORDING
-from training.config.to_verl import compose_run, mixed_options
+from training.config.to_verl import compose_run
 from training.resources.auto_values import resolve_auto
 from training.resources.machine import Gpu, Machine
 from training.resources.model_shape import ModelShape
@@ -47,11 +46,3 @@ def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(rec
     rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
     assert rollout.free_cache_engine is (hardware != "cpu")
     assert omega_conf_to_dataclass(config.actor_rollout_ref.model).use_remove_padding is (hardware != "cpu")
-
-
-@pytest.mark.parametrize("recipe", config_names(RECIPES))
-def test_any_recipe_takes_any_rollout_correction(recipe: str) -> None:
-    config = compose_run(recipe, "cpu", [], run=RUN)
-    for correction in CORRECTIONS:
-        config.mixed.rollout_correction.type = correction
-        assert mixed_options(config).rollout_correction.type == correction

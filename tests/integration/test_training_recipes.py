@@ -24,26 +24,30 @@ WITH_SUPERVISED_LOSS = ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "srft", "
 # Four of eight samples are two of our four.
 SETTINGS: dict[str, dict[str, str]] = {
     "luffy_seed": {
-        "mixed__prefix__n_prefix": "2",
-        "mixed__rollout_correction__type": "reinforce_pro",
-        "algorithm__filter_groups__enable": "false",
+        "method__prefix__n": "2",
+        "method__correction__type": "reinforce_pro",
+        "method__filter": "null",
     },
-    "mixed_policy": {"mixed__rollout_correction__type": "icepop"},
-    "chord_mu": {"mixed__rollout_correction__type": "reinforce_pro"},
+    "mixed_policy": {"method__correction__type": "icepop"},
+    "chord_mu": {"method__correction__type": "reinforce_pro"},
     "chord_phi": {"rollouts__type": "colocate_async"},
-    "cispo": {"mixed__rollout_correction__type": "tis"},
+    "cispo": {"method__correction__type": "tis"},
     # The embedded model solves few groups sometimes: refilling a batch with them would take minutes.
-    "dapo": {"algorithm__filter_groups__enable": "false"},
+    "dapo": {"method__filter": "null"},
     "dft": {"data__train_batch_size": "8"},
-    "gspo": {"actor_rollout_ref__actor__use_kl_loss": "true"},
+    "gspo": {"method__reference": "{}"},
     # Replay starts with what the first step solves by luck; the third step replays what the second one solves.
-    "exgrpo": {"mixed__replay__start": "0.0", "trainer__total_training_steps": "3"},
-    "relift": {"mixed__relift__buffer": "3"},
-    "luffy_opd": {"teacher__model": "base"},
-    "opd": {"teacher__model": "base", "mixed__distillation__task_rewards": "true", "rollouts__type": "colocate_async"},
-    "pope": {"mixed__prefix__n_prefix": "2", "mixed__off_policy_schedule": "until_solved"},
-    "on_policy": {"mixed__rollout_correction__type": "tis", "algorithm__use_kl_in_reward": "true"},
-    "rl_sft_loss": {"mixed__rollout_correction__type": "seq-mask-tis", "actor_rollout_ref__actor__use_kl_loss": "true"},
+    "exgrpo": {"method__replay__start": "0.0", "trainer__total_training_steps": "3"},
+    "relift": {"method__buffer": "3"},
+    "luffy_opd": {"method__teacher__model": "base"},
+    "opd": {
+        "method__teacher__model": "base",
+        "method__teacher__task_rewards": "true",
+        "rollouts__type": "colocate_async",
+    },
+    "pope": {"method__prefix__n": "2", "method__guide": "until_solved"},
+    "on_policy": {"method__correction__type": "tis", "method__reward_kl": "{}"},
+    "rl_sft_loss": {"method__correction__type": "seq-mask-tis", "method__reference": "{}"},
     "sft": {"data__train_batch_size": "8"},
     "sft_rl": {"first_stage__set": '["data.train_batch_size=8","trainer.total_training_steps=3"]'},
 }
@@ -229,9 +233,9 @@ def test_the_second_update_of_a_batch_is_clipped_and_the_teachers_probabilities_
     run = Training(
         tmp_path / "run",
         targets,
-        mixed__loss_remove_clip="false",
-        mixed__use_target_probs="true",
-        mixed__off_max_clip="0.8",
+        method__on_policy__clip="{}",
+        method__off_policy__phi="recorded",
+        method__off_policy__max="0.8",
         actor_rollout_ref__actor__optim__lr="1e-3",
         trainer__total_training_steps="1",
     )

@@ -1,4 +1,4 @@
-"""mixed.off_policy_schedule and data.order train for real: a batch has groups with and without off-policy samples."""
+"""method.guide and data.order train for real: a batch has groups with and without off-policy samples."""
 
 import json
 from collections import defaultdict
@@ -32,7 +32,7 @@ def test_only_problems_below_the_bound_are_guided_and_the_easiest_come_first(rol
     table = pq.read_table(write_targets(tmp_path / "train.parquet", 8))
     rates = [0.0, 1.0, 0.5, 0.75, 0.25, 1.0, 0.125, 0.875]
     pq.write_table(table.append_column("pass_rate", pa.array(rates)), tmp_path / "train.parquet")
-    rules = {"mixed__off_policy_schedule": "pass_rate<0.8", "data__order": "easy_first", "rollouts": rollouts}
+    rules = {"method__guide": "pass_rate<0.8", "data__order": "easy_first", "rollouts": rollouts}
     run = Training(tmp_path / "run", tmp_path / "train.parquet", **rules)
     assert run.end() == 0, run.said
     first, second = (record["data"] for record in run.metrics())
@@ -44,7 +44,7 @@ def test_only_problems_below_the_bound_are_guided_and_the_easiest_come_first(rol
     questions = [row[0]["content"] for row in pq.read_table(tmp_path / "train.parquet")["prompt"].to_pylist()]
     easiest = {question for question, rate in zip(questions, rates, strict=True) if rate >= 0.75}
     assert {prompt.split("\n")[1] for prompt in outcomes(run.rollouts(1))} == easiest
-    assert read_manifest(tmp_path / "run" / "policy").config["mixed"]["off_policy_schedule"] == "pass_rate<0.8"
+    assert read_manifest(tmp_path / "run" / "policy").config["method"]["guide"] == "pass_rate<0.8"
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_only_problems_below_the_bound_are_guided_and_the_easiest_come_first(rol
 def test_a_prompt_that_an_on_policy_sample_solved_is_guided_no_more(tmp_path: Path) -> None:
     """The base model solves short sums sometimes; each of the two steps sees all four problems."""
     targets = write_targets(tmp_path / "train.parquet", 4, split="short")
-    run = Training(tmp_path / "run", targets, mixed__off_policy_schedule="until_solved")
+    run = Training(tmp_path / "run", targets, method__guide="until_solved")
     assert run.end() == 0, run.said
     first, second = outcomes(run.rollouts(1)), guided(run.rollouts(2))
     solved = {prompt for prompt, group in first.items() if (True, True) in group}

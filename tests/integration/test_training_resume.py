@@ -8,21 +8,20 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from training.methods.mixed import PATHS
+from training.methods.mixed import STATE as METHOD
 from training_runs import Training, write_targets
 
 from core.model.lineage_file import read_manifest
 from training.job.checkpoints import STATE, folder_of, latest_step
-from training.methods.mixed import PATHS
-from training.methods.mixed import STATE as METHOD
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
 MEASURED = ("timing", "idle/", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")
 SETTINGS = {
     "trainer__total_training_steps": "4",
     "trainer__save_freq": "2",
-    "mixed__prefix": "{n_prefix: 2, strategy: random, min: 0.2, max: 0.9}",
-    "mixed__adaptive_entropy__use": "true",
-    "mixed__adaptive_entropy__target": "2.0",
+    "method__prefix": "{type: random, n: 2, min: 0.2, max: 0.9}",
+    "method__entropy": "{type: adaptive, target: 2.0}",
     "run__keep_checkpoints": "9",
 }
 
@@ -80,7 +79,7 @@ def assert_same(unbroken: Training, broken: Training, *, uses_targets: bool = Tr
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("teacher", ["base", "self"])
 def test_a_killed_run_gets_the_same_scores_from_its_teacher(teacher: str, tmp_path: Path) -> None:
-    settings = {"teacher__model": teacher, "mixed__distillation__sees_target": "true"}
+    settings = {"method__teacher": f"{{model: {teacher}, sees_target: true}}"}
     unbroken, broken = run_and_break(tmp_path, "luffy_opd", signal.SIGKILL, SETTINGS | settings)
     assert_same(unbroken, broken)
     assert all(record["data"]["distillation/kl"] != 0 for record in broken.metrics())
@@ -94,9 +93,7 @@ def test_a_killed_run_remembers_what_it_replays_and_what_waits_for_a_supervised_
         "trainer__total_training_steps": "4",
         "trainer__save_freq": "2",
         "actor_rollout_ref__rollout__temperature": "2.0",
-        "mixed__replay__start": "0.0",
-        "mixed__relift__use": "true",
-        "mixed__relift__buffer": "99",
+        "method__replay__start": "0.0",
     }
     unbroken, broken = run_and_break(tmp_path, "exgrpo", signal.SIGKILL, settings, split="short")
     assert_same(unbroken, broken, uses_targets=False)

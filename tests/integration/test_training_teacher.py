@@ -19,11 +19,11 @@ def test_an_endpoint_scores_each_sample_once(tmp_path: Path, monkeypatch: pytest
     targets = write_targets(tmp_path / "train.parquet", 8)
     with served(SHIPPED, tmp_path / "log") as url:
         monkeypatch.setenv("OPENAI_API_KEY", "wrong")
-        refused = Training(tmp_path / "run", targets, "opd", teacher__model=f"tiny@{url}")
+        refused = Training(tmp_path / "run", targets, "opd", method__teacher__model=f"tiny@{url}")
         assert refused.end(300) == 2 and "Check the address, the name of the model and OPENAI_API_KEY" in refused.said
         monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
         before = answered(url)
-        run = Training(tmp_path / "run", targets, "opd", teacher__model=f"tiny@{url}")
+        run = Training(tmp_path / "run", targets, "opd", method__teacher__model=f"tiny@{url}")
         assert run.end() == 0, run.said + (tmp_path / "run" / "attempts" / "0001.log").read_text()[-3000:]
         assert answered(url) - before == 1 + 2 * 16  # one question before the start, then one for each sample
     first, second = (record["data"] for record in run.metrics())

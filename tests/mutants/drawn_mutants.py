@@ -47,7 +47,7 @@ def padding_counts_as_off_policy(original: Function, *arguments: Any, **options:
     return output | {name: unmasked[name] for name in ("off_pg_loss", "off_ratio_mean")}
 
 
-@mutant("training.algorithms.mixed_loss:mixed_policy_token_loss", MIXED_LOSS)
+@mutant("training.algorithms.policy:mixed_policy_token_loss", MIXED_LOSS)
 def metrics_count_other_off_policy_tokens(original: Function, *arguments: Any, **options: Any) -> Any:
     """BitAnd_BitXor: ``off_policy = valid ^ off_policy_mask``."""
     losses, stats = original(*arguments, **options)
@@ -55,13 +55,13 @@ def metrics_count_other_off_policy_tokens(original: Function, *arguments: Any, *
     return losses, stats | {"off_pg_loss": (losses.detach()[counted].sum(), counted.sum())}
 
 
-@mutant("training.algorithms.mixed_loss:off_policy_ratio", "unit/training/test_target_probs.py")
-def epsilon_of_the_teacher_is_taken_off(original: Function, log_prob: Any, phi: Any, tokens: Any, options: Any) -> Any:
-    """Add_Sub: ``torch.where(known, target_probs, 1.0) - options.phi_epsilon``."""
-    return original(log_prob, None if phi is None else phi - 2 * options.phi_epsilon, tokens, options)
+@mutant("training.algorithms.off_policy:OffPolicyRatio.ratio", "unit/training/test_target_probs.py")
+def epsilon_of_the_teacher_is_taken_off(original: Function, self: Any, log_prob: Any, phi: Any, tokens: Any) -> Any:
+    """Add_Sub: ``torch.where(known, phi, 1.0) - self.epsilon``."""
+    return original(self, log_prob, None if phi is None else phi - 2 * self.epsilon, tokens)
 
 
-@mutant("training.algorithms.schedules.prefix:prefix_ratio", "unit/training/algorithms/test_prefix_schedule.py")
+@mutant("training.algorithms.prefix:prefix_ratio", "unit/training/algorithms/test_prefix_schedule.py")
 def first_step_is_refused(original: Function, options: Any, step: int, **more: Any) -> float:
     """NumberReplacer: ``if step < 1``."""
     if step < 1:
@@ -69,10 +69,10 @@ def first_step_is_refused(original: Function, options: Any, step: int, **more: A
     return original(options, step, **more)
 
 
-@mutant("training.algorithms.schedules.prefix:prefix_ratio", "unit/training/algorithms/test_prefix_schedule.py")
+@mutant("training.algorithms.prefix:prefix_ratio", "unit/training/algorithms/test_prefix_schedule.py")
 def hints_start_empty(original: Function, options: Any, step: int, **more: Any) -> float:
     """Mul_Add: ``HINT_LOW + (1.0 - 2.0 + HINT_LOW) * 0.5 * (1.0 + math.cos(...))``, below 0 at first."""
-    early = options.strategy == "binomial" and step < 0.8 * options.steps
+    early = options.type == "binomial" and step < 0.8 * options.steps
     return min(options.min, original(options, step, **more)) if early else original(options, step, **more)
 
 
@@ -85,7 +85,7 @@ def divisor_is_shifted(original: Function, losses: Any, mask: Any, mode: str, si
     return share * float(size["batch_sequences"]) / 2.0 ** float(size["batch_sequences"])
 
 
-@mutant("training.algorithms.methods.sft:sft_coefficient", f"{DOCTESTS}[training.algorithms.methods.sft]")
+@mutant("training.algorithms.imitation:sft_coefficient", f"{DOCTESTS}[training.algorithms.imitation]")
 def warm_up_is_added_to_the_decay(original: Function, options: Any, step: int) -> float:
     """Sub_Add: ``progress = min((step + options.warmup_steps) / options.decay_steps, 1.0)``."""
     return original(options, step if step < options.warmup_steps else step + 2 * options.warmup_steps)

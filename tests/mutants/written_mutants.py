@@ -287,34 +287,34 @@ def recipe_number(fault: str, recipe: str, key: str, value: Any) -> None:
     mutant("training.config.to_verl:compose_run", f"{PUBLISHED}[{recipe}]")(wrong)
 
 
-recipe_number("chord_mu_decays_over_100_steps", "chord_mu", "mixed.sft_multitask.decay_steps", 100)
-recipe_number("chord_phi_weighs_by_p", "chord_phi", "mixed.sft_multitask.weight", "p")
-recipe_number("relift_clips", "relift", "mixed.loss_remove_clip", False)
+recipe_number("chord_mu_decays_over_100_steps", "chord_mu", "method.imitation.decay_steps", 100)
+recipe_number("chord_phi_weighs_by_p", "chord_phi", "method.imitation.weight", "p")
+recipe_number("relift_clips", "relift", "method.on_policy.clip", {})
 recipe_number("hpt_learns_at_1e_6", "hpt", "actor_rollout_ref.actor.optim.lr", 1e-6)
-recipe_number("hpt_skips_no_step", "hpt", "mixed.skip_grad_norm", None)
-recipe_number("pope_shows_all_samples", "pope", "mixed.prefix.n_prefix", 8)
-recipe_number("cispo_clips_at_4", "cispo", "mixed.clip_upper_bound", 4.0)
+recipe_number("hpt_skips_no_step", "hpt", "method.skip_grad_norm", None)
+recipe_number("pope_shows_all_samples", "pope", "method.prefix.n", 8)
+recipe_number("cispo_clips_at_4", "cispo", "method.on_policy.clip.high", 3.0)
 
 
 # training: formulas
 
 
-@mutant("training.algorithms.methods.exgrpo:bucket_weight", f"{FORMULAS}/test_replay.py")
+@mutant("training.algorithms.replay:bucket_weight", f"{FORMULAS}/test_replay.py")
 def replay_is_narrower(original: Function, successes: int, n: int) -> float:
     return original(successes, n) ** 2
 
 
-@mutant("training.algorithms.methods.on_policy:cispo", "unit/training/test_published_recipes.py")
-def cispo_does_not_clip(original: Function, log_prob: Any, old: Any, loss_per_ratio: Any, *more: Any) -> Any:
+@mutant("training.algorithms.on_policy:Cispo.losses", "unit/training/test_published_recipes.py")
+def cispo_does_not_clip(original: Function, self: Any, log_prob: Any, old: Any, loss_per_ratio: Any, *more: Any) -> Any:
     return loss_per_ratio * (log_prob - old).exp().detach() * log_prob, None
 
 
-@mutant("training.algorithms.methods.exgrpo:Experience.choose", f"{DOCTESTS}[training.algorithms.methods.exgrpo]")
+@mutant("training.algorithms.replay:Experience.choose", f"{DOCTESTS}[training.algorithms.replay]")
 def the_least_sure_sample_is_replayed(original: Function, self: Any, entropies: Any) -> Any:
     return original(self, [-entropy for entropy in entropies])
 
 
-@mutant("training.algorithms.methods.relift:UnsolvedPrompts.take", f"{DOCTESTS}[training.algorithms.methods.relift]")
+@mutant("training.algorithms.unsolved:UnsolvedPrompts.take", f"{DOCTESTS}[training.algorithms.unsolved]")
 def the_oldest_prompts_come_first(original: Function, self: Any) -> list[int]:
     if len(self.prompts) < self.size:
         return []
@@ -322,22 +322,22 @@ def the_oldest_prompts_come_first(original: Function, self: Any) -> list[int]:
     return batch
 
 
-@mutant("training.algorithms.methods.srft:supervised_scale", f"{DOCTESTS}[training.algorithms.methods.srft]")
-def unsure_targets_weigh_more(original: Function, entropy: Any, options: Any) -> Any:
-    return original(-entropy, options)
+@mutant("training.algorithms.srft:supervised_scale", f"{DOCTESTS}[training.algorithms.srft]")
+def unsure_targets_weigh_more(original: Function, entropy: Any, *sign: Any) -> Any:
+    return original(-entropy, *sign)
 
 
 @mutant(
-    "training.algorithms.methods.distillation:teacher_advantage",
-    f"{DOCTESTS}[training.algorithms.methods.distillation]",
+    "training.algorithms.teacher:teacher_advantage",
+    f"{DOCTESTS}[training.algorithms.teacher]",
 )
 def the_policy_leaves_its_teacher(original: Function, log_prob: Any, teacher: Any, *more: Any) -> Any:
     return original(teacher, log_prob, *more)
 
 
 @mutant(
-    "training.algorithms.off_policy_schedule:OffPolicySchedule.solve",
-    f"{DOCTESTS}[training.algorithms.off_policy_schedule]",
+    "training.algorithms.guide:OffPolicySchedule.solve",
+    f"{DOCTESTS}[training.algorithms.guide]",
 )
 def a_target_solves_its_prompt(original: Function, self: Any, prompts: Any, solved: Any, on_policy: Any) -> None:
     original(self, prompts, solved, [True] * len(prompts))
@@ -358,12 +358,12 @@ def the_ratio_is_turned_over(original: Function, old: Any, rollout: Any, *more: 
     return original(rollout, old, *more)
 
 
-@mutant("training.algorithms.schedules.prompt_order:easy_first", "components/training/test_off_policy_schedule.py")
+@mutant("training.algorithms.prompt_order:easy_first", "components/training/test_off_policy_schedule.py")
 def the_end_of_an_epoch_fills_no_batch(original: Function, pass_rates: Any, batch: int, seed: int) -> list[int]:
     return original(pass_rates, 1, seed)
 
 
-@mutant("training.algorithms.methods.exgrpo:ReplayStore.start_epoch", f"{FORMULAS}/test_replay.py")
+@mutant("training.algorithms.replay:ReplayStore.start_epoch", f"{FORMULAS}/test_replay.py")
 def retired_prompts_stay_in_the_dataset(original: Function, self: Any, prompts: int, batch: int) -> None:
     return None
 
@@ -402,7 +402,7 @@ def failing_verifiers_are_ignored(original: Function, *arguments: Any) -> None:
     return None
 
 
-@mutant("training.algorithms.methods.exgrpo:ReplayStore.take", f"{FORMULAS}/test_replay.py")
+@mutant("training.algorithms.replay:ReplayStore.take", f"{FORMULAS}/test_replay.py")
 def a_resumed_store_lacks_a_prompt(original: Function, store: Any, rows: Any) -> None:
     original(store, rows)
     store.experiences.pop(next(iter(store.experiences), None), None)

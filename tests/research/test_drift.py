@@ -28,7 +28,7 @@ def variant(graded: Callable[..., Any]) -> Callable[..., Recipe]:
             "rollouts": "separate_async" if staleness else "sync",
             "rollout_precision": precision,
             "max_staleness": 4,  # of no meaning where rollouts are synchronous
-            "mixed": {"rollout_correction": {"type": type_, "low": 0.5, "high": high}},
+            "method": {"correction": {"type": type_, "low": 0.5, "high": high}},
         }
         runs = []
         for seed, share in shares.items():

@@ -1,22 +1,21 @@
 """The algorithms as pure functions: no verl, no Dagster, no state beyond the arguments.
 
-There is one subject per file, in the order in which a training step meets them:
+There is one subject per file, each formula with its options, in the order in which a training step meets them:
 
-- ``options``: every option, in blocks that validate themselves; ``option_conflicts``: the pairs that exclude each
-  other; ``registry``: what can be chosen by name
-- ``schedules``: the order of the prompts (``prompt_order``), how much of the target a sample starts with (``prefix``),
-  and the adaptive coefficient (``entropy``); ``off_policy_schedule``: which prompts have off-policy samples
-- ``group_rejection``: groups whose scores carry no signal
-- ``advantage``: the length penalty (DAPO) and the group baseline
+- ``options``: what every block of options is made of
+- ``prompt_order``, ``guide``: the order of the prompts, and which of them have off-policy samples; ``prefix``: how much
+  of the target a sample starts with; ``replay``, ``unsolved``: what ExGRPO and ReLIFT remember of the samples
+- ``group_rejection``: groups whose scores carry no signal; ``gate``: RL or the target, by the successes of a group
+- ``advantage``: the length penalty (DAPO) and the group baseline; ``teacher``: the scores of a teacher (OPD)
 - ``correction``: the rollout engine's log-probabilities against the actor's
-- ``reshape``, ``mixed_loss``: the token losses; ``term``: the terms of a loss, of which they are one
+- ``on_policy``, ``off_policy``, ``policy``: the policy loss; ``imitation``: the supervised one; ``regularize``: entropy
+  and divergence; ``srft``: weights by entropy; ``term``: the terms of a loss, of which these are some
 - ``samples``: the samples of a step, and what an update learns from them
 - ``aggregate``: from token losses to one number
-- ``methods``: what the methods beside LUFFY add
 - ``original``: drop-in replacements for three functions of the original implementation, which you import from here
 
-``docs/algorithm.md`` has the formulas on one page. The three functions are imported on first use, because ``options``,
-``option_conflicts``, ``registry``, ``schedules``, ``off_policy_schedule`` and ``group_rejection`` need no torch.
+``docs/algorithm.md`` has the formulas on one page. torch is imported on first use (``training.later``), because a
+configuration is validated without it.
 """
 
 from pkgutil import resolve_name

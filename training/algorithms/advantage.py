@@ -1,32 +1,44 @@
 """From the rewards of samples to their advantages: the length penalty, and the group baseline."""
 
 from collections.abc import Hashable, Sequence
-from typing import cast
+from typing import Annotated, cast
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int, Shaped
-from torch import Tensor
+from pydantic import Field
 
-from training.algorithms.options import GroupOptions, LengthPenaltyOptions, PrefixOptions
+from training.algorithms.options import Baseline, Options, Positive
 from training.algorithms.tensors import (
     as_mask,
     require_bool,
     require_floating,
     require_shape,
 )
+from training.later import Tensor, torch
 
 Index = Tensor | np.ndarray | Sequence[Hashable]
 
 
-def length_penalty(
-    lengths: Int[Tensor, " batch"], limit: int, options: LengthPenaltyOptions
-) -> Float[Tensor, " batch"]:
+class LengthPenalty(Options):
+    """DAPO's penalty on long responses."""
+
+    buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the response limit over which it grows
+    factor: Positive = 0.5  # penalty at the limit; a right answer has 1 more than a wrong one
+
+
+class GroupAdvantage(Options):
+    """The baseline of a sample: its group."""
+
+    baseline: Baseline = "all_samples"  # the samples whose scores give the mean and the deviation of a group
+    use_std: bool = False  # divide by the deviation
+
+
+def length_penalty(lengths: Int[Tensor, " batch"], limit: int, options: LengthPenalty) -> Float[Tensor, " batch"]:
     """Return the penalty on a reward: 0 up to the last ``buffer`` of the limit, then linear to ``-factor``.
 
     It is DAPO's soft punishment of long responses (arXiv 2503.14476, equation 13).
 
-    >>> length_penalty(torch.tensor([80, 90, 100]), 100, LengthPenaltyOptions(use=True, buffer=0.2))
+    >>> length_penalty(torch.tensor([80, 90, 100]), 100, LengthPenalty(buffer=0.2))
     tensor([ 0.0000, -0.2500, -0.5000])
 
     Args:
@@ -43,7 +55,7 @@ def group_advantage(
     scores: Float[Tensor, " batch"],
     index: Index,
     on_policy: Shaped[Tensor, " batch"],
-    options: GroupOptions,
+    options: GroupAdvantage,
     epsilon: float = 1e-6,
 ) -> Float[Tensor, " batch"]:
     """Return each row's advantage over its group: ``score - mean``, divided by ``std + epsilon`` with ``use_std``.
@@ -54,9 +66,9 @@ def group_advantage(
     off-policy score that is not finite is in no baseline.
 
     >>> scores, on_policy = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.tensor([False, True, True, True])
-    >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupOptions(baseline="all_samples"))
+    >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupAdvantage(baseline="all_samples"))
     tensor([ 0.5000, -0.5000,  0.5000, -0.5000])
-    >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupOptions(baseline="on_policy"))
+    >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupAdvantage(baseline="on_policy"))
     tensor([ 0.6667, -0.3333,  0.6667, -0.3333])
 
     Args:
@@ -101,12 +113,12 @@ def group_advantage(
 
 
 def apply_prefix_weights(
-    advantages: Float[Tensor, "batch length"], off_policy_mask: Bool[Tensor, "batch length"], options: PrefixOptions
+    advantages: Float[Tensor, "batch length"], off_policy_mask: Bool[Tensor, "batch length"], alpha: float, beta: float
 ) -> Float[Tensor, "batch length"]:
-    """Weigh advantages: ``options.alpha`` at off-policy tokens, ``options.beta`` elsewhere.
+    """Weigh advantages: ``alpha`` at off-policy tokens, ``beta`` elsewhere.
 
     >>> advantages, off_policy_mask = torch.tensor([[1.0, 1.0]]), torch.tensor([[True, False]])
-    >>> apply_prefix_weights(advantages, off_policy_mask, PrefixOptions(alpha=0.5))
+    >>> apply_prefix_weights(advantages, off_policy_mask, alpha=0.5, beta=1.0)
     tensor([[0.5000, 1.0000]])
 
     Raises:
@@ -114,9 +126,9 @@ def apply_prefix_weights(
         ValueError: the shapes differ.
     """
     require_shape("off_policy_mask", require_bool("off_policy_mask", off_policy_mask), advantages.shape, "advantages")
-    if options.alpha == options.beta == 1.0:
+    if alpha == beta == 1.0:
         return advantages
-    return advantages * torch.where(off_policy_mask, options.alpha, options.beta).to(advantages.dtype)
+    return advantages * torch.where(off_policy_mask, alpha, beta).to(advantages.dtype)
 
 
 def _group_numbers(index: Index, n_rows: int) -> tuple[Tensor, int]:
@@ -126,10 +138,10 @@ def _group_numbers(index: Index, n_rows: int) -> tuple[Tensor, int]:
     if len(index) != n_rows or getattr(index, "ndim", 1) != 1:
         size = list(getattr(index, "shape", ())) or len(index)
         raise ValueError(f"index: expected {n_rows} group ids, one for each row of the scores, got {size}")
-    if n_rows and isinstance(index[0], Tensor):
+    if n_rows and isinstance(index[0], torch.Tensor):
         # Tensors hash by identity.
-        index = index if isinstance(index, Tensor) else torch.stack(cast("list[Tensor]", list(index)))
-    if isinstance(index, Tensor):
+        index = index if isinstance(index, torch.Tensor) else torch.stack(cast("list[Tensor]", list(index)))
+    if isinstance(index, torch.Tensor):
         values, numbers = torch.unique(index, return_inverse=True)
         return numbers, len(values)
     ids = index.tolist() if isinstance(index, np.ndarray) else index

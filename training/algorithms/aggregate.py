@@ -9,25 +9,39 @@ supervised loss. Only the published modes tell the two apart; ``docs/algorithm.m
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-import torch
 from jaxtyping import Float, Shaped
-from torch import Tensor
 
-from training.algorithms.registry import LOSS_AGG_MODES, MEAN_AGG_MODES
+from training.algorithms.options import Options
 from training.algorithms.tensors import as_mask, require_shape
+from training.later import Tensor, torch
 
 Count = int | float | Tensor
 
-Reduce = Callable[[Tensor, Tensor, "BatchSize"], tuple[Tensor, Count]]
+Reduction = Callable[[Tensor, Tensor, "BatchSize"], tuple[Tensor, Count]]
 
 # Sizes of the published run, whose gradient ``seq64-mean-token-sum-norm`` has: 64 prompts x 8 samples per update on 8
 # ranks, and micro-batches of 32,768 tokens for responses of at most 8,192.
 RANKS = 8
 SEQUENCES_PER_RANK = 64
 RESPONSES_PER_MICRO_BATCH = 4
+
+
+class Reduce(Options):
+    """How the losses of tokens become one number: a mode of `agg_loss`."""
+
+    type: Literal[
+        "token-mean",
+        "seq-mean-token-mean",
+        "seq-mean-token-sum",
+        "constant",
+        "seq64-mean-token-sum-norm",
+        "seq64-mean-token-sum-norm-occupied",
+        "published",
+    ] = "token-mean"
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class BatchSize:
         value = getattr(self, name)
         if value is None:
             raise ValueError(f"{name}: the loss_agg_mode needs it; give its value over the whole batch")
-        if not isinstance(value, Tensor) and value <= 0:  # comparing a tensor would wait for the device
+        if not isinstance(value, torch.Tensor) and value <= 0:  # comparing a tensor would wait for the device
             raise ValueError(f"{name}: expected a positive number, got {value}")
         return value
 
@@ -94,7 +108,7 @@ def agg_loss(
     Raises:
         ValueError: unknown ``loss_agg_mode``, a count that it needs is missing or not positive, the shapes differ.
     """
-    return _share(LOSS_AGG_MODES.function(loss_agg_mode), losses, response_mask, size)
+    return _share(_mode(loss_agg_mode), losses, response_mask, size)
 
 
 def agg_mean(
@@ -124,11 +138,11 @@ def agg_mean(
     Returns, Raises: as `agg_loss`.
     """
     if loss_agg_mode in MEAN_AGG_MODES:
-        return _share(MEAN_AGG_MODES.function(loss_agg_mode), values, mask, size)
+        return _share(MEAN_AGG_MODES[loss_agg_mode], values, mask, size)
     return agg_loss(values, mask, loss_agg_mode, size)
 
 
-def _share(reduce: Reduce, values: Tensor, mask: Tensor, size: BatchSize) -> Tensor:
+def _share(reduce: Reduction, values: Tensor, mask: Tensor, size: BatchSize) -> Tensor:
     require_shape("response_mask", mask, values.shape, "losses")
     mask = as_mask("response_mask", mask)
     total, divisor = reduce(torch.where(mask, values, 0.0), mask, size)
@@ -180,3 +194,27 @@ def published(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Co
 
 def published_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
     return values.sum(), mask.sum().clamp(min=1) * size.ranks
+
+
+# The policy loss, by mode.
+LOSS_AGG_MODES: Mapping[str, Reduction] = {
+    "token-mean": token_mean,
+    "seq-mean-token-mean": seq_mean_token_mean,
+    "seq-mean-token-sum": seq_mean_token_sum,
+    "constant": constant,
+    "seq64-mean-token-sum-norm": seq64_mean_token_sum_norm,
+    "seq64-mean-token-sum-norm-occupied": seq64_mean_token_sum_norm,
+    "published": published,
+}
+# The modes that reduce means over tokens (entropy, KL, supervised loss) in another way.
+MEAN_AGG_MODES: Mapping[str, Reduction] = {
+    "seq64-mean-token-sum-norm": seq64_token_mean,
+    "seq64-mean-token-sum-norm-occupied": seq64_occupied_mean,
+    "published": published_mean,
+}
+
+
+def _mode(name: str) -> Reduction:
+    if name not in LOSS_AGG_MODES:
+        raise ValueError(f"got {name!r}, expected one of {', '.join(LOSS_AGG_MODES)}")
+    return LOSS_AGG_MODES[name]

@@ -5,22 +5,46 @@ is their ratio; each type decides which tokens to keep and how to weigh their lo
 ratio and its gradient are untouched, and rejected tokens stay in every denominator.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Annotated, Literal, Self
 
-import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from pydantic import Field, model_validator
 
-from training.algorithms.options import RolloutCorrectionOptions
-from training.algorithms.registry import CORRECTIONS
-from training.algorithms.reshape import EXPONENT_LIMIT, bounded_exp
+from training.algorithms.off_policy import EXPONENT_LIMIT, bounded_exp
+from training.algorithms.options import NotNegative, Options, contradiction
 from training.algorithms.tensors import as_mask, require_floating, require_matrix, require_shape, working_precision
+from training.later import Tensor, torch
 
 QUANTILES = (0.05, 0.5, 0.95)
 # Quantiles come from at most this many evenly spaced tokens: sorting all of them costs more than a loss.
 QUANTILE_TOKENS = 16384
 
 Weights = tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]
+
+
+class Uncorrected(Options):
+    """No correction: all weights are 1."""
+
+    type: Literal["none"] = "none"
+
+
+class Correction(Options):
+    """How the mismatch of the rollout engine and the actor is corrected; `rollout_correction` has the types."""
+
+    type: Literal["tis", "icepop", "seq-mask-tis", "reinforce_pro", "geo-mask", "seq-tis", "seq-mis"]
+    low: NotNegative = 0.5  # lower end of the band in which a ratio is kept or to which it is clamped
+    high: NotNegative = 5.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.low > self.high:
+            raise contradiction("correction.low", self.low, "correction.high", self.high, "the band is empty")
+        return self
+
+
+AnyCorrection = Annotated[Uncorrected | Correction, Field(discriminator="type")]
 
 
 class Mismatch:
@@ -61,7 +85,7 @@ def rollout_correction(
     rollout_log_prob: Float[Tensor, "batch length"],
     response_mask: Shaped[Tensor, "batch length"],
     off_policy_mask: Shaped[Tensor, "batch length"] | None,
-    options: RolloutCorrectionOptions,
+    options: AnyCorrection,
 ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"], dict[str, float]]:
     """Return weights for the token losses, the tokens kept, and the metrics of a step.
 
@@ -83,14 +107,14 @@ def rollout_correction(
 
     >>> old = torch.tensor([[0.8, 0.9], [0.1, 0.6]]).log()  # of the actor
     >>> rollout = torch.tensor([[0.8, 0.1], [0.4, 0.3]]).log()  # of vLLM: w is [[1, 9], [0.25, 2]]
-    >>> options = RolloutCorrectionOptions(type="reinforce_pro")  # the means up to each token: [[1, 3], [0.25, 0.71]]
+    >>> options = Correction(type="reinforce_pro")  # the means up to each token: [[1, 3], [0.25, 0.71]]
     >>> rollout_correction(old, rollout, torch.ones(2, 2), None, options)[0]
     tensor([[1.0000, 9.0000],
             [0.0000, 2.0000]])
-    >>> rollout_correction(old, rollout, torch.ones(2, 2), None, RolloutCorrectionOptions(type="icepop"))[0]
+    >>> rollout_correction(old, rollout, torch.ones(2, 2), None, Correction(type="icepop"))[0]
     tensor([[1.0000, 0.0000],
             [0.0000, 2.0000]])
-    >>> rollout_correction(old, rollout, torch.ones(2, 2), None, RolloutCorrectionOptions(type="seq-tis"))[0]
+    >>> rollout_correction(old, rollout, torch.ones(2, 2), None, Correction(type="seq-tis"))[0]
     tensor([[5.0000, 5.0000],
             [0.5000, 0.5000]])
 
@@ -109,8 +133,10 @@ def rollout_correction(
     """
     with torch.no_grad():
         mismatch = measure_mismatch(old_log_prob, rollout_log_prob, response_mask, off_policy_mask)
-        weights, keep = CORRECTIONS.function(options.type)(mismatch, options)
-        weights = torch.where(keep, weights, 0.0)  # whatever a function of the user's gives tokens that it drops
+        weights, keep = (
+            keep_all(mismatch) if isinstance(options, Uncorrected) else CORRECTIONS[options.type](mismatch, options)
+        )
+        weights = torch.where(keep, weights, 0.0)
         return weights, keep, correction_metrics(mismatch, keep)
 
 
@@ -135,47 +161,58 @@ def measure_mismatch(
     return Mismatch(torch.where(on_policy, log_ratio, 0.0), on_policy)
 
 
-def keep_all(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def keep_all(mismatch: Mismatch) -> Weights:
     return torch.ones_like(mismatch.log_ratio), torch.ones_like(mismatch.on_policy)
 
 
-def tis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def tis(mismatch: Mismatch, options: Correction) -> Weights:
     # Tokens that are not on-policy keep weight 1 even when the band excludes 1.
     weights = torch.where(mismatch.on_policy, mismatch.ratio.clamp(options.low, options.high), 1.0)
     return weights, torch.ones_like(mismatch.on_policy)
 
 
-def icepop(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def icepop(mismatch: Mismatch, options: Correction) -> Weights:
     return _keep_in_band(mismatch.ratio, mismatch, options)
 
 
-def seq_mask_tis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def seq_mask_tis(mismatch: Mismatch, options: Correction) -> Weights:
     return _keep_in_band(mismatch.sequence_mean, mismatch, options)
 
 
-def geo_mask(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def geo_mask(mismatch: Mismatch, options: Correction) -> Weights:
     _, keep = _keep_in_band(mismatch.sequence_mean, mismatch, options)
     return keep.to(mismatch.log_ratio.dtype), keep
 
 
-def seq_tis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def seq_tis(mismatch: Mismatch, options: Correction) -> Weights:
     weights = torch.where(mismatch.on_policy, mismatch.sequence_ratio.clamp(options.low, options.high), 1.0)
     return weights, torch.ones_like(mismatch.on_policy)
 
 
-def seq_mis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def seq_mis(mismatch: Mismatch, options: Correction) -> Weights:
     _, keep = _keep_in_band(mismatch.sequence_ratio, mismatch, options)
     return torch.where(mismatch.on_policy, mismatch.sequence_ratio, 1.0) * keep, keep
 
 
-def reinforce_pro(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def reinforce_pro(mismatch: Mismatch, options: Correction) -> Weights:
     return _keep_in_band(mismatch.prefix_is, mismatch, options)
 
 
-def _keep_in_band(criterion: Tensor, mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+def _keep_in_band(criterion: Tensor, mismatch: Mismatch, options: Correction) -> Weights:
     """Return the weight ``w`` where ``criterion`` (broadcast over the tokens) is within the band, 0 elsewhere."""
     keep = ((criterion >= options.low) & (criterion <= options.high)) | ~mismatch.on_policy
     return torch.where(keep, mismatch.ratio, 0.0), keep
+
+
+CORRECTIONS: Mapping[str, Callable[[Mismatch, Correction], Weights]] = {
+    "tis": tis,
+    "icepop": icepop,
+    "seq-mask-tis": seq_mask_tis,
+    "reinforce_pro": reinforce_pro,
+    "geo-mask": geo_mask,
+    "seq-tis": seq_tis,
+    "seq-mis": seq_mis,
+}
 
 
 def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -> dict[str, float]:

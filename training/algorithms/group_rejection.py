@@ -2,13 +2,23 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Annotated, Generic, NamedTuple, TypeVar
 
-from training.algorithms.options import GroupOptions
+from pydantic import Field
+
+from training.algorithms.options import Baseline, Options
 
 Group = TypeVar("Group", bound=Hashable)
 
 SOLVED = 1.0  # a score from which a sample is right; scores lie in [0, 1]
+
+
+class Filter(Options):
+    """Groups of one outcome are dropped, and others are drawn in their place."""
+
+    by: Baseline = "all_samples"  # the samples whose outcomes decide that a group carries no signal
+    metric: str = "reward"  # what they are compared by: an entry of what the reward function returns
+    max_inflight_gen_batches: Annotated[int, Field(ge=1)] = 1  # how many batches are drawn at once to fill up
 
 
 @dataclass(frozen=True)
@@ -25,21 +35,21 @@ class Rejection:
 
 
 def reject_groups(
-    scores: Sequence[float], index: Sequence[Hashable], on_policy: Sequence[bool], options: GroupOptions
+    scores: Sequence[float], index: Sequence[Hashable], on_policy: Sequence[bool], decide: Baseline
 ) -> Rejection:
     """Reject the groups whose members all have one score, because their advantages are 0.
 
-    ``filter_on="all_samples"`` looks at every member: a group that the policy never solves is kept if its off-policy
+    ``decide="all_samples"`` looks at every member: a group that the policy never solves is kept if its off-policy
     sample is right, and that is the group from which the policy learns most. ``"on_policy"`` looks at on-policy samples
     only, and rejects it. The metrics never count off-policy samples. A group with fewer than two members to look at is
     kept, because one outcome is no evidence.
 
     >>> scores, index, on_policy = [1.0, 0.0, 0.0], ["a", "a", "a"], [False, True, True]
-    >>> reject_groups(scores, index, on_policy, GroupOptions(filter_on="all_samples")).keep
+    >>> reject_groups(scores, index, on_policy, "all_samples").keep
     [True, True, True]
-    >>> reject_groups(scores, index, on_policy, GroupOptions(filter_on="on_policy")).keep
+    >>> reject_groups(scores, index, on_policy, "on_policy").keep
     [False, False, False]
-    >>> reject_groups([1.0, 0.5, 0.0], index, on_policy, GroupOptions(filter_on="on_policy")).keep
+    >>> reject_groups([1.0, 0.5, 0.0], index, on_policy, "on_policy").keep
     [True, True, True]
 
     Args:
@@ -51,7 +61,7 @@ def reject_groups(
         ValueError: the lengths differ.
     """
     every, sampled = outcomes_by_group(scores, index, on_policy)
-    criterion = every if options.filter_on == "all_samples" else sampled
+    criterion = every if decide == "all_samples" else sampled
     rejected = {group for group, outcomes in criterion.items() if len(outcomes) > 1 and len(set(outcomes)) == 1}
     kinds = [{score >= SOLVED for score in outcomes} for outcomes in sampled.values()]
     metrics = {

@@ -14,8 +14,7 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from training.algorithms.advantage import group_advantage
-from training.algorithms.options import GroupOptions
+from training.algorithms.advantage import GroupAdvantage, group_advantage
 from training.algorithms.tensors import require_bool, require_floating
 
 
@@ -73,7 +72,7 @@ def compute_grpo_outcome_advantage_split(
     ids = [index[row] for row in rows]
     on_policy = [on_policy_mask[row].item() is True for row in rows]
     _require_baselines(ids, on_policy)
-    options = GroupOptions(baseline="on_policy", use_std=bool(use_std))
+    options = GroupAdvantage(baseline="on_policy", use_std=bool(use_std))
     with torch.no_grad():
         advantage = group_advantage(scores, ids, torch.tensor(on_policy, dtype=torch.bool), options, epsilon)
         advantages = advantage.unsqueeze(-1).tile(1, token_level_rewards.shape[-1]) * eos_mask

@@ -3,14 +3,16 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from tensordict import TensorDict
-from torch import Tensor
 
 from training.algorithms.tensors import mask_of_prefix
+from training.later import Tensor, torch
+
+if TYPE_CHECKING:
+    from tensordict import TensorDict
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,31 +22,32 @@ class Samples:
     ``rows["solved"]``: whether the verifier takes a sample for right.
     """
 
-    rows: TensorDict
+    rows: "TensorDict"
     index: np.ndarray  # the group of each row
-    sampled: torch.Tensor
+    sampled: Tensor
     sources: Sequence[str] = ()  # ``data_source`` of each row
     errors: Sequence[str] = ()  # why the verifier of each row failed; "" where it did not
     targets: Sequence[str] = ()  # the id of the target that each row starts with; "" for none
     numbers: Sequence[int] = ()  # of each row in its group
     problems: Sequence[str] = ()  # what each row asks
+    limit: int = 0  # of the tokens of a response
 
     @cached_property
-    def mask(self) -> torch.Tensor:
+    def mask(self) -> Tensor:
         return self.rows["response_mask"].bool()
 
     @cached_property
-    def off_policy_mask(self) -> torch.Tensor:
+    def off_policy_mask(self) -> Tensor:
         return mask_of_prefix(self.rows["prefix_length"], self.mask)
 
     @cached_property
-    def guided(self) -> torch.Tensor:
+    def guided(self) -> Tensor:
         """Whether the prompt of a row shows the beginning of the target."""
         none = torch.zeros_like(self.rows["prefix_length"])
         return self.rows.get("guided", none) > 0
 
     @cached_property
-    def on_policy(self) -> torch.Tensor:
+    def on_policy(self) -> Tensor:
         """Whether the policy sampled all of a row, and from the problem alone."""
         return (self.rows["prefix_length"] == 0) & ~self.guided
 
@@ -74,7 +77,7 @@ class Samples:
         return (of_group & self.sampled & self.on_policy).nonzero().squeeze(-1).tolist()
 
     @cached_property
-    def solved(self) -> torch.Tensor:
+    def solved(self) -> Tensor:
         return self.rows["solved"]
 
 
@@ -88,6 +91,7 @@ class Signal:
             tokens. "kept" says which tokens count at all.
         coefficients: of the terms, by the names of their metrics.
         loss: which of the method's losses the update has.
+        skip_grad_norm: an update with a larger gradient norm is left out.
     """
 
     advantages: Float[Tensor, "batch length"]
@@ -96,3 +100,4 @@ class Signal:
     coefficients: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     loss: str = "policy"
+    skip_grad_norm: float | None = None

@@ -1,13 +1,13 @@
 """Check tensor arguments with messages that name the argument; convert masks and precision."""
 
-import torch
 from jaxtyping import Bool, Float, Int, Shaped
-from torch import Tensor
+
+from training.later import Tensor, torch
 
 
 def require_tensor(name: str, value: object) -> Tensor:
     """Return ``value`` when it is a tensor; a TypeError that names it otherwise."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(value).__name__}")
     return value
 
@@ -28,7 +28,7 @@ def require_bool(name: str, value: object) -> Tensor:
     return tensor
 
 
-def require_shape(name: str, tensor: Tensor, shape: torch.Size | tuple[int, ...], like: str) -> None:
+def require_shape(name: str, tensor: Tensor, shape: tuple[int, ...], like: str) -> None:
     """Raise a ValueError unless ``tensor`` has ``shape``, the shape of the argument called ``like``."""
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name}: expected shape {list(shape)}, that of {like}, got {list(tensor.shape)}")

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from jaxtyping import Bool, Float
-from torch import Tensor
+from pydantic import SerializeAsAny
 
-from training.algorithms.methods.sft import sft_token_loss
-from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
-from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio
-from training.algorithms.options import LossOptions, Options, SRFTOptions
+from training.algorithms.imitation import Weight, sft_token_loss
+from training.algorithms.off_policy import OffPolicyRatio
+from training.algorithms.on_policy import OnPolicyLoss
+from training.algorithms.options import Options
+from training.algorithms.policy import mixed_policy_token_loss
+from training.algorithms.srft import row_entropy
+from training.later import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,20 +75,24 @@ class Term(Options):
 
 
 class Policy(Term):
-    """The policy loss. ``by_entropy``: the advantages of right on-policy samples are multiplied by ``e^H`` (SRFT)."""
+    """The policy loss: ``on`` for on-policy tokens, and ``off`` for off-policy ones, which have none without it."""
 
     name: ClassVar[str] = "pg_loss"
     stream: ClassVar[str] = "policy"
-    options: LossOptions
-    by_entropy: bool = False
+    on: SerializeAsAny[OnPolicyLoss]
+    off: SerializeAsAny[OffPolicyRatio] | None = None
+    all_max_clip: float | None = None
+
+    def advantages(self, x: LossInputs) -> Tensor:
+        """Return the advantages of the tokens."""
+        return x.advantages
 
     def losses(self, x: LossInputs) -> LossOutputs:
-        advantages = entropy_advantage(x.advantages, x.off_policy, x.row_entropy()) if self.by_entropy else x.advantages
-        tensors = x.old_log_prob, x.log_prob, advantages, x.valid, x.off_policy
-        return LossOutputs(*mixed_policy_token_loss(*tensors, self.options, x.phi))
+        tensors = x.old_log_prob, x.log_prob, self.advantages(x), x.valid, x.off_policy
+        return LossOutputs(*mixed_policy_token_loss(*tensors, self.on, self.off, x.phi, self.all_max_clip))
 
     def off_policy_weights(self, x: LossInputs) -> Tensor:
-        return off_policy_ratio(x.log_prob, x.phi, x.off_policy, self.options)
+        return (self.off or OffPolicyRatio()).ratio(x.log_prob, x.phi, x.off_policy)
 
 
 class EntropyBonus(Term):
@@ -115,16 +122,14 @@ class Reference(Term):
 
 
 class Imitation(Term):
-    """The likelihood of the tokens of targets, by `sft_token_loss`; ``srft``: with a factor by each row's entropy."""
+    """The likelihood of the tokens of targets, by `sft_token_loss`."""
 
     name: ClassVar[str] = "sft_loss"
     stream: ClassVar[str] = "imitation"
-    weight: str = "one"
-    srft: SRFTOptions | None = None
+    weight: Weight = "one"
 
     def losses(self, x: LossInputs) -> LossOutputs:
-        losses = sft_token_loss(x.log_prob, x.tokens, self.weight)
-        return LossOutputs(losses if self.srft is None else losses * supervised_scale(x.row_entropy(), self.srft))
+        return LossOutputs(sft_token_loss(x.log_prob, x.tokens, self.weight))
 
 
 class Loss(NamedTuple):

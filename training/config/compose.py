@@ -25,12 +25,13 @@ from core.plugins.config_files import (
 from core.plugins.user_code import function_file, module_file
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match
-from training.algorithms.registry import METHODS, TRACKERS, Plugins
-from training.config.overrides import needs_rollouts, read_by
+from training.config.overrides import SFT, needs_rollouts, read_by
 from training.config.run import Mistake, Run, validate
 from training.config.teacher_settings import MODEL as TEACHER
 from training.config.teacher_settings import located
 from training.config.verl_keys import leaf_values, within
+from training.methods import merged as merged_method
+from training.plugins import METHODS, TRACKERS, Plugins
 
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
 # Keys that name a file whose content decides numbers: it is part of the identity of a run.
@@ -44,7 +45,7 @@ FILES = (
 METHOD, TRACKED, STAGE = "method.type", "run.trackers", "first_stage"
 RECIPE = "recipe "  # begins the name of a recipe among the files of a run
 UNIONS = ("method", "rollouts")  # sections whose type decides what else is in them
-DEFAULTS = {"method": {"type": "mixed"}, "rollouts": {"type": "sync"}, "run": {"slurm": {"time": 1440}}}
+DEFAULTS = {"rollouts": {"type": "sync"}, "run": {"slurm": {"time": 1440}}}
 EXPONENT = compile_full_match(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")  # such as 1e-6, a text to YAML 1.1
 
 
@@ -91,12 +92,12 @@ def compose(recipe: str, hardware: str, overrides: Sequence[str]) -> Composed:
             f"first_stage: the recipe {recipe_name(recipe)} has one stage, and an override cannot add another: write a "
             "recipe of your own with first_stage: {recipe: NAME, set: []}"
         )
-    if run.objective == "sft":
+    if run.method.get("type") == SFT:
         for layer in (layer for layer in layers if layer.by_user):
             for key in (key for key, _ in leaf_values(layer.values) if needs_rollouts(key)):
                 raise InputError(
-                    f"{layer.where}{key} has no effect with objective=sft: supervised training has no rollouts. Leave "
-                    "it out"
+                    f"{layer.where}{key} has no effect with method.type=sft: supervised training has no rollouts. "
+                    "Leave it out"
                 )
     files = {f"{RECIPE}{file.stem}": file for file in recipes if not is_shipped(file)}
     files |= dict(_named_files(values, layers))
@@ -114,7 +115,9 @@ def merged(values: dict[str, Any], others: dict[str, Any], unions: Collection[st
     result = dict(values)
     for key, value in others.items():
         old = result.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
+        if key == "method" and key in unions and isinstance(old, dict):
+            value = merged_method(old, value)
+        elif isinstance(old, dict) and isinstance(value, dict):
             replaced = key in unions and None is not old.get("type") != value.get("type", old.get("type"))
             value = value if replaced else merged(old, value, ())
         result[key] = value
@@ -161,7 +164,7 @@ def nested(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         node: Any = {name: _numbers(value)}
         for section in reversed(sections):
             node = {section: node}
-        result = merged(result, node)
+        result = merged(result, node, ("rollouts",))
     return result
 
 

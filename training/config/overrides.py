@@ -8,11 +8,12 @@ from core.text.patterns import compile_full_match
 from training.config.verl_keys import within
 
 PLAIN = compile_full_match(r"[A-Za-z0-9_./@%+:?-]*")  # a text that YAML reads without quotes
+SFT = "sft"  # the method that learns from targets alone
 BACKSLASH, QUOTE = "\\", "'"
 # What training on rollouts reads and supervised training does not. Recipes that share overrides leave these out for the
 # latter.
 ROLLOUTS_ONLY = (
-    *("rollouts", "rollout", "teacher", "mixed", "algorithm", "reward", "transfer_queue", "policy.source"),
+    *("rollouts", "rollout", "method", "algorithm", "reward", "transfer_queue", "policy.source"),
     *("data.sample_target_ratio", "data.train_max_samples", "data.use_shm"),
     *("data.val_files", "data.val_max_samples", "data.val_batch_size"),
     *("trainer.checkpoint_callback_class", "trainer.rollout_data_dir", "trainer.validation_data_dir"),
@@ -21,12 +22,12 @@ ROLLOUTS_ONLY = (
         f"actor_rollout_ref.actor.{name}"
         for name in (
             *("ppo_mini_batch_size", "ppo_epochs", "shuffle", "data_loader_seed", "checkpoint.async_save"),
-            *("calculate_entropy", "clip_ratio", "entropy_coeff", "use_kl_loss", "kl_loss_coef", "kl_loss_type"),
+            "calculate_entropy",
             "fsdp_config.entropy_checkpointing",
         )
     ),
 )
-SUPERVISED = ("mixed.sft_multitask.weight",)  # keys of these sections that supervised training reads
+SUPERVISED = ("method.type", "method.weight")  # keys of these sections that supervised training reads
 
 
 def key_of(override: str) -> str:
@@ -37,10 +38,10 @@ def key_of(override: str) -> str:
 def read_by(recipe: str, overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split ``overrides`` that several recipes share into those that ``recipe`` reads and those that it does not.
 
-    >>> read_by("sft", ["data.train_batch_size=8", "mixed.use_std=true"])
-    (['data.train_batch_size=8'], ['mixed.use_std=true'])
+    >>> read_by("sft", ["data.train_batch_size=8", "method.advantage.use_std=true"])
+    (['data.train_batch_size=8'], ['method.advantage.use_std=true'])
     """
-    if objective(recipe) != "sft":
+    if objective(recipe) != SFT:
         return list(overrides), []
     others = [text for text in overrides if needs_rollouts(key_of(text))]
     return [text for text in overrides if text not in others], others
@@ -53,8 +54,8 @@ def needs_rollouts(key: str) -> bool:
 
 def objective(recipe: str) -> str:
     """Return ``rl`` or ``sft``: what a recipe, or the parent it names, computes."""
-    configs = (read_yaml(file, "recipe") for file in config_files(RECIPES, recipe))
-    return next((config["objective"] for config in configs if "objective" in config), "rl")
+    sections = (read_yaml(file, "recipe").get("method") or {} for file in config_files(RECIPES, recipe))
+    return SFT if next((section["type"] for section in sections if "type" in section), None) == SFT else "rl"
 
 
 def quoted(text: str, beside: str = "") -> str:

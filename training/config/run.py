@@ -1,7 +1,7 @@
 """One run as one tree: each section with its keys, their defaults and what they may be. No torch.
 
-`Run` is what a recipe, a hardware profile and ``--set`` describe together (`training.config.compose`). The sections
-``mixed`` and ``method`` are the algorithm's, whose classes validate them. A key of verl's own keeps verl's name.
+`Run` is what a recipe, a hardware profile and ``--set`` describe together (`training.config.compose`). The section
+``method`` is the algorithm's, whose class validates it. A key of verl's own keeps verl's name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from core.backends import BACKENDS
 from core.errors import InputError
-from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS, SHUFFLE
+from training.algorithms.prompt_order import EASY_FIRST, ORDERS, SHUFFLE
 from training.config.kinds import must_be
 from training.config.moved import hint, nearest
 from training.config.verl_keys import is_fixed, is_reference, is_verls, kind_of, kinds, leaf_values, sections
@@ -150,14 +150,6 @@ class Trainer(Section):
     checkpoint_callback_class: TextOrNull = None
 
 
-class Teacher(Section):
-    """Who scores the policy's own tokens, with mixed.distillation.use (docs/training.md)."""
-
-    model: TextOrNull = None  # a model folder, a hub id[@revision], MODEL@URL, base, or self
-    gpus: CountOrAuto = "auto"  # of each node, for a folder, a hub id or base
-    gpu_memory_utilization: PositiveShare = 0.6
-
-
 class Machine(Section):
     """How the processors and GPUs are used."""
 
@@ -198,17 +190,14 @@ class FirstStage(Section):
 class Run(Section):
     """A training: everything that a user can set."""
 
-    objective: Annotated[str, one_of("rl", "sft")] = "rl"  # sft: supervised training on the targets, without rollouts
     seed: Natural = 0
-    method: Mapped = {"type": "mixed"}
-    mixed: Mapped = {}
+    method: Mapped = {}  # its type, and the fields of the class (training.methods)
     first_stage: FirstStage | None = None
     rollouts: Annotated[Sync | ColocateAsync | SeparateAsync, Field(discriminator="type")] = Sync()
     rollout: Rollout = Rollout()
     data: Data = Data()
     reward: Reward = Reward()
     trainer: Trainer = Trainer()
-    teacher: Teacher = Teacher()
     machine: Machine = Machine()
     policy: PolicyOptions = PolicyOptions()
     run: Execution = Execution()
@@ -324,10 +313,7 @@ def modes() -> dict[str, type[Section]]:
 @cache
 def settable() -> list[str]:
     """Return every key that can be set, by its dotted name."""
-    from training.algorithms.options import MixedPolicyOptions  # here: its many classes are built when it is imported
-
-    algorithm = leaf_values({"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
-    return sorted({*(key for key, _ in (*fields(), *algorithm)), *kinds()} - {"mixed"})
+    return sorted({*(key for key, _ in fields()), *kinds()})
 
 
 def fields(kind: type[BaseModel] | None = None, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:

@@ -9,8 +9,8 @@ from omegaconf import DictConfig
 from core.errors import InputError
 from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
-from training.algorithms.registry import METHODS, TRACKERS
 from training.config.run import SEPARATE
+from training.plugins import METHODS, TRACKERS
 
 
 def check_run(config: DictConfig) -> None:

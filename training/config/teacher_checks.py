@@ -1,4 +1,4 @@
-"""Find the teacher of a run with ``mixed.distillation`` and check it before anything starts."""
+"""Find the teacher of a run and check it before anything starts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from core.errors import InputError, first_line
 from core.files import read_object
 from core.model.endpoints import open_client
 from core.model.model_folder import HUB_ID, check_model, download_model
-from training.config.teacher_settings import BASE, MODEL, SELF, endpoint_of, has_server, longest_scored
+from training.config.teacher_settings import BASE, MODEL, SELF, endpoint_of, has_server, longest_scored, teacher_of
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -38,7 +38,8 @@ def served_folder(config: "DictConfig", model: Path) -> Path | None:
     """Return the folder of the teacher that verl serves beside the policy of ``model``; None without a teacher."""
     if not has_server(config):
         return None
-    return model if config.teacher.model == BASE else teacher_folder(config.teacher.model)
+    name = config.method.teacher.model
+    return model if name == BASE else teacher_folder(name)
 
 
 def check_teacher(config: "DictConfig", model: Path) -> None:
@@ -48,14 +49,15 @@ def check_teacher(config: "DictConfig", model: Path) -> None:
         InputError: none is named, it is not there or not whole, its context is too short, it has another tokenizer, or
             an endpoint does not return what it should.
     """
-    if not config.mixed.distillation.use or config.teacher.model == SELF:
+    teacher = teacher_of(config)
+    if teacher is None or teacher.model == SELF:
         return
-    if config.teacher.model is None:
+    if teacher.model is None:
         raise InputError(
-            f"{MODEL}=null: mixed.distillation.use=true needs a teacher: set it to a model folder, a hub id, MODEL@URL "
+            f"{MODEL}=null: the method needs a teacher: set it to a model folder, a hub id, MODEL@URL "
             f"of an endpoint that returns prompt_logprobs, or {BASE}"
         )
-    if endpoint := endpoint_of(config.teacher.model):
+    if endpoint := endpoint_of(teacher.model):
         return check_endpoint(*endpoint, model)
     folder = served_folder(config, model)
     assert folder is not None

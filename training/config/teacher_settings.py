@@ -1,4 +1,4 @@
-"""The teacher of a run with ``mixed.distillation``: what its name stands for, and the keys that verl needs for it.
+"""The teacher of a run (``method.teacher``): what its name stands for, and the keys that verl needs for it.
 
 Prompts that show a target are here, too: the whole of it to a teacher (OPSD), its beginning to the policy (POPE).
 """
@@ -7,14 +7,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError
 from core.model import endpoints
 from core.model.prompts import Messages
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-MODEL = "teacher.model"
+MODEL = "method.teacher.model"
 SELF, BASE = "self", "base"  # the policy with its present weights, and the model that a run starts from
 WHOLE = (
     "{problem}\n\nThis is a correct solution:\n\n{target}\n\nUse it to understand the problem. Then write a solution "
@@ -46,55 +45,33 @@ def located(model: str, folder: Path) -> str:
     return str(path) if model not in (SELF, BASE) and not endpoint_of(model) and path.is_dir() else model
 
 
+def teacher_of(config: "DictConfig") -> Any:
+    """Return the section ``method.teacher``; None without a teacher."""
+    return config.method.get("teacher")
+
+
 def has_server(config: "DictConfig") -> bool:
     """Return whether the run starts vLLM for its teacher."""
-    model = config.teacher.model
-    return config.mixed.distillation.use and model not in (None, SELF) and endpoint_of(model) is None
+    teacher = teacher_of(config)
+    return teacher is not None and teacher.model not in (None, SELF) and endpoint_of(teacher.model) is None
 
 
 def teacher_gpus(config: "DictConfig") -> int:
     """Return the number of the teacher's GPUs on each node."""
-    return config.teacher.gpus if has_server(config) else 0
-
-
-def check_distillation(config: "DictConfig") -> None:
-    """Raise InputError for keys that contradict a teacher."""
-    distillation, model = config.mixed.distillation, config.teacher.model
-    if not distillation.use:
-        return
-    if model is not None:
-        endpoint_of(model)
-    if model == SELF and not distillation.sees_target:
-        raise InputError(
-            f"{MODEL}={SELF} and mixed.distillation.sees_target=false contradict each other: the policy agrees with "
-            "itself on every token. Set mixed.distillation.sees_target=true, or name another teacher"
-        )
-    if model == SELF and config.rollouts != "sync":
-        raise InputError(
-            f"{MODEL}={SELF} and rollouts.type={config.rollouts} contradict each other: the weights can change "
-            "between a sample and its score. Set rollouts.type=sync, or name another teacher, such as base"
-        )
-    if (temperature := config.actor_rollout_ref.rollout.temperature) != 1:
-        raise InputError(
-            f"mixed.distillation.use=true and actor_rollout_ref.rollout.temperature={temperature} contradict each "
-            "other: a teacher's probabilities are those at temperature 1. Set the second to 1"
-        )
-    if config.algorithm.filter_groups.enable:
-        raise InputError(
-            "mixed.distillation.use=true and algorithm.filter_groups.enable=true contradict each other: the teacher "
-            "has a signal for groups of one outcome, too. Set one of them to false"
-        )
+    return config.method.teacher.gpus if has_server(config) else 0
 
 
 def lengthen_context(config: "DictConfig") -> None:
     """Raise the context of vLLM by the target, where a prompt can hold it."""
-    distillation, rollout = config.mixed.distillation, config.actor_rollout_ref.rollout
-    scores = distillation.use and distillation.sees_target and config.teacher.model == SELF
-    if scores or shows_prefix(config):
-        share = 1.0 if scores else config.mixed.prefix.max
+    teacher, rollout = teacher_of(config), config.actor_rollout_ref.rollout
+    scores = teacher is not None and teacher.sees_target and teacher.model == SELF
+    if scores or shown_share(config):
+        share = 1.0 if scores else shown_share(config)
         rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
         rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
-    if distillation.use:
+    if teacher is not None:
+        if teacher.model is not None:
+            endpoint_of(teacher.model)  # raises what is wrong with its address
         rollout.agent.agent_loop_manager_class = "training.verl_hooks.teacher.TeacherLoopManager"
 
 
@@ -111,7 +88,7 @@ def lay_out_teacher(config: "DictConfig", folder: str) -> None:
         server[key] = rollout[key]
     on_cpu = config.trainer.device == "cpu"
     server.dtype = config.compute if on_cpu else "bfloat16"
-    server.gpu_memory_utilization = config.teacher.gpu_memory_utilization
+    server.gpu_memory_utilization = config.method.teacher.gpu_memory_utilization
     OmegaConf.update(server, "enable_sleep_mode", False, force_add=True)  # it has its GPUs for itself
     server.free_cache_engine = False
     server.load_format, server.temperature = "auto", 1.0
@@ -123,14 +100,18 @@ def lay_out_teacher(config: "DictConfig", folder: str) -> None:
 
 def longest_scored(config: "DictConfig") -> int:
     """Return the token limit of a teacher's prompt, with the target or its beginning if the prompt shows it."""
-    shares = [1.0] if config.mixed.distillation.sees_target else []
-    shares += [config.mixed.prefix.max] if shows_prefix(config) else []
+    shares = [1.0] if config.method.teacher.sees_target else []
+    shares += [share] if (share := shown_share(config)) else []
     return config.data.max_prompt_length + max((shown_tokens(config, share) for share in shares), default=0)
 
 
-def shows_prefix(config: "DictConfig") -> bool:
-    """Return whether prompts show the beginning of their target."""
-    return config.mixed.prefix.place == "prompt" and config.mixed.prefix.n_prefix != 0
+def shown_share(config: "DictConfig") -> float:
+    """Return the largest share of a target that a prompt shows; 0 where none does."""
+    from training.config.method_keys import of_run  # here: the orchestration, which has no jaxtyping, imports the rest
+    from training.methods.guided import Guided
+
+    method = of_run(config)
+    return method.prefix.max if isinstance(method, Guided) and method.shown else 0.0
 
 
 def shown_tokens(config: "DictConfig", share: float = 1.0) -> int:

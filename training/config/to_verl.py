@@ -7,28 +7,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core import PROJECT
-from core.errors import InputError, validated
+from core.errors import InputError
 from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
-from core.plugins.user_code import import_problem, load_function
-from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.registry import METHODS
-from training.algorithms.schedules.entropy import EntropyController
-from training.config.combinations import check_groups, check_values
+from training.config.combinations import check_values
 from training.config.compose import compose, merged, nested
+from training.config.method_keys import lay_out_method
 from training.config.run import SEPARATE, Run
-from training.config.teacher_settings import check_distillation, lengthen_context
+from training.config.teacher_settings import lengthen_context
 from training.config.verl_keys import SHARED, is_reference, kind_of, verl_file
-
-if TYPE_CHECKING:
-    from training.methods.method import Method
+from training.methods import resolved
 
 CONFIG = PROJECT / "training" / "config"
 ROUTER = "training/verl_hooks/asynchronous/router.yaml"
@@ -74,20 +69,10 @@ def to_verl(run: Run, folder: Path) -> DictConfig:
         if kind and not kind.holds(OmegaConf.to_object(value) if OmegaConf.is_config(value) else value):
             raise InputError(f"{key}: got {value!r:.80}, expected {kind.text}")
     OmegaConf.set_struct(config, True)
-    method_path(config)
+    lay_out_method(config)
     check_values(config)
-    options = mixed_options(config)
-    check_groups(config, options)
-    for name in ("off_policy_reshape", "on_policy_reshape"):  # p_div_p_0.1 is recorded as what it says
-        config.mixed[name], config.mixed[f"{name}_gamma"] = getattr(options, name), getattr(options, f"{name}_gamma")
-    check_distillation(config)
     lengthen_context(config)
     _lay_out_rollouts(config)
-    if options.srft.use:
-        config.actor_rollout_ref.actor.calculate_entropy = True  # it weighs the losses, whatever its bonus is
-    if options.replay.use:
-        config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
-    EntropyController(options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
     return config
 
 
@@ -102,7 +87,8 @@ def _ours(run: Run) -> dict[str, Any]:
     return {
         **values,
         **machine,
-        "mixed": merged(MixedPolicyOptions().model_dump(exclude={"clip_ratio"}), run.mixed),
+        "method": resolved(run.method),
+        "objective": "rl",  # `lay_out_method` says what it is
         "rollouts": mode["type"],
         "max_staleness": mode["max_staleness"],
         "stale_samples": mode["stale_samples"],
@@ -164,50 +150,6 @@ def set_precision(config: DictConfig, precision: str) -> None:
         raise InputError(
             f"rollout.precision={precision}: only the CPU's simulation has it: set fp8 or bfloat16 on a GPU"
         )
-
-
-def mixed_options(config: DictConfig) -> MixedPolicyOptions:
-    """Return the validated section ``mixed`` of a run, with verl's clip range; InputError names the option at fault."""
-    actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
-    return MixedPolicyOptions.from_mapping(
-        {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n
-    )
-
-
-def method_of(config: DictConfig) -> "Method":
-    """Return the method of a run.
-
-    Raises:
-        InputError: its class cannot be imported or is none, or it has no such options.
-    """
-    from training.methods.method import Method, RunValues  # here: it imports torch
-
-    actor, rollout, path = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, method_path(config)
-    try:
-        method = load_function(path)
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise InputError(f"method.type: {path}: {import_problem(path, error)}") from error
-    if not isinstance(method, type) or not issubclass(method, Method):
-        raise InputError(f"method.type: {path}: expected a subclass of training.methods.method.Method")
-    run = RunValues(
-        mixed=mixed_options(config),
-        limit=config.data.max_response_length,
-        n=rollout.n,
-        entropy_coeff=actor.entropy_coeff,
-        kl_loss=(actor.kl_loss_coef, actor.kl_loss_type) if actor.use_kl_loss else None,
-    )
-    fields = {name: value for name, value in OmegaConf.to_container(config.method).items() if name != "type"}
-    return validated(method, {"run": run, **fields}, "method.")
-
-
-def method_path(config: DictConfig) -> str:
-    """Return ``module:class`` of the method of a run; InputError if there is none of its name."""
-    try:
-        return METHODS.find(config.method.type)
-    except ValueError as error:
-        raise InputError(f"method.type: {error}") from None
 
 
 def chat_template(config: DictConfig) -> Template:

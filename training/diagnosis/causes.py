@@ -27,7 +27,7 @@ from training.diagnosis.updates import (
 
 LR = "actor_rollout_ref.actor.optim.lr"
 REWARD_OF = "the verifier of the source (targets.source), or reward.custom_reward_function"
-LIMIT = "data.max_response_length, or mixed.length_penalty"
+LIMIT = "data.max_response_length, or method.length_penalty"
 EARLY = BEFORE, FIRST, AFTER
 
 
@@ -106,14 +106,14 @@ CAUSES: tuple[Cause, ...] = (
         "stale",
         (BEFORE, AFTER),
         stale,
-        "rollouts.max_staleness, or mixed.rollout_correction.type=seq-mask-tis (docs/results/drift.md)",
+        "rollouts.max_staleness, or method.correction.type=seq-mask-tis (docs/results/drift.md)",
         "The samples are stale",
     ),
     Cause(
         "drift",
         (AFTER,),
         drift,
-        "rollout.precision, actor_rollout_ref.model.override_config, or mixed.rollout_correction.type",
+        "rollout.precision, actor_rollout_ref.model.override_config, or method.correction.type",
         "vLLM samples from another policy than the one that is trained",
     ),
     Cause("learning_rate", (AFTER,), learning_rate, LR, "The learning rate is too high"),
@@ -121,7 +121,7 @@ CAUSES: tuple[Cause, ...] = (
         "targets_not_learned",
         (AFTER,),
         targets_not_learned,
-        f"{LR}, or mixed.off_policy_reshape_gamma",
+        f"{LR}, or method.off_policy.reshape.gamma",
         "The targets are not learned",
     ),
     Cause("loss_stays", (AFTER,), loss_stays, LR, "The supervised loss does not fall"),

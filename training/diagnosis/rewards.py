@@ -17,7 +17,7 @@ SIGNAL = 0.1  # share of the groups: with fewer, one group of a batch of 16 teac
 ENOUGH = 40  # on-policy samples: if none is right, fewer than one in 13 is, at 95% confidence
 REWARDED, COLLAPSED = 0.1, 0.5  # rewards that never were higher cannot collapse; share of the best reward
 IDENTICAL = 0.9  # share of the groups: only a temperature near 0 repeats a response to the letter
-TEACHING = ("mixed.sft_multitask.use", "mixed.relift.use", "mixed.srft.use", "mixed.distillation.use")
+TEACHING = ("method.imitation", "method.teacher")
 
 STOPPED = compile_quick_pattern(r"the verifier of .{1,200} failed on|RewardError")
 
@@ -131,4 +131,4 @@ def signal(data: Mapping[str, float]) -> float | None:
 
 def is_taught_otherwise(record: RunRecord) -> bool:
     """Return whether something beside the advantages teaches."""
-    return any(record.value(key) for key in TEACHING) or record.value("mixed.gate.type", "none") != "none"
+    return record.value("method.type") == "relift" or any(record.value(key) for key in TEACHING)

@@ -35,7 +35,7 @@ SETTINGS = (
     "data.max_response_length=96",
     "actor_rollout_ref.rollout.n=4",
     "actor_rollout_ref.actor.optim.lr=1e-4",
-    "algorithm.filter_groups.enable=false",
+    "method.filter=null",
     "trainer.save_freq=1",
 )
 ON_GPUS = "actor_rollout_ref.rollout.gpu_memory_utilization=0.3"

@@ -91,7 +91,7 @@ def between_steps(steps: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 def stale(record: RunRecord) -> Evidence | None:
     """Samples come, or will come, from old weights, and nothing corrects for that."""
-    ages, corrected = record.ends("staleness/mean"), record.value("mixed.rollout_correction.type", "none") != "none"
+    ages, corrected = record.ends("staleness/mean"), record.value("method.correction.type", "none") != "none"
     allowed = 0 if record.value("rollouts", "sync") == "sync" else record.value("max_staleness", 0)
     if not record.records and not corrected and allowed >= RISKY:
         return Evidence(f"samples may be {allowed} updates old ({RISKY} or more), and nothing corrects for it")

@@ -6,9 +6,9 @@ checkpoints/latest_…txt              verl's pointer to the checkpoint it resum
 checkpoints/validation.json          the score of each validation, by its step
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from core.errors import InputError, first_line
@@ -39,7 +39,6 @@ SCORES = "validation.json"
 class TrainerState:
     """The state that a trainer needs to resume, beyond verl's files."""
 
-    entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
     dispatched: int = 0  # prompts that came from the dataset, where somebody counts them
 
 

@@ -22,8 +22,9 @@ from core.model.token_counts import Lengths, load_lengths
 from core.parquet import count_rows, read_batches, read_shards, shards
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec
-from training.algorithms.off_policy_schedule import parse_schedule
-from training.algorithms.schedules.prompt_order import EASY_FIRST, easy_first
+from training.algorithms.guide import ALWAYS, parse_schedule
+from training.algorithms.prompt_order import EASY_FIRST, easy_first
+from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
 
 MATH = VerifierSpec("math")
@@ -90,11 +91,11 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
     # The preparation writes the digest of the rows beside the schema, whose metadata a copy of other rows keeps.
     unchanged = ROWS_DIGEST in (pq.read_metadata(shards(path)[0]).metadata or {})
-    measured, log_probs = unchanged and _prepared_for(metadata, lengths, limits), config.mixed.use_target_probs
+    measured, log_probs = unchanged and _prepared_for(metadata, lengths, limits), of_run(config).reads_target_probs
     if log_probs and TARGET_LOG_PROBS.name not in schema.names:
         raise InputError(
-            f"targets {path}: no column {TARGET_LOG_PROBS.name}, which mixed.use_target_probs=true reads: give the "
-            "teacher's log-probability of each token of the target and its end token, or set it to false"
+            f"targets {path}: no column {TARGET_LOG_PROBS.name}, which method.off_policy.phi=recorded reads: give the "
+            "teacher's log-probability of each token of the target and its end token, or set it to one"
         )
     if log_probs or not measured:
         _check_rows(path, lengths, {} if measured else limits, log_probs=log_probs)
@@ -132,11 +133,8 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
     """Raise InputError unless each row of the targets has the pass rate that ``config`` decides by."""
     if config.data.order == EASY_FIRST:
         reader, instead = f"data.order={EASY_FIRST}", "data.order=shuffle"
-    elif parse_schedule(config.mixed.off_policy_schedule) is not None:
-        reader, instead = (
-            f"mixed.off_policy_schedule={config.mixed.off_policy_schedule}",
-            "mixed.off_policy_schedule=always",
-        )
+    elif parse_schedule(config.method.get("guide", ALWAYS)) is not None:
+        reader, instead = f"method.guide={config.method.guide}", "method.guide=always"
     else:
         return
     name, schema = PASS_RATE.name, pq.read_schema(shards(path)[0])
@@ -255,7 +253,7 @@ def _check_rows(path: Path, lengths: Lengths, limits: Mapping[str, int], *, log_
     if absent:
         raise InputError(
             f"targets {path}: {len(absent)} rows have a target without {TARGET_LOG_PROBS.name}: {_named(absent)}: give "
-            "it for all of them, remove the rows (targets.require_log_probs=true), or set mixed.use_target_probs=false"
+            "it for all of them, remove the rows (targets.require_log_probs=true), or set method.off_policy.phi=one"
         )
 
 

@@ -194,7 +194,7 @@ class TrainingRequest(Placement):
 def file_digests(composed: Composed) -> dict[str, str]:
     """Return the digests of the user's files, and of a teacher's folder, by the keys that name them."""
     digests = {key: _file_digest(file) for key, file in composed.files.items()}
-    name = composed.run.teacher.model
+    name = (composed.run.method.get("teacher") or {}).get("model")
     if name in (None, BASE, SELF) or endpoint_of(name):
         return digests
     return digests | {TEACHER: model_digest(teacher_folder(name))}

@@ -2,34 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from torch import Tensor
-
-from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
-from training.algorithms.options import MixedPolicyOptions, Options
+from core.files import read_json, write_json
+from training.algorithms.options import Baseline, Options
 from training.algorithms.samples import Samples, Signal
 from training.algorithms.term import Loss
+from training.later import Tensor
 
 Metrics = dict[str, float]
+STATE = "method.json"  # in the folder of a checkpoint
 
 
-class RunValues(Options):
-    """What a method reads of the rest of a run.
+class RunValues(NamedTuple):
+    """What a method is checked against.
 
     Args:
-        mixed: the section ``mixed``.
-        limit: of the tokens of a response.
         n: samples of a prompt.
-        entropy_coeff: coefficient of the entropy bonus in the first step.
-        kl_loss: coefficient and estimator of the divergence from the reference policy; None without a reference.
+        rollouts: sync, colocate_async or separate_async.
+        temperature: of the samples.
+        target_ratio: share of the prompts whose target is used.
     """
 
-    mixed: MixedPolicyOptions
-    limit: int
-    n: int = 1
-    entropy_coeff: float = 0.0
-    kl_loss: tuple[float, str] | None = None
+    n: int
+    rollouts: str = "sync"
+    temperature: float = 1.0
+    target_ratio: float = 1.0
 
 
 class Prompt(NamedTuple):
@@ -81,22 +79,27 @@ class Tools(Protocol):
         """Return the mean entropy of each answer, the tokens of a response to a prompt, under the present policy."""
         ...
 
-    def supervised_update(self, prompts: Sequence[int], loss: str) -> Metrics:
+    def supervised_update(self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]) -> Metrics:
         """Make an update with its own optimizer on the targets of ``prompts``, with a loss of the method's."""
         ...
 
 
 class Method(Options):
-    """Its fields are the keys of the section ``method`` of a run, its private attributes are its state.
+    """What an update learns: its fields are the keys of the section ``method`` of a run.
 
-    Answers with the formulas of training.algorithms; whoever asks knows no method. Its attributes are its state."""
+    It answers with the formulas of training.algorithms; whoever asks knows no method. Private attributes are its state.
+    """
 
-    run: RunValues
+    supervised: ClassVar[bool] = False  # learns from targets, without rollouts
+    needs: ClassVar[Mapping[str, Any]] = {}  # keys of the run that it sets
+    second_optimizer: ClassVar[bool] = False  # makes supervised updates with an optimizer of their own
 
-    @property
-    def schedule(self) -> OffPolicySchedule:
-        """Which prompts have samples that start with a target."""
-        return OffPolicySchedule(ALWAYS)
+    def check(self, run: RunValues) -> None:
+        """Check the options against the rest of the run.
+
+        Raises:
+            InputError: two of them exclude each other.
+        """
 
     @property
     def by_prompt(self) -> bool:
@@ -104,8 +107,31 @@ class Method(Options):
         return False
 
     @property
+    def reads_target_probs(self) -> bool:
+        """Whether targets come with the probabilities of the policy that wrote them."""
+        return False
+
+    @property
     def chooses(self) -> bool:
         """Whether `choose` and `skips` are asked."""
+        return False
+
+    @property
+    def decide(self) -> Baseline:
+        """The samples whose outcomes decide that a group has no signal."""
+        return "all_samples"
+
+    def off_policy_samples(self, n: int) -> int:
+        """Return how many of the ``n`` samples of a group start with a target, in a group with any; they come first."""
+        return 0
+
+    def keeps(self, *, solved: bool, off_policy: bool) -> bool:
+        """Return whether a group of one outcome teaches nevertheless.
+
+        Args:
+            solved: one of its samples that decide is right.
+            off_policy: some of its samples start with a target.
+        """
         return False
 
     def losses(self) -> Mapping[str, Loss]:
@@ -143,12 +169,32 @@ class Method(Options):
         """Take in the samples of a step, after `signal`."""
         return {}
 
+    def see(self, prompts: Sequence[int], solved: Sequence[bool], on_policy: Sequence[bool]) -> None:
+        """Take in the outcomes of finished samples, also of groups that are dropped, where samples carry a key.
+
+        Args:
+            prompts: the key of the prompt of each sample.
+            on_policy: whether the policy sampled all of it.
+        """
+
     def after_update(self, tools: Tools) -> Metrics:
         """Do what follows the update of a step."""
         return {}
 
+    def end_step(self, metrics: Mapping[str, Any]) -> None:
+        """Take in the metrics of a step, before `after_update`."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as JSON has it."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
+
     def save(self, folder: Path) -> None:
         """Write the state into the folder of a checkpoint."""
+        write_json(self.state(), folder / STATE)
 
     def load(self, folder: Path) -> None:
         """Take over the state that `save` wrote."""
+        self.restore(read_json(folder / STATE))

@@ -22,7 +22,7 @@ CORES = {"agent": 8, "reward": 4, "storage": 8}  # cores for each worker of a ki
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-TEACHER_GPUS = "teacher.gpus"
+TEACHER_GPUS = "method.teacher.gpus"
 TEACHER_PARALLEL = "distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size"
 TENSOR_PARALLEL = "actor_rollout_ref.rollout.tensor_model_parallel_size"
 
@@ -54,8 +54,8 @@ def resolve_auto(
             _refuse_unknown(config, machine)
         if has_server(config):
             _fill(config, TEACHER_GPUS, _teacher_gpus(config, machine, teacher))
-            gpus = config.teacher.gpus
-            share = config.teacher.gpu_memory_utilization
+            gpus = config.method.teacher.gpus
+            share = config.method.teacher.gpu_memory_utilization
             parallel = gpus if teacher is None else _fewest(teacher, gpus, share, machine)
             OmegaConf.update(config, TEACHER_PARALLEL, parallel)
         _fill(config, TENSOR_PARALLEL, _tensor_parallel(config, machine, shape))
@@ -66,8 +66,8 @@ def resolve_auto(
         gpus = int(config.trainer.n_gpus_per_node)
         if gpus < 1:
             raise InputError(
-                f"teacher.gpus={config.teacher.gpus} leaves none of the {len(machine.gpus)} GPUs of a node to the "
-                "actor: lower it, put the teacher behind an endpoint, or take a machine with more"
+                f"method.teacher.gpus={config.method.teacher.gpus} leaves none of the {len(machine.gpus)} GPUs of a "
+                "node to the actor: lower it, put the teacher behind an endpoint, or take a machine with more"
             )
         if config.trainer.device == "cpu":
             slots = config.ray_kwargs.ray_init  # Ray is told of as many as the run asks it for
@@ -117,7 +117,7 @@ def _teacher_gpus(config: DictConfig, machine: Machine, teacher: ModelShape | No
         return 1
     if actor == AUTO and config.rollouts != SEPARATE:
         return max(1, there - _actor_gpus(config, there - 1))
-    return _fewest(teacher, there, config.teacher.gpu_memory_utilization, machine)
+    return _fewest(teacher, there, config.method.teacher.gpu_memory_utilization, machine)
 
 
 def _actor_gpus(config: DictConfig, most: int) -> int:

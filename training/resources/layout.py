@@ -6,8 +6,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from training.config.method_keys import of_run
 from training.config.run import SEPARATE
-from training.config.teacher_settings import shown_tokens, shows_prefix, teacher_gpus
+from training.config.teacher_settings import has_server, shown_share, shown_tokens, teacher_gpus
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # the orchestration reads plans, too, and has no OmegaConf
@@ -99,14 +100,14 @@ class Layout:
             prompt_length=_prompt_length(config),
             response_length=config.data.max_response_length,
             rollout_gpus=config.rollout_gpus if config.rollouts == SEPARATE else 0,
-            optimizers=2 if rollouts and config.mixed.relift.use else 1,
+            optimizers=2 if of_run(config).second_optimizer else 1,
             teacher_gpus=teacher_gpus(config) if rollouts else 0,
             teacher_parallel=config.distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size,
-            teacher_utilization=config.teacher.gpu_memory_utilization,
+            teacher_utilization=config.method.teacher.gpu_memory_utilization if has_server(config) else 0.0,
         )
 
 
 def _prompt_length(config: "DictConfig") -> int:
     """Return the most tokens of a prompt, with the beginning of the target where it shows one."""
-    longest, shows = config.data.max_prompt_length, shows_prefix(config) and config.objective == "rl"
-    return longest + shown_tokens(config, config.mixed.prefix.max) if shows else longest
+    longest, share = config.data.max_prompt_length, shown_share(config)
+    return longest + shown_tokens(config, share) if share else longest

@@ -127,7 +127,9 @@ def estimates(
         if teacher:
             server = server_memory(teacher, layout, layout.teacher_parallel, BFLOAT16)
             logits = (layout.prompt_length + layout.response_length) * teacher.vocabulary * LOGIT
-            remedy = "another teacher.gpus or teacher.gpu_memory_utilization, or a teacher behind an endpoint"
+            remedy = (
+                "another method.teacher.gpus or method.teacher.gpu_memory_utilization, or a teacher behind an endpoint"
+            )
             available = layout.teacher_utilization * memory
             yield Estimate("vLLM's share of each GPU of the teacher", server, available, remedy)
             whole = {"vLLM": available, "logits": logits, "contexts": CONTEXT}

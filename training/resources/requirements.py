@@ -60,7 +60,7 @@ def check_requirements(config: "DictConfig", machine: Machine, shape: ModelShape
 
 
 def _of_gpus(layout: Layout, machine: Machine) -> list[Requirement]:
-    sharing = f"{'rollouts.gpus, ' * bool(layout.rollout_gpus)}{'teacher.gpus, ' * bool(layout.teacher_gpus)}"
+    sharing = f"{'rollouts.gpus, ' * bool(layout.rollout_gpus)}{'method.teacher.gpus, ' * bool(layout.teacher_gpus)}"
     gpus = layout.gpus + layout.rollout_gpus + layout.teacher_gpus
     tokens = (
         f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu (a sample must fit), {FSDP}.ulysses_sequence_parallel_size"

@@ -10,9 +10,10 @@ from verl.utils.profiler import simple_timer
 from core.model.prompts import Example, encode_example, encode_prompt
 from grading.row_fields import PROBLEM
 from training.algorithms.derived_seeds import prompt_id, stable_hash
-from training.algorithms.schedules.prefix import cut_prefix
+from training.algorithms.prefix import cut_prefix
+from training.config.method_keys import of_run
 from training.config.teacher_settings import show_target
-from training.config.to_verl import chat_template, method_of
+from training.config.to_verl import chat_template
 from training.methods.method import Start
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
 from training.verl_hooks.batch import PLAN, TARGET
@@ -42,9 +43,9 @@ class OffPolicyOutput(AgentLoopOutput):
 
     ``versions`` has for each response token the version of the weights that sampled it: the number of updates they had
     seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
-    token; None without ``use_target_probs``. ``guided``: the prompt shows the beginning of the target.
+    token; None where the method does not read them. ``guided``: the prompt shows the beginning of the target.
     ``group_off_policy``: some samples of its group start with a part of the target, or their prompts show one.
-    ``teacher_log_probs`` are those of a teacher for each token of the response; None without ``mixed.distillation``.
+    ``teacher_log_probs`` are those of a teacher for each token of the response; None without a teacher.
     """
 
     prefix_length: int
@@ -77,7 +78,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.has_phi = "off_policy_log_probs" in method_of(self.config).fields()
+        self.has_phi = "off_policy_log_probs" in of_run(self.config).fields()
         self.template = chat_template(self.config)
         self.seed = self.config.seed
         self.seeded = self.config.seeded_sampling

@@ -40,7 +40,7 @@ def sample_of(key: str) -> tuple[str, int]:
     return prompt, int(sample)
 
 
-def samples_of(data: TensorDict, keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> Samples:
+def samples_of(data: TensorDict, keys: Sequence[str], tags: Sequence[Mapping[str, Any]], limit: int) -> Samples:
     """Return the samples with these keys and tags from their fields; ``data`` keeps the tensors among these."""
     index = np.array(data.pop("uid").tolist(), dtype=object)
     sources = data.pop("data_source").tolist()
@@ -58,6 +58,7 @@ def samples_of(data: TensorDict, keys: Sequence[str], tags: Sequence[Mapping[str
         targets=[of_sample.get(TARGET, "") for of_sample in extra],
         numbers=[sample_of(key)[1] for key in keys],
         problems=[of_sample.get(PROBLEM, "") for of_sample in extra],
+        limit=limit,
     )
 
 

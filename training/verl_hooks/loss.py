@@ -17,10 +17,8 @@ from torch.nested._internal.nested_tensor import NestedTensor
 from verl.utils.metric import AggregationType, Metric
 
 from core.plugins.user_code import load_function
-from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
-from training.algorithms.methods.sft import sft_token_loss
-from training.algorithms.mixed_loss import Stats
-from training.algorithms.registry import MEAN_AGG_MODES
+from training.algorithms.aggregate import MEAN_AGG_MODES, BatchSize, agg_loss, agg_mean
+from training.algorithms.policy import Stats
 from training.algorithms.tensors import mask_of_prefix
 from training.algorithms.term import EntropyBonus, Loss, LossInputs, Term
 from training.methods.method import Method
@@ -176,18 +174,24 @@ def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
             metrics[f"{prefix}{mean.lower()}"] = total / count
 
 
-def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> Losses:
-    """Return the share of a micro-batch of targets in the mean of ``-w log_prob`` over its update's target tokens.
+def supervised_loss(
+    path: str, fields: str, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
+) -> Losses:
+    """Return the share of a micro-batch of targets in the mean of the losses of its update's target tokens.
 
     Its metrics are the figures of its rows for the ledger, as they are before the update.
 
-    ``weight``: the name of ``w`` (`training.algorithms.methods.sft`).
+    Args:
+        path, fields: of a method that learns without rollouts, as `losses_of` takes them.
     """
     log_prob = model_output["log_probs"].values().unsqueeze(0)  # the rows one after the other, without padding
     # The log-probability of a token stands where the token before it does.
     mask = cast("Tensor", data["loss_mask"]).values().roll(-1).unsqueeze(0)
     size = BatchSize(tokens=data["batch_num_tokens"], ranks=data["dp_size"])
-    losses = sft_token_loss(log_prob, mask, weight)
+    tokens, before = mask.bool(), log_prob.detach()
+    x = LossInputs(log_prob, None, before, torch.ones_like(before), None, None, tokens, tokens, tokens)
+    (term,) = losses_of(path, fields)["policy"].terms
+    losses = term.losses(x).losses
     offsets, rows = cast("Any", data["loss_mask"]).offsets(), cast("Tensor", data["row"]).values()
     uses: Any = row_figures(log_prob[0], losses[0], mask[0], offsets, rows)  # verl joins the lists of micro-batches
     return agg_loss(losses, mask, "token-mean", size), {"uses": uses}

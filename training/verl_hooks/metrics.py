@@ -10,7 +10,6 @@ import torch
 
 from core.metric_table import SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION, VALIDATION_SCORE
 from training.algorithms.group_rejection import reject_groups
-from training.algorithms.options import GroupOptions
 from training.algorithms.samples import Samples
 from training.algorithms.tensors import fit_width
 
@@ -105,7 +104,7 @@ def source_metrics(
 
 
 def group_metrics(
-    scores: torch.Tensor, solved: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor, options: GroupOptions
+    scores: torch.Tensor, solved: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor
 ) -> dict[str, float]:
     """Count prompts with off-policy samples, and average rewards by where a sample came from.
 
@@ -117,7 +116,7 @@ def group_metrics(
     metrics["groups/off_policy"] = off_policy_prompts / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
-        counts = reject_groups(solved.float().tolist(), index.tolist(), on_policy.tolist(), options).metrics
+        counts = reject_groups(solved.float().tolist(), index.tolist(), on_policy.tolist(), "all_samples").metrics
         kinds = ("solve_all", "solve_none", "solve_partial")
         groups = sum(counts[kind] for kind in kinds)
         metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}
@@ -136,11 +135,11 @@ class Outcomes:
         """Add the samples of a mini-batch: their sources, and the first arguments of `group_metrics`."""
         self._parts.append((sources, *samples))
 
-    def metrics(self, options: GroupOptions, *, by_source: bool) -> dict[str, float]:
+    def metrics(self, *, by_source: bool) -> dict[str, float]:
         """Return `group_metrics` over all samples, and `source_metrics` where it is ``by_source``."""
         sources, scores, solved, index, on_policy = zip(*self._parts, strict=True)
         whole = torch.cat(scores), torch.cat(solved), np.concatenate(index), torch.cat(on_policy)
-        metrics = group_metrics(*whole, options)
+        metrics = group_metrics(*whole)
         return metrics | (source_metrics([*chain(*sources)], *whole) if by_source else {})
 
 

@@ -3,7 +3,7 @@
 Those rows are targets for supervised updates, and responses whose entropies are compared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -21,7 +21,8 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from core.model.prompts import Example, Template, encode_example, encode_prompt
 from training.algorithms.derived_seeds import HASHES, prompt_id, prompt_key, stable_hash
-from training.config.to_verl import chat_template, method_of
+from training.config.method_keys import of_run
+from training.config.to_verl import chat_template
 from training.job.records.metrics_log import require_finite
 from training.methods.method import Prompt
 from training.verl_hooks.batch import PLAN
@@ -75,8 +76,7 @@ class PromptTrainer(PPOTrainer):
     dispatched = 0  # prompts that came from the dataset, where rollouts are asynchronous or the method chooses prompts
 
     def __init__(self, config: Any):
-        self.method, self.seed, self.n = method_of(config), config.seed, config.actor_rollout_ref.rollout.n
-        self.options = self.method.run.mixed
+        self.method, self.seed, self.n = of_run(config), config.seed, config.actor_rollout_ref.rollout.n
         self._chosen: list[int] = []  # prompts of the next batch that are not in it yet
         super().__init__(config)
 
@@ -132,9 +132,6 @@ class PromptTrainer(PPOTrainer):
         self.dispatched += 1
         return super()._fetch_one_gen_batch()
 
-    def supervised_update(self, prompts: Sequence[int], loss: str) -> dict[str, float]:
-        raise NotImplementedError
-
     @cached_property
     def _ranks(self) -> int:
         """Data-parallel ranks of the actor, which the workers tell at any time: also before they have worked."""
@@ -146,11 +143,13 @@ class PromptTrainer(PPOTrainer):
         output = self.actor_rollout_wg.compute_log_prob(batch)
         return mean_entropies(output["entropy"], batch, len(examples))
 
-    def _sft_update(self, prompts: Sequence[int], loss: str, entropy_coeff: float) -> dict[str, float]:
+    def supervised_update(
+        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]
+    ) -> dict[str, float]:
         """Make one supervised update on the targets of ``prompts``; its loss and gradient norm."""
         examples = [self.problems.example(prompt) for prompt in prompts]
         temperature = self.config.actor_rollout_ref.rollout.temperature
-        batch = sft_update_batch(examples, self._ranks, temperature, loss, entropy_coeff)
+        batch = sft_update_batch(examples, self._ranks, temperature, loss, coefficients)
         output = reduce_metrics(dict(self.actor_rollout_wg.update_actor(batch)["metrics"]))
         metrics = {name: float(output[name]) for name in ("sft_loss", "grad_norm")}
         require_finite(self.global_steps, metrics, (*metrics,))
@@ -172,7 +171,7 @@ def prompt_batch(record: dict[str, Any]) -> TensorDict:
 
 
 def sft_update_batch(
-    examples: Sequence[Example], ranks: int, temperature: float, loss: str, entropy_coeff: float
+    examples: Sequence[Example], ranks: int, temperature: float, loss: str, coefficients: Mapping[str, float]
 ) -> TensorDict:
     """Return a batch of one update on ``examples``, with the ``loss`` of that name."""
     batch = example_batch(examples, ranks, temperature)
@@ -180,9 +179,9 @@ def sft_update_batch(
         batch,
         sft_update=True,
         loss=loss,
-        coefficients={"sft_loss": 1.0, "entropy_loss": -entropy_coeff},
+        coefficients=dict(coefficients),
         counts={"valid": (0.0, len(examples))},
-        calculate_entropy=entropy_coeff != 0,
+        calculate_entropy=coefficients.get("entropy_loss", 0.0) != 0,
         global_batch_size=len(batch),
         mini_batch_size=len(batch),
     )

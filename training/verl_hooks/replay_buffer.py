@@ -8,8 +8,7 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
-from training.algorithms.options import MixedPolicyOptions
+from training.methods.method import Method
 from training.verl_hooks.batch import sample_of
 from training.verl_hooks.reward import is_solved, reward_info
 
@@ -17,23 +16,22 @@ from training.verl_hooks.reward import is_solved, reward_info
 class GroupReplayBuffer(ReplayBuffer):
     """verl's buffer; it drops groups whose off-policy samples failed.
 
-    Which groups carry no signal, ``algorithm.filter_groups`` decides by the rewards of all samples or, with
-    ``filter_on: on_policy``, of on-policy samples. A supervised loss learns from the target of a group that was never
-    solved, so with ``sft_multitask`` such groups stay, and so do groups without a sample that could decide.
+    Which groups carry no signal, a filter decides by the rewards of all samples or of on-policy samples
+    (`Method.decide`). Those that teach nevertheless stay (`Method.keeps`), as a group that was never solved does where
+    its target has a supervised loss, and so do groups without a sample that could decide.
     """
 
     off_policy_samples: int = 0  # number for a group with any; they come first
     draws: bool = True  # whether a group has samples beside them
-    options: MixedPolicyOptions = MixedPolicyOptions()
-    schedule: OffPolicySchedule = OffPolicySchedule(ALWAYS)
+    method: Method = Method()
     # Prompts of finished groups that were looked at: those without off-policy samples, and those that were solved.
     on_policy_prompts: frozenset[str] = frozenset()
     solved_prompts: frozenset[str] = frozenset()
 
-    def follow(self, options: MixedPolicyOptions, n: int, schedule: OffPolicySchedule) -> Self:
-        """Set up for groups of ``n`` samples; ``schedule`` decides whether some of them are off-policy."""
-        self.options, self.schedule = options, schedule
-        self.off_policy_samples = options.prefix.samples_of(n)
+    def follow(self, method: Method, n: int) -> Self:
+        """Set up for groups of ``n`` samples of a method."""
+        self.method = method
+        self.off_policy_samples = method.off_policy_samples(n)
         self.draws = self.off_policy_samples < n
         return self
 
@@ -73,12 +71,15 @@ class GroupReplayBuffer(ReplayBuffer):
             prompts, rewards = super()._dapo_filtered_keys(partition_id)
         finally:
             self.partitions[partition_id] = everything
-        if self.options.uses_unsolved_prompts:
+        if self.method.keeps(solved=False, off_policy=True):
             scores = {prompt: score for prompt in prompts if (score := reward[prompt]) is not None}
-            nothing_to_imitate = frozenset() if self.options.relift.use else self.on_policy_prompts
-            prompts = scores.keys() & (self.solved_prompts | nothing_to_imitate)
+            prompts = {prompt for prompt in scores if not self._keeps(prompt)}
             rewards = Counter(scores[prompt] for prompt in prompts)
         return prompts, rewards
+
+    def _keeps(self, prompt: str) -> bool:
+        solved, off_policy = prompt in self.solved_prompts, prompt not in self.on_policy_prompts
+        return self.method.keeps(solved=solved, off_policy=off_policy)
 
     def _note_finished(self, partition_id: str, keys: Sequence[str]) -> Sequence[str]:
         """Note of finished groups which have no off-policy samples and which are solved: no step sees all of them.
@@ -86,19 +87,19 @@ class GroupReplayBuffer(ReplayBuffer):
         Returns:
             Those of their samples ``keys`` that decide whether a group carries a signal.
         """
-        on_policy_alone = self.options.filter_on == "on_policy"
-        if not keys or not (self.schedule.depends or on_policy_alone or self.options.uses_unsolved_prompts):
+        on_policy_alone, by_prompt = self.method.decide == "on_policy", self.method.by_prompt
+        if not keys or not (by_prompt or on_policy_alone or self.method.keeps(solved=False, off_policy=True)):
             return keys
         self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
         fields = ["prefix_length", "guided", "rm_scores", "extra_fields"]
-        fields += ["prompt_key"] if self.schedule.depends else []
+        fields += ["prompt_key"] if by_prompt else []
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
         infos = map(reward_info, list(data["extra_fields"]))
         rewards = (float(scores.sum()) for scores in data["rm_scores"])
         solved = [is_solved(info, reward) for info, reward in zip(infos, rewards, strict=True)]
         alone = ((data["prefix_length"] == 0) & (data["guided"] == 0)).tolist()
-        if self.schedule.depends:
-            self.schedule.solve(data["prompt_key"].tolist(), solved, alone)
+        if by_prompt:
+            self.method.see(data["prompt_key"].tolist(), solved, alone)
         deciding = [key for key, on_policy in zip(keys, alone, strict=True) if on_policy or not on_policy_alone]
         right = {key for key, is_right in zip(keys, solved, strict=True) if is_right}
         self.solved_prompts |= {sample_of(key)[0] for key in right.intersection(deciding)}

@@ -31,9 +31,11 @@ from core.errors import InputError
 from core.ledger_verdicts import LEDGER
 from core.model.prompts import CHAT, Template, encode_example
 from training.algorithms.derived_seeds import target_ids
-from training.config.to_verl import chat_template, mixed_options
+from training.config.method_keys import of_run
+from training.config.to_verl import chat_template
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.job.records.metrics_log import require_finite
+from training.methods import method_path
 from training.platforms.preloaded import recorded
 from training.resources.requirements import require_disk
 from training.verl_hooks.loss import supervised_loss
@@ -119,7 +121,9 @@ class SupervisedTrainer:
         pool = RayResourcePool(process_on_nodes=[trainer.n_gpus_per_node] * trainer.nnodes, max_colocate_count=1)
         build = RayClassWithInitArgs(ray.remote(TrainingWorker), config=worker)
         workers: Any = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=build, device_name=trainer.device)
-        workers.set_loss_fn(partial(supervised_loss, mixed_options(self.config).sft_multitask.weight))
+        workers.set_loss_fn(
+            partial(supervised_loss, method_path(self.config.method.type), of_run(self.config).model_dump_json())
+        )
         workers.reset()
         return workers
 

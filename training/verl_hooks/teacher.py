@@ -1,4 +1,4 @@
-"""The teacher that scores the tokens of a sample when it is drawn, with ``mixed.distillation``."""
+"""The teacher that scores the tokens of a sample when it is drawn, with ``method.teacher``."""
 
 import asyncio
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from core.model.endpoints import endpoint_key
 from core.model.prompts import encode_prompt
 from training.config.teacher_settings import SELF, endpoint_of, show_target
-from training.config.to_verl import chat_template, mixed_options
+from training.config.to_verl import chat_template
 from training.verl_hooks.agent_loop import OffPolicyOutput
 
 # What vLLM is asked for: the log-probability of each token of the prompt, and a token that nobody reads.
@@ -86,9 +86,9 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.sees_target = mixed_options(self.config).distillation.sees_target
+        self.sees_target = self.config.method.teacher.sees_target
         self.template = chat_template(self.config)
-        model = self.config.teacher.model
+        model = self.config.method.teacher.model
         self.drawing: set[Any] = set()  # the tasks of samples that the policy has not finished
         self.drawn = asyncio.Event()  # whether there are none
         if model == SELF:

@@ -1,7 +1,7 @@
 """The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,11 @@ from core.files import digest_bytes
 from core.ledger_verdicts import LEDGER
 from core.metric_table import CUT_SHARE
 from training.algorithms.samples import Samples
-from training.algorithms.schedules.entropy import EntropyController
 from training.algorithms.tensors import fit_width
-from training.config.to_verl import method_path
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
+from training.methods import method_path
 from training.resources.requirements import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import FIELDS, LOGGED, log_entries, order_of_updates, sample_of, samples_of
@@ -60,8 +59,6 @@ class MixedPolicy(PromptTrainer):
 
     def __init__(self, config: Any):
         super().__init__(config)
-        coefficient = config.actor_rollout_ref.actor.entropy_coeff
-        self.entropy = EntropyController(self.options.adaptive_entropy, coefficient)
         self._logged: dict[str, dict[str, Any]] = {}  # of this step's samples, by their key: for the log of rollouts
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
         self.outcomes = Outcomes()  # of this step's samples
@@ -70,14 +67,13 @@ class MixedPolicy(PromptTrainer):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        if self.options.needs_policy_worker:
-            for role in {Role.ActorRollout, Role.ActorRolloutRef} & self.role_worker_mapping.keys():
-                self.role_worker_mapping[role] = ray.remote(PolicyWorker)
+        for role in {Role.ActorRollout, Role.ActorRolloutRef} & self.role_worker_mapping.keys():
+            self.role_worker_mapping[role] = ray.remote(PolicyWorker)
 
     def _setup(self) -> None:
         super()._setup()
         limit = self.config.data.max_response_length
-        method = method_path(self.config), self.method.model_dump_json()
+        method = method_path(self.config.method.type), self.method.model_dump_json()
         self.actor_rollout_wg.set_loss_fn(partial(method_loss, *method, limit))
 
     @cached_property
@@ -107,7 +103,7 @@ class MixedPolicy(PromptTrainer):
             gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
-        return buffer.follow(self.options, self.n, self.method.schedule)
+        return buffer.follow(self.method, self.n)
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
         """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees.
@@ -156,7 +152,8 @@ class MixedPolicy(PromptTrainer):
         fields += ["ref_log_prob"] if self.use_reference_policy else []
         fields += ["prompt_key"] if self.method.by_prompt else []
         data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
-        samples, nested_mask = samples_of(data, batch.keys, batch.tags), data["response_mask"]
+        samples = samples_of(data, batch.keys, batch.tags, self.config.data.max_response_length)
+        nested_mask = data["response_mask"]
         sampled = samples.sampled
         scores = samples.rows["rm_scores"].sum(-1)
         on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
@@ -189,18 +186,21 @@ class MixedPolicy(PromptTrainer):
         batch = tq.kv_batch_put(keys=batch.keys, partition_id=TRAIN, fields=TensorDict(nested, batch_size=len(batch)))
         share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
         counts = update_counts(samples.mask, signal.weights, share)
-        extra_info(batch).update(counts=counts, coefficients=signal.coefficients, loss=signal.loss)
+        extra_info(batch).update(
+            counts=counts,
+            coefficients=signal.coefficients,
+            loss=signal.loss,
+            skip_grad_norm=signal.skip_grad_norm,
+        )
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         coefficients = extra_info(batch)["coefficients"]
-        coefficients["entropy_loss"] = -self.entropy.coefficient
-        extra_info(batch)["skip_grad_norm"] = self.options.skip_grad_norm
         if "sft_loss" in coefficients:
             metrics["actor/sft_coef"] = coefficients["sft_loss"]
         batch = super()._update_actor(batch, metrics)
         mean_of_sums(metrics, "actor/")
-        metrics["actor/entropy_coeff"] = self.entropy.coefficient
+        metrics["actor/entropy_coeff"] = -coefficients.get("entropy_loss", 0.0)
         try:
             require_finite(self.global_steps, metrics, ("actor/loss", "actor/pg_loss", "actor/grad_norm"))
         except FloatingPointError as error:
@@ -209,13 +209,15 @@ class MixedPolicy(PromptTrainer):
             self._shutdown_dump_executor()  # returns when the batch is written
             raise FloatingPointError(f"{error}; the batch is in {folder}/{self.global_steps}.jsonl") from None
         last = self.local_trigger_step == self.parameter_sync_step - 1  # the coefficient changes once a step
-        if last and "actor/entropy" in metrics:  # a batch can be all off-policy
-            self.entropy.update(metrics["actor/entropy"])
+        if last:
+            self.method.end_step(metrics)
         metrics |= self.method.after_update(self)
         return batch
 
-    def supervised_update(self, prompts: Sequence[int], loss: str) -> dict[str, float]:
-        metrics = self._sft_update(prompts, loss, self.entropy.coefficient)
+    def supervised_update(
+        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]
+    ) -> dict[str, float]:
+        metrics = super().supervised_update(prompts, loss, coefficients)
         self.ledger.add(supervised_uses([self.problems.target(prompt) for prompt in prompts], self.global_steps))
         return metrics
 
@@ -232,7 +234,7 @@ class MixedPolicy(PromptTrainer):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         metrics.update(self._counts)
-        metrics.update(self.outcomes.metrics(self.options, by_source=self.has_several_sources))
+        metrics.update(self.outcomes.metrics(by_source=self.has_several_sources))
         lengths, limit = [entry["tokens"] for entry in self._logged.values()], self.config.data.max_response_length
         # verl's counts those that are as long as the longest of the batch.
         metrics[CUT_SHARE] = sum(length >= limit for length in lengths) / max(len(lengths), 1)
@@ -278,7 +280,7 @@ class MixedPolicy(PromptTrainer):
         super()._save_checkpoint()
         folder = Path(self.config.trainer.default_local_dir)
         self.method.save(folder_of(folder, self.global_steps))
-        self._saved = self.global_steps, TrainerState(self.entropy.state_dict(), self.dispatched)
+        self._saved = self.global_steps, TrainerState(self.dispatched)
 
     def _complete_checkpoint(self) -> None:
         """Complete the checkpoint of the step that has ended.
@@ -303,7 +305,6 @@ class MixedPolicy(PromptTrainer):
         if self.global_steps:
             folder = Path(self.config.trainer.default_local_dir)
             state = read_state(folder, self.global_steps)
-            self.entropy.load_state_dict(dict(state.entropy))
             self.dispatched = state.dispatched
             self.method.load(folder_of(folder, self.global_steps))
 

@@ -3,7 +3,7 @@
 import torch
 
 from training.algorithms.term import LossInputs, LossOutputs, Policy
-from training.methods.mixed import Mixed
+from training.methods.luffy import Luffy
 
 
 class TemperedPolicy(Policy):
@@ -21,10 +21,10 @@ class TemperedPolicy(Policy):
         return torch.exp(self.power * x.log_prob)
 
 
-class Tempered(Mixed):
+class Tempered(Luffy):
     """What `power` is, a recipe says in its section ``method``."""
 
     power: float = 0.5
 
     def policy(self) -> Policy:
-        return TemperedPolicy(options=self.options, power=self.power)
+        return TemperedPolicy(on=self.on_policy, off=self.off_policy, power=self.power)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from method_keys import KEYS
 from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
@@ -59,6 +60,8 @@ def is_ours(key: str) -> bool:
     profile, options = ours()
     if key.startswith("--"):
         return key in options
+    if key.startswith("method."):
+        return key.removeprefix("method.") in KEYS
     return key.removesuffix("*") in profile if key.endswith("*") else key in settable()
 
 
@@ -78,16 +81,18 @@ def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
     # Written otherwise here: no lower clip is null, gamma has a key, versions and estimators have names, files and
     # targets are inputs.
     otherwise = {"off_policy_reshape", "off_policy_min_clip", "adv_estimator", "train_files", "val_files"}
-    otherwise.add("reward_impl_version")
+    otherwise |= {"reward_impl_version", "use_off_policy_loss", "clip_upper_bound", "use_adaptive_temperature"}
+    otherwise |= {"use_kl_loss", "use_sft_multitask_loss"}
     compared = 0
     for theirs, our in keys_of("Keys of LUFFY"):
         if theirs in LUFFY and theirs.rsplit(".", 1)[-1] not in otherwise and in_config(config, our):
             assert OmegaConf.select(config, our) == LUFFY[theirs], theirs
             compared += 1
-    assert compared >= 24
-    shaping = config.mixed.off_policy_reshape, config.mixed.off_policy_reshape_gamma
+    assert compared >= 17
+    shaping = config.method.off_policy.reshape.type, config.method.off_policy.reshape.gamma
     assert LUFFY["actor_rollout_ref.actor.off_policy_reshape"] == "{}_{}".format(*shaping)
-    assert (config.mixed.off_min_clip, config.mixed.baseline) == (None, "on_policy")
+    assert (config.method.off_policy.min, config.method.advantage.baseline) == (None, "on_policy")
+    assert 1 + config.method.on_policy.clip.high == LUFFY["actor_rollout_ref.actor.clip_upper_bound"]
 
 
 def test_every_key_of_verl_exists_there() -> None:

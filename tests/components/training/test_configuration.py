@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from core.errors import InputError
 from core.plugins.config_files import RECIPES, config_names
-from training.config.to_verl import compose_run, mixed_options
+from training.config.to_verl import compose_run
 from training.launch import _fill_in
 
 RUN = Path("run")
@@ -26,12 +26,12 @@ def test_all_recipes_are_there() -> None:
 
 def test_luffy_is_the_published_algorithm() -> None:
     config = compose_run("luffy", "gpu", [], run=RUN)
-    options = mixed_options(config)
-    assert (options.baseline, options.use_std) == ("all_samples", False)
-    assert (options.off_policy_reshape, options.off_policy_reshape_gamma) == ("p_div_p", 0.1)
-    assert options.loss_remove_clip
-    assert (options.prefix.n_prefix, options.prefix.min, options.prefix.max) == (1, 1.0, 1.0)
-    assert options.loss_agg_mode == "seq64-mean-token-sum-norm"
+    options = config.method
+    assert (options.advantage.baseline, options.advantage.use_std) == ("all_samples", False)
+    assert options.off_policy.reshape == {"type": "p_div_p", "gamma": 0.1}
+    assert options.on_policy.clip is None
+    assert (options.prefix.n, options.prefix.min, options.prefix.max) == (1, 1.0, 1.0)
+    assert options.reduce.type == "seq64-mean-token-sum-norm"
     assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (128, 8)
     actor = config.actor_rollout_ref.actor
     assert (actor.ppo_mini_batch_size, actor.entropy_coeff, actor.use_kl_loss) == (64, 0.001, False)
@@ -47,8 +47,7 @@ def test_two_updates_follow_a_batch_and_groups_are_dropped_on_request_only(recip
 
 def test_the_baselines_are_as_published() -> None:
     both = compose_run("rl_sft_loss", "gpu", [], run=RUN)
-    options = mixed_options(both)
-    assert (options.sft_multitask.coef, options.loss_remove_clip) == (1.0, True)
+    assert (both.method.imitation.coef, both.method.on_policy.clip) == (1.0, None)
     sft = compose_run("sft", "gpu", [], run=RUN)
     optim = sft.actor_rollout_ref.actor.optim
     assert (optim.lr, optim.lr_warmup_steps_ratio, optim.lr_warmup_steps) == (5e-5, 0.1, 0)
@@ -78,9 +77,9 @@ def test_a_variable_of_the_profile_that_is_set_to_null_is_no_variable_of_the_pro
 
 
 def test_on_policy_has_no_off_policy_samples_and_clips() -> None:
-    options = mixed_options(compose_run("on_policy", "cpu", [], run=RUN))
-    assert options.prefix.n_prefix == 0
-    assert not options.loss_remove_clip
+    method = compose_run("on_policy", "cpu", [], run=RUN).method
+    assert "prefix" not in method
+    assert method.on_policy.clip == {"low": 0.2, "high": 0.2}
 
 
 def test_the_seed_reaches_data_actor_and_rollout() -> None:
@@ -96,12 +95,10 @@ def test_the_seed_reaches_data_actor_and_rollout() -> None:
     ("overrides", "message"),
     [
         (["data.train_batchsize=3"], "did you mean 'data.train_batch_size'"),
-        (["n_prefix=2"], "did you mean 'mixed.prefix.n_prefix'"),
-        (["mixed.prefix.n_prefix=9"], "n_prefix"),
-        (["mixed.off_policy_reshape=p_div_p_-1"], "off_policy_reshape: got 'p_div_p_-1', expected one of no_reshape"),
-        (["mixed.off_policy_reshape_gamma=0"], "mixed.off_policy_reshape_gamma: Input should be greater than 0"),
-        (["mixed.rollout_correction.low=6"], "low"),
-        (["mixed.baseline=median"], "baseline"),
+        (["method.prefix.n=9"], "method.prefix.n=9 contradicts rollout.n=8"),
+        (["method.off_policy.reshape.type=p_div_p_1"], "reshape.type: got 'p_div_p_1', expected one of no_reshape"),
+        (["method.off_policy.reshape.gamma=0"], "method.off_policy.reshape.gamma: Input should be greater than 0"),
+        (["method.correction.low=6"], "method.correction.low is not a setting; expected one of type"),
     ],
 )
 def test_a_mistake_is_one_error_that_names_the_key(overrides: list[str], message: str) -> None:
@@ -109,15 +106,16 @@ def test_a_mistake_is_one_error_that_names_the_key(overrides: list[str], message
         compose_run("luffy", "cpu", overrides, run=RUN)
 
 
-def test_the_originals_spelling_of_the_shaping_is_recorded_as_what_it_says() -> None:
-    config = compose_run("luffy", "cpu", ["mixed.off_policy_reshape=p_div_p_0.3"], run=RUN)
-    named = ["mixed.off_policy_reshape_gamma=0.3"]
-    assert config.mixed == compose_run("luffy", "cpu", named, run=RUN).mixed
-    assert config.mixed.off_policy_reshape == "p_div_p"
-    with pytest.raises(
-        InputError, match=r"p_div_p_0\.3 contradicts off_policy_reshape_gamma=0\.5: the first says 0\.3"
-    ):
-        compose_run("luffy_seed", "cpu", ["mixed.off_policy_reshape=p_div_p_0.3"], run=RUN)
+def test_another_type_replaces_a_part_and_the_other_keys_change_it() -> None:
+    given = ["method.on_policy.type=sapo", "method.on_policy.tau_neg=2.0", "method.off_policy.reshape.gamma=0.3"]
+    method = compose_run("luffy", "cpu", given, run=RUN).method
+    assert method.on_policy == {"type": "sapo", "tau_pos": 1.0, "tau_neg": 2.0}
+    assert method.off_policy.reshape == {"type": "p_div_p", "gamma": 0.3}
+    config = compose_run(
+        "luffy", "cpu", ["method.reference={}", "method.reward_kl.coef=0.1", "method.filter={}"], run=RUN
+    )
+    assert config.actor_rollout_ref.actor.kl_loss_coef == 0.001 and config.algorithm.kl_ctrl.kl_coef == 0.1
+    assert config.algorithm.use_kl_in_reward and config.algorithm.filter_groups.enable
 
 
 @pytest.mark.parametrize(("recipe", "hardware"), [("lufy", "cpu"), ("luffy", "tpu")])

@@ -13,9 +13,11 @@ from verl.utils import tensordict_utils as tu
 
 from core.plugins.config_files import RECIPES, config_names
 from training.algorithms.group_rejection import reject_groups
-from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
-from training.algorithms.options import MixedPolicyOptions
-from training.config.to_verl import compose_run, mixed_options
+from training.algorithms.prefix import Fixed
+from training.config.method_keys import of_run
+from training.config.to_verl import compose_run
+from training.methods.luffy import Luffy
+from training.methods.method import Method
 from training.verl_hooks import replay_buffer
 
 # Rewards of four samples, the target's first.
@@ -61,9 +63,9 @@ def test_every_recipe_with_rollouts_is_here() -> None:
     }
 
 
-def options_of(recipe: str, *overrides: str) -> MixedPolicyOptions:
-    settings = ["algorithm.filter_groups={enable: true, metric: reward}", *overrides]
-    return mixed_options(compose_run(recipe, "cpu", settings, run=Path("run")))
+def options_of(recipe: str, *overrides: str) -> Method:
+    settings = ["method.filter={}", *overrides]
+    return of_run(compose_run(recipe, "cpu", settings, run=Path("run")))
 
 
 def queue(
@@ -81,6 +83,7 @@ def queue(
         tensors = {
             "prefix_length": lengths,
             "guided": [0] * len(keys),
+            "prompt_key": [0] * len(keys),
             "group_off_policy": [int(any(prefixes[prompt])) for prompt, _ in samples],
             "rm_scores": [[0.0, float(rewards[prompt][number])] for prompt, number in samples if rewards],
         }
@@ -94,12 +97,10 @@ def queue(
         monkeypatch.setattr(module, "tq", stub)
 
 
-def dropped_groups(options: MixedPolicyOptions, rewards: dict[str, list[float]]) -> set[str]:
+def dropped_groups(method: Method, rewards: dict[str, list[float]]) -> set[str]:
     """Return the groups that the buffer drops; `queue` has their samples."""
     n = len(next(iter(rewards.values())))
-    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
-        options, n, OffPolicySchedule(ALWAYS)
-    )
+    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(method, n)
     keys = [f"{prompt}_{number}_0" for prompt in rewards for number in range(n)]
     buffer.filter_groups_metric = "reward"
     buffer.partitions = {"train": {key: {} for key in keys}}
@@ -115,7 +116,7 @@ def dropped_groups(options: MixedPolicyOptions, rewards: dict[str, list[float]])
 @pytest.mark.parametrize("recipe", DROPPED)
 def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = options_of(recipe)
-    prefix = [9 * (number < options.prefix.samples_of(4)) for number in range(4)]
+    prefix = [9 * (number < options.off_policy_samples(4)) for number in range(4)]
     queue(monkeypatch, GROUPS, dict.fromkeys(GROUPS, prefix))
     assert dropped_groups(options, GROUPS) == DROPPED[recipe]
 
@@ -123,7 +124,7 @@ def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.Mo
 def test_what_a_sample_is_decides_whether_it_counts_as_on_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompt b has no target, so all of its samples are on-policy, the first one too; of prompt t the first one is the
     target."""
-    options = options_of("luffy_rejection", "mixed.filter_on=on_policy", "data.sample_target_ratio=0.5")
+    options = options_of("luffy_rejection", "method.filter.by=on_policy", "data.sample_target_ratio=0.5")
     rewards: dict[str, list[float]] = {"b": [1, 0, 0, 0], "t": [1, 0, 0, 0], "s": [0, 1, 0, 0]}
     prefixes = {"b": [0, 0, 0, 0], "t": [9, 0, 0, 0], "s": [9, 0, 0, 0]}
     queue(monkeypatch, rewards, prefixes)
@@ -133,7 +134,7 @@ def test_what_a_sample_is_decides_whether_it_counts_as_on_policy(monkeypatch: py
         for reward, length in zip(rewards[prompt], prefixes[prompt], strict=True)
     ]
     scores, index, on_policy = map(list, zip(*rows, strict=True))
-    keep = reject_groups(scores, index, on_policy, options).keep  # pyright: ignore[reportArgumentType]
+    keep = reject_groups(scores, index, on_policy, options.decide).keep  # pyright: ignore[reportArgumentType]
     assert dropped_groups(options, rewards) == {"t"}
     assert {prompt for prompt, kept in zip(index, keep, strict=True) if not kept} == {"t"}
 
@@ -142,7 +143,7 @@ def test_a_group_in_which_all_samples_continue_a_hint_stays(monkeypatch: pytest.
     """No sample of h could decide; after the last hint all samples decide, and nothing is left to imitate."""
     rewards: dict[str, list[float]] = {"h": [1, 1, 1], "none": [0, 0, 0], "all": [1, 1, 1], "some": [1, 0, 1]}
     queue(monkeypatch, rewards, {"h": [2, 2, 2], "none": [0, 0, 0], "all": [0, 0, 0], "some": [0, 0, 0]})
-    assert dropped_groups(options_of("uft", "mixed.filter_on=on_policy"), rewards) == {"none", "all"}
+    assert dropped_groups(options_of("uft", "method.filter.by=on_policy"), rewards) == {"none", "all"}
 
 
 def test_the_verifier_says_which_groups_were_never_solved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,12 +180,10 @@ def test_a_group_that_lost_its_off_policy_sample_is_dropped_and_counted(monkeypa
 def test_a_batch_of_which_nothing_was_generated_ends_the_training(
     n_prefix: int, keys: list[str], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = MixedPolicyOptions.from_mapping({"prefix": {"n_prefix": n_prefix}})
+    method = Luffy(prefix=Fixed(n=n_prefix))
     queue(monkeypatch, {}, {"a": [9] * n_prefix + [0] * (2 - n_prefix), "b": [9, 0]})
     monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(keys))
-    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
-        options, 2, OffPolicySchedule(ALWAYS)
-    )
+    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(method, 2)
     if not stops:
         assert buffer.sample(1, "train", 1)[0].keys == keys
         return

@@ -164,7 +164,7 @@ def with_log_probs(number: int, *, more: int = 0, value: float = -0.5) -> Row:
 def check_log_probs(file: Path, rows: list[Row], schema: pa.Schema | None = None) -> TargetsRecord:
     # The lengths were checked before: log-probabilities are checked all the same.
     prepared(file, rows, schema or TARGET.append(TARGET_LOG_PROBS))
-    config = compose_run("luffy", "cpu", [*LIMITS, "mixed.use_target_probs=true"], run=file.parent)
+    config = compose_run("luffy", "cpu", [*LIMITS, "method.off_policy.phi=recorded"], run=file.parent)
     return check_targets(InputRecord(path=file, digest="d"), SHIPPED, config)
 
 
@@ -175,7 +175,7 @@ def test_log_probabilities_of_every_token_pass(tmp_path: Path) -> None:
 
 def test_log_probabilities_that_are_not_there_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
-    with pytest.raises(InputError, match=r"no column target_log_probs, which mixed\.use_target_probs=true reads"):
+    with pytest.raises(InputError, match=r"no column target_log_probs, which method\.off_policy\.phi=recorded reads"):
         check_log_probs(file, [row(1), row(2)], TARGET)
     with pytest.raises(InputError, match=r"7 rows have a target without target_log_probs: 1, 2, 3, 4, 5, …: give"):
         check_log_probs(file, [with_log_probs(0), *(row(n) for n in range(1, 8))])

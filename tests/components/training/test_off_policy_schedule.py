@@ -15,18 +15,20 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from torchdata.stateful_dataloader import StatefulDataLoader
-from updates import mixed
 from verl.trainer.ppo.utils import create_rl_sampler
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
 from training.algorithms.derived_seeds import prompt_key
-from training.algorithms.off_policy_schedule import OffPolicySchedule, parse_schedule
-from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.schedules.prompt_order import easy_first
+from training.algorithms.guide import OffPolicySchedule, parse_schedule
+from training.algorithms.prompt_order import easy_first
 from training.config.to_verl import compose_run
 from training.job.input_checks import check_pass_rates, run_files
+from training.methods import method_of, resolved
+from training.methods.luffy import Luffy
+from training.methods.method import RunValues
+from training.methods.multitask import Multitask, PolicyFilter
 from training.verl_hooks import replay_buffer
 from training.verl_hooks.trainer import MixedPolicyTrainer
 
@@ -36,25 +38,19 @@ STEP = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_
 
 @pytest.mark.parametrize("rule", ["", "never", "pass_rate<0", "pass_rate<1.5", "pass_rate>0.5", "pass_rate<nan"])
 def test_a_rule_that_decides_nothing_is_refused(rule: str) -> None:
-    with pytest.raises(
-        InputError, match=r"^mixed.off_policy_schedule: got '.*', expected always, until_solved or pass_rate<x"
-    ):
-        MixedPolicyOptions.from_mapping({"off_policy_schedule": rule, "prefix": {"n_prefix": 1}}, n=8)
+    with pytest.raises(InputError, match=r"^method.guide: got '.*', expected always, until_solved or pass_rate<x"):
+        resolved({"type": "luffy", "guide": rule})
 
 
 @pytest.mark.parametrize(
     ("prefix", "message"),
     [
-        (
-            {"n_prefix": 0},
-            "off_policy_schedule=until_solved contradicts prefix.n_prefix=0: no sample has off-policy tokens",
-        ),
-        ({"n_prefix": -1}, "it waits for an on-policy sample that is right, and a group has none"),
+        ({"n": -1}, "it waits for an on-policy sample that is right, and a group has none"),
     ],
 )
 def test_a_recipe_that_the_rule_cannot_serve_is_refused(prefix: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        MixedPolicyOptions.from_mapping({"off_policy_schedule": "until_solved", "prefix": prefix}, n=8)
+        method_of(resolved({"type": "luffy", "guide": "until_solved", "prefix": prefix})).check(RunValues(8))
 
 
 @given(st.floats(0.01, 1.0), st.floats(0, 1))
@@ -87,8 +83,7 @@ def asks(text: str) -> list[dict[str, str]]:
 def trainer_of(rule: str, monkeypatch: pytest.MonkeyPatch, **columns: Any) -> Any:
     """A trainer whose next batch has these columns."""
     trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
-    options = MixedPolicyOptions.from_mapping({"off_policy_schedule": rule, "prefix": {"n_prefix": 1}})
-    trainer.method, trainer.seed, trainer.n, trainer.global_steps = mixed(options, limit=8, n=2), 3, 2, 1
+    trainer.method, trainer.seed, trainer.n, trainer.global_steps = Luffy(guide=rule), 3, 2, 1
     trainer.config = OmegaConf.create({"data": {"sample_target_ratio": 1.0}})
     rows = len(columns["raw_prompt"])
     columns |= {"target": [[{"content": "t"}]] * rows, "extra_info": [{"id": f"p{row}"} for row in range(rows)]}
@@ -110,7 +105,7 @@ def test_the_trainer_plans_the_samples_of_each_prompt_that_it_draws(monkeypatch:
     assert starts(trainer_of("pass_rate<0.5", monkeypatch, **columns)) == [with_target, without, with_target]
     trainer = trainer_of("until_solved", monkeypatch, raw_prompt=columns["raw_prompt"])
     assert starts(trainer) == [with_target] * 3
-    trainer.method.schedule.solve([prompt_key(asks("1+1"))], [True], [True])
+    trainer.method.see([prompt_key(asks("1+1"))], [True], [True])
     assert starts(trainer) == [without, with_target, without]
     trainer.config.data.sample_target_ratio = 0.0
     assert starts(trainer) == [without] * 3
@@ -118,10 +113,10 @@ def test_the_trainer_plans_the_samples_of_each_prompt_that_it_draws(monkeypatch:
 
 def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved, loaded = (trainer_of("until_solved", monkeypatch, raw_prompt=[asks("1")]).method for _ in range(2))
-    saved.schedule.solved |= {2**59, 3}
+    saved._schedule.solved |= {2**59, 3}
     saved.save(tmp_path)
     loaded.load(tmp_path)
-    assert loaded.schedule.solved == {2**59, 3}
+    assert loaded._schedule.solved == {2**59, 3}
 
 
 def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_ones(
@@ -148,16 +143,14 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
 
     for module in (verl_buffer, replay_buffer):
         monkeypatch.setattr(module, "tq", SimpleNamespace(kv_batch_get=fields))
-    options = MixedPolicyOptions(prefix={"n_prefix": 1}, filter_on="on_policy", sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]
-    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
-        options, 3, OffPolicySchedule("until_solved")
-    )
+    method = Multitask(filter=PolicyFilter(), guide="until_solved")
+    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(method, 3)
     buffer.filter_groups_metric = "reward"
     buffer.partitions, buffer.finished_keys = {"train": {key: {} for key in keys}}, {"train": set(rewards)}
     buffer._dapo_classification_cache = {"train": {}}  # pyright: ignore[reportAttributeAccessIssue]
     prompts, _ = buffer._dapo_filtered_keys("train")
     assert prompts == {"a", "d"}  # the first sample of c counts, and d has nothing to imitate
-    assert buffer.schedule.solved == {ord("a"), ord("c")}
+    assert method._schedule.solved == {ord("a"), ord("c")}
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30), st.integers(1, 8), st.integers(0, 3))
@@ -187,7 +180,7 @@ def config_of(*overrides: str) -> Any:
 
 @pytest.mark.parametrize(
     "setting",
-    ["mixed.off_policy_schedule=pass_rate<0.5", "mixed.off_policy_schedule='pass_rate < .5'", "data.order=easy_first"],
+    ["method.guide=pass_rate<0.5", "method.guide='pass_rate < .5'", "data.order=easy_first"],
 )
 def test_what_is_not_measured_is_refused_before_anything_starts(setting: str, tmp_path: Path) -> None:
     config, name = config_of(setting), setting.partition("=")[0]
@@ -208,8 +201,8 @@ def test_no_other_setting_needs_pass_rates(tmp_path: Path) -> None:
     file = targets_file(tmp_path / "a.parquet", None)
     for settings in (
         [],
-        ["mixed.off_policy_schedule=until_solved"],
-        ["mixed.off_policy_schedule=always", "data.order=shuffle"],
+        ["method.guide=until_solved"],
+        ["method.guide=always", "data.order=shuffle"],
     ):
         check_pass_rates(file, config_of(*settings))
         assert run_files(file, config_of(*settings), tmp_path) == (file, file)
@@ -218,8 +211,8 @@ def test_no_other_setting_needs_pass_rates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "settings", "message"),
     [
-        ("on_policy", ["mixed.off_policy_schedule=until_solved"], "off_policy_schedule=until_solved contradicts"),
-        ("uft", ["mixed.off_policy_schedule=pass_rate<2"], "off_policy_schedule: got 'pass_rate<2', expected"),
+        ("on_policy", ["method.guide=until_solved"], "method.guide is not a setting"),
+        ("uft", ["method.guide=pass_rate<2"], "method.guide: got 'pass_rate<2', expected"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(recipe: str, settings: list[str], message: str) -> None:
@@ -229,11 +222,11 @@ def test_a_setting_that_cannot_work_is_refused(recipe: str, settings: list[str],
 
 def test_the_bound_is_read_with_and_without_blanks_and_quotes() -> None:
     spelled = (
-        "mixed.off_policy_schedule=pass_rate<0.25",
-        "mixed.off_policy_schedule='pass_rate < .25'",
-        'mixed.off_policy_schedule="pass_rate<0.250"',
+        "method.guide=pass_rate<0.25",
+        "method.guide='pass_rate < .25'",
+        'method.guide="pass_rate<0.250"',
     )
-    assert {parse_schedule(config_of(text).mixed.off_policy_schedule) for text in spelled} == {0.25}
+    assert {parse_schedule(config_of(text).method.guide) for text in spelled} == {0.25}
 
 
 def test_a_resumed_run_goes_on_in_the_order(tmp_path: Path) -> None:

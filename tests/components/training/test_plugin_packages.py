@@ -11,7 +11,7 @@ from targets.source_settings import ready_mappings
 from training.config.run_checks import check_run
 from training.config.to_verl import compose_run
 
-RECIPE = "defaults:\n  - luffy\nmixed:\n  use_std: true\n"
+RECIPE = "defaults:\n  - luffy\nmethod:\n  advantage: {use_std: true}\n"
 
 
 def declare(folder: Path, package: str, *entries: str) -> None:
@@ -23,7 +23,7 @@ def declare(folder: Path, package: str, *entries: str) -> None:
     (info / "entry_points.txt").write_text("".join(f"[{group}]\n{point}\n" for group, point in lines))
 
 
-@pytest.mark.parametrize(("group", "name"), [("luffy.methods", "mixed"), ("luffy.trackers", "tensorboard")])
+@pytest.mark.parametrize(("group", "name"), [("luffy.methods", "luffy"), ("luffy.trackers", "tensorboard")])
 def test_a_package_cannot_take_a_name_of_the_project(
     group: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,15 +10,16 @@ from core.errors import InputError
 from core.model.lineage_file import InputRecord
 from core.plugins.user_code import load_function
 from core.settings import Layer, Section, resolve
-from training.config.to_verl import compose_run, method_of, method_path
+from training.config.method_keys import of_run
+from training.config.to_verl import compose_run
 from training.job.request import TrainingRequest, has_first_stage
 from training.settings import TrainingSettings
 
 METHOD = """
 from weights import POWER
-from training.methods.mixed import Mixed
+from training.methods.luffy import Luffy
 
-class Mine(Mixed):
+class Mine(Luffy):
     power: float = POWER
 
 def short(log_prob):
@@ -64,12 +65,12 @@ def files(request: TrainingRequest) -> dict[str, str]:
 
 
 def test_a_recipe_names_its_functions_relative_to_itself(plugin: Path, tmp_path: Path) -> None:
-    (plugin / "child.yaml").write_text("defaults:\n  - mine\nmixed: {use_std: true}\n")
+    (plugin / "child.yaml").write_text("defaults:\n  - mine\nmethod: {advantage: {use_std: true}}\n")
     for recipe in ("mine", "child"):
         config = compose_run(str(plugin / f"{recipe}.yaml"), "cpu", [], run=tmp_path)
         assert config.method.type == f"{plugin}/method.py:Mine"
-        assert config.mixed.off_policy_reshape == "p_div_p"  # of its parent
-        method_of(config)
+        assert config.method.off_policy.reshape.type == "p_div_p"  # of its class
+        of_run(config)
 
 
 def test_an_override_names_a_method_relative_to_the_users_folder_and_sets_its_fields(
@@ -77,10 +78,10 @@ def test_an_override_names_a_method_relative_to_the_users_folder_and_sets_its_fi
 ) -> None:
     monkeypatch.chdir(plugin)
     config = compose_run("hpt", "cpu", ["method.type=method.py:Mine", "method.power=0.25"], run=tmp_path)
-    assert method_path(config) == f"{plugin}/method.py:Mine"
-    assert (method_of(config).power, method_of(config).run.n) == (0.25, 9)
+    assert config.method.type == f"{plugin}/method.py:Mine"
+    assert of_run(config).power == 0.25
     with pytest.raises(InputError, match=r"method\.powr is not a setting; did you mean power"):
-        method_of(compose_run(str(plugin / "mine.yaml"), "cpu", ["method.powr=0.25"], run=tmp_path))
+        compose_run(str(plugin / "mine.yaml"), "cpu", ["method.powr=0.25"], run=tmp_path)
 
 
 def test_the_content_of_a_plugin_is_part_of_the_identity_and_its_folder_is_not(plugin: Path, tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_a_recipe_names_its_reward_function_relative_to_itself(plugin: Path, tmp
         ("exits.py:Mine", r"method\.type: .*exits\.py:Mine: its import raised SystemExit: 3"),
         ("clash.py:Mine", r"clash\.py imports .*grading\.py, but Python has .*grading/__init__\.py .*: rename yours"),
         ("library.py:Mine", r"library\.py imports .*statistics\.py, but Python has .*/lib/.* under that name"),
-        ("mined", r"method\.type: got 'mined', expected one of mixed, or FILE\.py:NAME"),
+        ("mined", r"method\.type: got 'mined', expected one of on_policy, .*, or FILE\.py:NAME"),
     ],
 )
 def test_a_method_that_cannot_be_made_is_refused_by_name(plugin: Path, text: str, message: str) -> None:
@@ -140,7 +141,7 @@ def test_a_method_that_cannot_be_made_is_refused_by_name(plugin: Path, text: str
         (plugin / f"{beside}.py").write_text("ONE = 1\n")
     (plugin / "mine.yaml").write_text(RECIPE.replace("method.py:Mine", text))
     with pytest.raises(InputError, match=message):
-        method_of(compose_run(str(plugin / "mine.yaml"), "cpu", [], run=plugin))
+        compose_run(str(plugin / "mine.yaml"), "cpu", [], run=plugin)
 
 
 def test_two_files_of_one_name_run_and_two_helpers_of_one_name_are_refused(plugin: Path, tmp_path: Path) -> None:
@@ -161,8 +162,8 @@ def test_a_file_of_a_recipe_that_an_override_replaces_may_be_gone(plugin: Path, 
     recipe = str(plugin / "mine.yaml")
     with pytest.raises(InputError, match=rf"method\.type: {plugin}/method\.py:Mine: no file {plugin}/method\.py"):
         compose_run(recipe, "cpu", [], run=tmp_path)
-    assert compose_run(recipe, "cpu", ["method.type=mixed"], run=tmp_path).method.type == "mixed"
-    assert identity(recipe, "method.type=mixed")
+    assert compose_run(recipe, "cpu", ["method.type=luffy"], run=tmp_path).method.type == "luffy"
+    assert identity(recipe, "method.type=luffy")
 
 
 def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> None:
@@ -179,19 +180,19 @@ def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> Non
         ("defaults: [nothing]", r"recipe .*mine\.yaml: defaults: no recipe 'nothing': expected one of"),
         ("defaults: [child]", r"mine\.yaml: it is a parent of itself \(mine -> child -> mine\); remove it"),
         (
-            "defaults: [luffy]\nmixd: {use_std: true}",
-            r"recipe .*mine\.yaml: unknown key 'mixd\.use_std': did you mean",
+            "defaults: [luffy]\nmethd: {type: hpt}",
+            r"recipe .*mine\.yaml: unknown key 'methd\.type'",
         ),
         (
-            "defaults: [luffy]\nmixed: {use_sdt: x}",
-            r"mixed\.use_sdt is not a setting; did you mean use_std",
+            "defaults: [luffy]\nmethod: {advantage: {use_sdt: x}}",
+            r"method\.advantage\.use_sdt is not a setting; did you mean use_std",
         ),
-        ("defaults: [luffy]\nmixed: null", r"mine\.yaml: mixed: got None, expected a mapping of its keys"),
+        ("defaults: [luffy]\nmethod: null", r"mine\.yaml: method: got None, expected a mapping of its keys"),
         (
             'defaults: [luffy]\ndata: {train_batch_size: "8"}',
             r"mine\.yaml: data\.train_batch_size: got '8', expected a whole number",
         ),
-        ("defaults: [luffy]\nmixed: {use_std: 1}", r"mixed\.use_std: .*boolean \(got 1\)"),
+        ("defaults: [luffy]\nmethod: {alpha: x}", r"method\.alpha: Input should be a valid number"),
         ("defaults: [luffy]\ndata: {shuffle: null}", r"mine\.yaml: data\.shuffle: got None, expected true or false"),
         (
             "defaults: [luffy]\ndata: {train_batch_size: '${nope}'}",
@@ -221,9 +222,9 @@ def test_a_recipe_names_its_trackers_relative_to_itself(
 
 
 def test_a_recipe_without_rollouts_has_none_of_their_keys(plugin: Path) -> None:
-    (plugin / "mine.yaml").write_text("defaults: [sft]\nmixed: {use_std: true}\n")
+    (plugin / "mine.yaml").write_text("defaults: [sft]\nreward: {truncated: zero}\n")
     (plugin / "child.yaml").write_text("defaults:\n  - mine\n")
-    message = rf"recipe {plugin}/mine\.yaml: mixed\.use_std has no effect with objective=sft"
+    message = rf"recipe {plugin}/mine\.yaml: reward\.truncated has no effect with method.type=sft"
     for name in ("mine", "child"):
         with pytest.raises(InputError, match=message):
             compose_run(str(plugin / f"{name}.yaml"), "cpu", [], run=plugin)
@@ -254,6 +255,6 @@ def test_the_nearest_recipe_says_whether_there_is_a_first_stage(plugin: Path) ->
 @pytest.mark.parametrize("name", ["1", "1e3", "null", "true", "it's"])
 def test_a_recipe_may_have_any_name(name: str, tmp_path: Path) -> None:
     recipe = tmp_path / f"{name}.yaml"
-    recipe.write_text("defaults: [luffy]\nmixed: {use_std: true}\nactor_rollout_ref: {actor: {optim: {lr: 1e-6}}}\n")
+    recipe.write_text("defaults: [luffy]\nmethod: {alpha: 0.5}\nactor_rollout_ref: {actor: {optim: {lr: 1e-6}}}\n")
     config = compose_run(str(recipe), "cpu", [], run=Path("run"))
-    assert (config.mixed.use_std, config.actor_rollout_ref.actor.optim.lr) == (True, 1e-6)
+    assert (config.method.alpha, config.actor_rollout_ref.actor.optim.lr) == (0.5, 1e-6)

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -14,13 +15,14 @@ from verl.trainer.ppo.core_algos import kl_penalty
 from core.errors import InputError
 from grading.grader import TRUNCATED
 from training.__main__ import main
+from training.algorithms.regularize import Estimator
 from training.config import kinds as words
 from training.config.compose import compose
 from training.config.kinds import text_of
 from training.config.overrides import read_by
 from training.config.run import Reward, settable
 from training.config.to_verl import compose_run, verl_defaults
-from training.config.verl_keys import kind_of, kinds, within
+from training.config.verl_keys import kinds, within
 
 RUN = Path("run")
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,7 +38,6 @@ ADDED = (
     ("overrides", "message"),
     [
         ("lr=1", "unknown key 'lr': did you mean 'actor_rollout_ref.actor.optim.lr'?"),
-        ("n_prefix=2", "unknown key 'n_prefix': did you mean 'mixed.prefix.n_prefix'?"),
         ("batch_size=2", "unknown key 'batch_size': did you mean 'data.train_batch_size'?"),
         ("data={train_batchsize: 3}", "unknown key 'data.train_batchsize': did you mean 'data.train_batch_size'?"),
         ("zzz=4", "unknown key 'zzz': luffy train --print-config prints those there are"),
@@ -45,7 +46,7 @@ ADDED = (
             "actor_rollout_ref.actor.grad_clip cannot be set: use actor_rollout_",
         ),
         ("critic.optim.lr=1", "critic.optim.lr cannot be set: there is no critic"),
-        ("algorithm.adv_estimator=gae", "algorithm.adv_estimator cannot be set: use mixed.baseline"),
+        ("algorithm.adv_estimator=gae", "algorithm.adv_estimator cannot be set: use method.advantage.baseline"),
         (
             "actor_rollout_ref.rollout.name=sglang",
             "actor_rollout_ref.rollout.name cannot be set, because every run sets",
@@ -61,7 +62,7 @@ ADDED = (
         (f"{ASYNC} rollouts.stale_samples=keep", "rollouts.stale_samples: got 'keep', expected one of wait, drop"),
         ("data=5", "data: got 5, expected a mapping of its keys"),
         ("actor_rollout_ref=5", "actor_rollout_ref: got 5, expected a mapping of its keys"),
-        ("mixed=null", "mixed: got None, expected a mapping of its keys"),
+        ("method=null", "method: got None, expected a mapping of its keys"),
         ("data.seed=1.5", "data.seed: got 1.5, expected a whole number from 0"),
         ("data.shuffle=null", "data.shuffle: got None, expected true or false"),
         ("reward.truncated=half", "reward.truncated: got 'half', expected one of zero, by_text"),
@@ -94,8 +95,8 @@ ADDED = (
         ),
         ("actor_rollout_ref.rollout.n=1", "actor_rollout_ref.rollout.n=1: the advantage of a sample is its distance"),
         (
-            "actor_rollout_ref.rollout.n=2 mixed.prefix.n_prefix=2",
-            "mixed.prefix.n_prefix=2 and actor_rollout_ref.rollo",
+            "actor_rollout_ref.rollout.n=2 method.prefix.n=2",
+            "method.prefix.n=2 and actor_rollout_ref.rollo",
         ),
     ],
 )
@@ -120,11 +121,11 @@ def test_the_keys_of_verl_are_in_its_file_with_values_of_their_kind() -> None:
 
 def test_the_estimates_of_the_divergence_are_verls() -> None:
     one = torch.zeros(1, 1)
-    for key in ("actor_rollout_ref.actor.kl_loss_type", "algorithm.kl_penalty"):
-        kind = kind_of(key)
-        assert kind and "full" not in kind.names
-        for name in kind.names:
-            kl_penalty(one, one, name)
+    for name in get_args(Estimator):
+        kl_penalty(one, one, name)
+    for key in ("reference.type", "reward_kl.estimator"):
+        with pytest.raises(InputError, match=f"^method.{key}: Input should be 'kl', "):
+            compose_run("luffy", "cpu", [f"method.{key}=full"], run=RUN)
 
 
 def test_a_key_that_only_a_gpu_may_read_is_an_error_on_a_cpu_and_told_on_a_gpu() -> None:
@@ -151,23 +152,27 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
 
 
 def test_supervised_training_refuses_what_rollouts_read() -> None:
-    with pytest.raises(InputError, match=r"^mixed.use_std has no effect with objective=sft"):
-        compose("sft", "cpu", ["mixed.use_std=true"])
-    assert read_by("sft", ["mixed.use_std=true", "seed=3"]) == (["seed=3"], ["mixed.use_std=true"])
+    with pytest.raises(InputError, match=r"^method.advantage.use_std has no effect with method.type=sft"):
+        compose("sft", "cpu", ["method.advantage.use_std=true"])
+    shared = ["method.advantage.use_std=true"]
+    assert read_by("sft", [*shared, "seed=3"]) == (["seed=3"], shared)
 
 
 def test_the_command_prints_the_tree(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compose", "--shared", "--recipe", "sft", "--set", "mixed.use_std=true", "--set", "seed=3"]) == 0
+    assert (
+        main(["compose", "--shared", "--recipe", "sft", "--set", "method.advantage.use_std=true", "--set", "seed=3"])
+        == 0
+    )
     run = yaml.safe_load(capsys.readouterr().out)
-    assert (run["objective"], run["seed"], run["machine"]["threads"]) == ("sft", 3, "auto")
+    assert (run["method"]["type"], run["seed"], run["machine"]["threads"]) == ("sft", 3, "auto")
     assert run["verl"]["actor_rollout_ref.actor.optim.lr"] == 5e-5
 
 
 def test_groups_with_something_else_to_learn_from_are_trained_on() -> None:
-    whole = ["actor_rollout_ref.rollout.n=2", "mixed.prefix.n_prefix=2"]
+    whole = ["actor_rollout_ref.rollout.n=2", "method.prefix.n=2"]
     compose_run("luffy", "cpu", [*whole, "data.sample_target_ratio=0.5"], run=RUN)
-    compose_run("luffy", "cpu", [*whole, "mixed.sft_multitask.use=true"], run=RUN)
-    compose_run("luffy", "cpu", [*whole, "mixed.prefix.strategy=random", "mixed.prefix.min=0.5"], run=RUN)
+    compose_run("luffy", "cpu", [*whole, "method.imitation={}"], run=RUN)
+    compose_run("luffy", "cpu", [*whole, "method.prefix={type: random, n: 2, min: 0.5}"], run=RUN)
 
 
 def test_the_words_for_truncated_are_those_of_the_grader() -> None:

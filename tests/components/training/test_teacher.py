@@ -56,7 +56,7 @@ def copy_of(folder: Path) -> Path:
 @pytest.mark.parametrize("recipe", ["opd", "luffy_opd", "opsd"])
 @pytest.mark.parametrize("hardware", HARDWARE)
 def test_verl_accepts_a_teacher_on_every_hardware_profile(recipe: str, hardware: str) -> None:
-    config = composed(f"teacher.model={BASE}", recipe=recipe, hardware=hardware)
+    config = composed(f"method.teacher.model={BASE}", recipe=recipe, hardware=hardware)
     shape = ModelShape.of_folder(SHIPPED)
     resolve_auto(config, machine("H100", 8, nodes=2), shape, teacher=shape)
     folder = served_folder(config, SHIPPED)
@@ -84,12 +84,12 @@ def test_verl_accepts_a_teacher_on_every_hardware_profile(recipe: str, hardware:
     ("overrides", "shown"),
     [
         (["actor_rollout_ref.rollout.max_model_len=1000"], 0),
-        (["mixed.prefix.place=prompt", "mixed.prefix.n_prefix=2", "mixed.prefix.max=0.5", "mixed.prefix.min=0.5"], 0.5),
+        (["method.type=pope"], 0.5),
     ],
 )
 def test_a_teacher_has_the_context_that_was_checked(overrides: list[str], shown: float, tmp_path: Path) -> None:
     sizes = ["data.max_prompt_length=64", "data.max_response_length=144", *overrides]
-    config = composed(f"teacher.model={BASE}", *sizes)
+    config = composed(f"method.teacher.model={BASE}", *sizes)
     lay_out_teacher(config, str(SHIPPED))
     needed = 64 + 144 + 1 + (math.ceil(shown * 144) + WORDING if shown else 0)
     server = config.distillation.teacher_models.teacher_model.inference
@@ -97,7 +97,7 @@ def test_a_teacher_has_the_context_that_was_checked(overrides: list[str], shown:
     short = copy_of(tmp_path / "short")
     write_json({**read_json(short / "config.json"), "max_position_embeddings": needed - 1}, short / "config.json")
     with pytest.raises(InputError, match=f"but a score needs {needed}"):
-        check_teacher(composed(f"teacher.model={short}", *sizes), SHIPPED)
+        check_teacher(composed(f"method.teacher.model={short}", *sizes), SHIPPED)
 
 
 def test_a_folder_has_no_precedence_over_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +105,12 @@ def test_a_folder_has_no_precedence_over_a_name(tmp_path: Path, monkeypatch: pyt
     for name in (BASE, SELF, "mine"):
         (tmp_path / name).mkdir()
     for name, kept in ((BASE, BASE), (SELF, SELF), ("mine", str(tmp_path / "mine"))):
-        assert composed(f"teacher.model={name}", recipe="opsd").teacher.model == kept
+        assert composed(f"method.teacher.model={name}", recipe="opsd").method.teacher.model == kept
         assert located(name, tmp_path) == kept
 
 
 def test_a_policy_that_is_its_own_teacher_needs_no_server() -> None:
-    config = composed(f"teacher.model={SELF}", recipe="opsd", hardware="gpu")
+    config = composed(f"method.teacher.model={SELF}", recipe="opsd", hardware="gpu")
     shape = ModelShape.of_folder(SHIPPED)
     resolve_auto(config, machine("H100", 8), shape)
     assert served_folder(config, SHIPPED) is None
@@ -120,7 +120,7 @@ def test_a_policy_that_is_its_own_teacher_needs_no_server() -> None:
 
 
 def planned(teacher: ModelShape, *overrides: str, gpus: int = 8) -> dict[str, Estimate]:
-    config = composed("teacher.model=teacher", *overrides, hardware="gpu")
+    config = composed("method.teacher.model=teacher", *overrides, hardware="gpu")
     there = machine("H100", gpus)
     resolve_auto(config, there, SHAPE_7B, {"sdpa"}, teacher=teacher)
     check_requirements(config, there, SHAPE_7B)
@@ -136,14 +136,14 @@ def test_the_estimate_has_the_memory_of_the_teacher() -> None:
     assert "(vLLM 51.3 GB, logits 14.0 GB, contexts 1.5 GB)" in str(planned(SHAPE_7B)[GPU])
     assert "weights 16." in str(planned(SHAPE_32B)[SERVER])  # over four GPUs
     assert all(estimate.fits for estimate in planned(SHAPE_7B).values())
-    assert not planned(SHAPE_7B, "teacher.gpus=1", "teacher.gpu_memory_utilization=0.2")[SERVER].fits
-    assert not planned(SHAPE_7B, "teacher.gpu_memory_utilization=0.9")[GPU].fits
+    assert not planned(SHAPE_7B, "method.teacher.gpus=1", "method.teacher.gpu_memory_utilization=0.2")[SERVER].fits
+    assert not planned(SHAPE_7B, "method.teacher.gpu_memory_utilization=0.9")[GPU].fits
 
 
 @pytest.mark.parametrize(
     ("overrides", "gpus", "message"),
     [
-        (["teacher.gpus=8"], 8, "teacher.gpus=8 leaves none of the 8 GPUs"),
+        (["method.teacher.gpus=8"], 8, "method.teacher.gpus=8 leaves none of the 8 GPUs"),
         (["trainer.n_gpus_per_node=8"], 8, r"GPUs per node: needs 9 of 8.*teacher\.gpus, or CUDA_VISIBLE_DEVICES"),
     ],
 )
@@ -155,10 +155,10 @@ def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int,
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["teacher.model=self"], "teacher.model=self and mixed.distillation.sees_target=false"),
-        (["teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
+        (["method.teacher.model=self"], "teacher.model=self contradicts teacher.sees_target=false"),
+        (["method.teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
         (["actor_rollout_ref.rollout.temperature=0.8"], "those at temperature 1"),
-        (["algorithm.filter_groups.enable=true"], "groups of one outcome"),
+        (["method.filter={}"], "groups of one outcome"),
     ],
 )
 def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: str) -> None:
@@ -167,21 +167,21 @@ def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: st
 
 
 def test_a_policy_that_changes_while_it_is_asked_is_refused() -> None:
-    with pytest.raises(InputError, match=r"teacher.model=self and rollouts.type=colocate_async"):
-        composed("rollouts.type=colocate_async", f"teacher.model={SELF}", recipe="opsd")
+    with pytest.raises(InputError, match=r"teacher.model=self contradicts rollouts.type=colocate_async"):
+        composed("rollouts.type=colocate_async", f"method.teacher.model={SELF}", recipe="opsd")
     composed("rollouts.type=colocate_async", recipe="opsd")
 
 
 def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"teacher.model=null: mixed.distillation.use=true needs a teacher"):
+    with pytest.raises(InputError, match=r"teacher.model=null: the method needs a teacher"):
         check_teacher(composed(), SHIPPED)
     with pytest.raises(InputError, match="expected a model folder, a hub id"):
-        check_teacher(composed("teacher.model=nothing"), SHIPPED)
+        check_teacher(composed("method.teacher.model=nothing"), SHIPPED)
     short = copy_of(tmp_path / "short")
     with pytest.raises(InputError, match=r"a context of 1024 tokens .*, but a score needs 9217"):
-        check_teacher(composed(f"teacher.model={short}"), SHIPPED)
+        check_teacher(composed(f"method.teacher.model={short}"), SHIPPED)
     limits = ["data.max_prompt_length=64", "data.max_response_length=144"]
-    check_teacher(composed(f"teacher.model={short}", *limits), SHIPPED)
+    check_teacher(composed(f"method.teacher.model={short}", *limits), SHIPPED)
     assert teacher_folder(str(short)) == short
 
 
@@ -216,12 +216,12 @@ def test_the_teacher_belongs_to_the_identity_of_a_training(tmp_path: Path) -> No
         ).complete()
         return request.identity(), dict(request.record().files)
 
-    before, files = identity(f"teacher.model={teacher}")
-    assert files == {"teacher.model": model_digest(teacher)}
+    before, files = identity(f"method.teacher.model={teacher}")
+    assert files == {"method.teacher.model": model_digest(teacher)}
     write_json({**read_json(teacher / "generation_config.json"), "changed": True}, teacher / "generation_config.json")
-    after, files = identity(f"teacher.model={teacher}")
-    assert after != before and files == {"teacher.model": model_digest(teacher)}
-    assert identity(f"teacher.model={BASE}")[1] == {}
+    after, files = identity(f"method.teacher.model={teacher}")
+    assert after != before and files == {"method.teacher.model": model_digest(teacher)}
+    assert identity(f"method.teacher.model={BASE}")[1] == {}
 
 
 def test_the_words_around_a_target_have_fewer_bytes_than_are_allowed_for() -> None:
@@ -272,7 +272,7 @@ def scores(tokenizer: tokenizers.Tokenizer) -> Callable[[dict[str, Any]], tuple[
 def test_an_endpoint_is_asked_about_its_tokens(teacher: tuple[Teacher, str]) -> None:
     state, name = teacher
     tokenizer = tokenizers.Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
-    config = composed(f"teacher.model={name}")
+    config = composed(f"method.teacher.model={name}")
     state.answer = scores(tokenizer)
     check_teacher(config, SHIPPED)
     endpoint = EndpointTeacher(*(endpoint_of(name) or ()))

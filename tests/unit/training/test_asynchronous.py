@@ -12,13 +12,16 @@ import torch
 from omegaconf import OmegaConf
 from test_step_metrics import Store, nested
 from transfer_queue import KVBatchMeta
-from updates import mixed
 from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from training.algorithms.aggregate import Reduce
+from training.algorithms.correction import Correction, Uncorrected
 from training.algorithms.derived_seeds import stable_hash
-from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.off_policy import OffPolicyRatio
+from training.algorithms.on_policy import Clip, Ppo
+from training.methods.luffy import Luffy
 from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
@@ -102,10 +105,12 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     )
     monkeypatch.setattr(trainer, "tq", store)
     hooks = SeparateTrainer.__new__(SeparateTrainer)
-    hooks.options = MixedPolicyOptions(
-        prefix={"n_prefix": 1}, clip_ratio=9.0, rollout_correction={"type": correction, "low": 0.6, "high": 5.0}
-    )  # pyright: ignore[reportArgumentType]
-    hooks.method = mixed(hooks.options, limit=4)
+    hooks.method = Luffy(
+        on_policy=Ppo(clip=Clip(low=9.0, high=9.0)),
+        off_policy=OffPolicyRatio(),
+        correction=Uncorrected() if correction == "none" else Correction(type=correction, low=0.6, high=5.0),
+        reduce=Reduce(type="token-mean"),
+    )
     hooks.use_reference_policy = False
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()

@@ -44,13 +44,13 @@ def nothing(line: str) -> None:
 def test_without_its_state_a_checkpoint_is_none(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     assert latest_step(tmp_path) == 0
-    mark_complete(tmp_path, 1, TrainerState({"coefficient": 0.25}), keep=2)
+    mark_complete(tmp_path, 1, TrainerState(dispatched=25), keep=2)
     assert latest_step(tmp_path) == 1
     weights = b"weights of step 1"
     state = json.loads((folder_of(tmp_path, 1) / STATE).read_text())
-    assert state["entropy"] == {"coefficient": 0.25}
+    assert state["dispatched"] == 25
     assert state["files"]["actor/model.pt"] == {"size": len(weights), "digest": hashlib.sha256(weights).hexdigest()}
-    assert read_state(tmp_path, 1).entropy == {"coefficient": 0.25}
+    assert read_state(tmp_path, 1).dispatched == 25
     assert (tmp_path / LATEST).read_text() == "1"
 
 

@@ -26,7 +26,7 @@ EARLY = [cause.name for cause in seen(FIRST) if BEFORE in cause.when]
 CONFIG: dict[str, Any] = {
     "data": {"max_response_length": LIMIT},
     "reward": {"custom_reward_function": {"path": SHIPPED, "name": "compute_score"}},
-    "mixed": {"rollout_correction": {"type": "none"}, "gate": {"type": "none"}},
+    "method": {"correction": {"type": "none"}},
     "actor_rollout_ref": {
         "actor": {"optim": {"lr": 1e-4}},
         "model": {"override_config": {"attn_implementation": "sdpa"}},
@@ -180,7 +180,7 @@ def test_rewards_of_other_scales_are_neither_always_right_nor_always_wrong(wrong
 
 def test_a_teacher_teaches_where_rewards_do_not():
     record = FAULTY["alike"]
-    config = changed("mixed.distillation.use", True)
+    config = changed("method.teacher", {"coef": 1.0})
     assert explain(RunRecord(config, record.records, record.samples)) == []
 
 
@@ -200,7 +200,7 @@ def test_a_run_that_learns_is_not_blamed_for_its_updates():
 
 def test_a_correction_is_for_stale_samples():
     records = metrics(staleness__mean=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    assert explain(run(records=records, config=changed("mixed.rollout_correction.type", "tis"))) == []
+    assert explain(run(records=records, config=changed("method.correction.type", "tis"))) == []
 
 
 def test_a_stretched_context_is_none_that_is_too_short():
@@ -298,7 +298,7 @@ def test_a_resumed_run_is_warned_of_no_fault_that_it_had_before():
     ],
 )
 def test_stale_samples_that_nothing_corrects_are_told_of_before_the_start(rollouts, staleness, correction, names):
-    config = {"rollouts": rollouts, "max_staleness": staleness, "mixed": {"rollout_correction": {"type": correction}}}
+    config = {"rollouts": rollouts, "max_staleness": staleness, "method": {"correction": {"type": correction}}}
     assert [finding.cause.name for finding in explain(RunRecord(config), BEFORE)] == names
 
 

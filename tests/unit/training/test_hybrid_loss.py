@@ -5,22 +5,24 @@ from typing import Any
 
 import pytest
 import torch
-from updates import mixed, update_loss
+from updates import update_loss
 from verl.utils import tensordict_utils as tu
 
 from core.model.prompts import Example
-from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.registry import LOSS_AGG_MODES
+from training.algorithms.aggregate import LOSS_AGG_MODES
+from training.methods import method_of, method_path, resolved
+from training.methods.on_policy import OnPolicy
+from training.methods.relift import Relift
+from training.methods.sft import Sft
 from training.verl_hooks.loss import step_loss, supervised_loss
 from training.verl_hooks.prompt_trainer import sft_update_batch
 
-TARGET = {"prefix": {"n_prefix": 1}, "use_off_policy_loss": False, "loss_remove_clip": True}
-# Two prompts of a target and an on-policy sample: log-probabilities, advantage, gate (HPT: the first was not solved).
+# Two prompts of a target and an on-policy sample: log-probabilities, advantage, solved (the first was not).
 ROWS = [
-    ([-1.0, -3.0], 0.0, 1.0, 2),  # its target, off-policy
-    ([-2.0, -0.5, -0.7], -0.5, 0.0, 0),
-    ([-4.0, -0.3], 0.0, 0.0, 2),
-    ([-0.9], 0.5, 1.0, 0),
+    ([-1.0, -3.0], 0.0, True, 2),  # its target, off-policy
+    ([-2.0, -0.5, -0.7], -0.5, False, 0),
+    ([-4.0, -0.3], 0.0, True, 2),
+    ([-0.9], 0.5, True, 0),
 ]
 
 
@@ -28,10 +30,16 @@ def nested(rows: list[list[float]]) -> torch.Tensor:
     return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
 
 
+def made(type: str, **values: Any) -> OnPolicy:
+    method = method_of(resolved({"type": type, "reduce": {"type": "token-mean"}, **values}))
+    assert isinstance(method, OnPolicy)
+    return method
+
+
 def share(
     rows: list[int],
-    options: MixedPolicyOptions,
-    entropies: tuple[float, ...] | None = (0.2, 0.4, 0.1, 0.7),
+    method: OnPolicy,
+    entropies: tuple[float, ...] | None = None,
     **more: Any,
 ) -> tuple[float, Any]:
     """The loss of the micro-batch of ``rows`` and its metrics; ``entropies`` of the tokens of each row."""
@@ -46,16 +54,15 @@ def share(
         "prefix_length": torch.tensor([length for *_, length in chosen]),
     }
     output = {"log_probs": nested([[*log_probs, 0.0] for log_probs, *_ in chosen])}
-    if options.srft.use and entropies:
+    if entropies:
         output["entropy"] = nested([[entropies[row]] * (len(ROWS[row][0]) + 1) for row in rows])
     lengths, prefixes = [len(log_probs) for log_probs, *_ in ROWS], [length for *_, length in ROWS]
-    gate = None if options.gate.type == "none" else [gate for _, _, gate, _ in ROWS]
-    loss, metrics = update_loss(options, output, data, lengths, prefixes, limit=4, rows=rows, gate=gate, **more)
+    solved = [right for _, _, right, _ in ROWS]
+    loss, metrics = update_loss(method, output, data, lengths, prefixes, limit=4, rows=rows, solved=solved, **more)
     return loss.item(), metrics
 
 
-HPT = MixedPolicyOptions(**TARGET, sft_multitask={"use": True, "coef": 0.5}, gate={"type": "hard"})  # pyright: ignore[reportArgumentType]
-CHORD = {"use": True, "coef": 0.9, "complement": True}
+HPT = made("hpt", imitation={"coef": 0.5})
 # The counts of `ROWS` with the gate, for one of two updates.
 HALF = {"valid": (4.0, 2.0), "kept": (1.5, 1.0), "policy": (0.5, 0.5), "imitation": (1.0, 0.5)}
 
@@ -71,8 +78,7 @@ def test_a_prompt_that_was_not_solved_is_imitated_and_another_one_has_rl_alone()
 def test_the_updates_of_a_batch_add_up_to_it_with_one_target_in_all_of_them() -> None:
     """Each of two updates divides by half of the batch's counts: half a row of a target, with two tokens."""
     mode = "seq64-mean-token-sum-norm-occupied"
-    options = HPT.model_copy(update={"loss_agg_mode": mode})
-    _, metrics = share([0, 1], options, counts=HALF)
+    _, metrics = share([0, 1], made("hpt", reduce={"type": mode}), counts=HALF)
     batch_sequences, tokens = 1.0, 1.5
     ranks = batch_sequences / 64
     micro_batches = math.ceil(tokens / (4 * 4 * ranks))
@@ -88,52 +94,33 @@ def test_nothing_counts_as_one() -> None:
 
 
 def test_mu_weighs_the_supervised_loss_and_one_minus_mu_the_policy_loss() -> None:
-    options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD)  # pyright: ignore[reportArgumentType]
     policy, supervised = (-(-0.5 * 3) - 0.5) / 4, (1.0 + 3.0 + 4.0 + 0.3) / 4
-    loss, metrics = share([0, 1, 2, 3], options, coefficients={"pg_loss": 0.75, "sft_loss": 0.25})
+    loss, metrics = share([0, 1, 2, 3], made("chord"), coefficients={"pg_loss": 0.75, "sft_loss": 0.25})
     assert metrics["pg_loss"].aggregate() == pytest.approx(policy)
     assert loss == pytest.approx(0.75 * policy + 0.25 * supervised)
 
 
 def test_phi_weighs_tokens_of_the_target() -> None:
-    options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD | {"weight": "p(1-p)"})  # pyright: ignore[reportArgumentType]
     p = torch.tensor([-1.0, -3.0, -4.0, -0.3]).exp()
-    _, metrics = share([0, 1, 2, 3], options)
+    _, metrics = share([0, 1, 2, 3], made("chord", imitation={"weight": "p(1-p)"}))
     assert metrics["sft_loss"].aggregate() == pytest.approx(float((-p * (1 - p) * p.log()).mean()))
 
 
-SRFT_LOSS = {
-    "prefix": {"n_prefix": 1},
-    "loss_remove_clip": True,
-    "off_policy_reshape": "p_div_p_0.1",
-    "on_policy_loss": "reinforce",
-    "sft_multitask": {"use": True, "coef": 0.5},
-    "srft": {"use": True},
-}
-
-
 def test_srft_needs_the_entropy() -> None:
-    options = MixedPolicyOptions(**SRFT_LOSS)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"calculate_entropy must be true"):
-        share([0, 1, 2, 3], options, entropies=None)
-
-
-METHODS: dict[str, dict[str, Any]] = {
-    "chord": {**TARGET, "sft_multitask": CHORD | {"weight": "p"}},
-    "hpt": {**TARGET, "sft_multitask": CHORD | {"weight": "p"}, "gate": {"type": "hard"}},
-    "srft": SRFT_LOSS,
-}
+        share([0, 1, 2, 3], made("srft"))
 
 
 @pytest.mark.parametrize("mode", [mode for mode in LOSS_AGG_MODES if mode != "published"])
-@pytest.mark.parametrize("method", METHODS)
-def test_micro_batches_and_ranks_do_not_matter(mode: str, method: str) -> None:
-    options = MixedPolicyOptions(**METHODS[method], loss_agg_mode=mode)
-    whole, _ = share([0, 1, 2, 3], options)
+@pytest.mark.parametrize("type", ["chord", "hpt", "srft"])
+def test_micro_batches_and_ranks_do_not_matter(mode: str, type: str) -> None:
+    method = made(type, reduce={"type": mode}, imitation={"weight": "p"})
+    entropies = (0.2, 0.4, 0.1, 0.7) if type == "srft" else None
+    whole, _ = share([0, 1, 2, 3], method, entropies)
     cuts = [[[0, 1, 2, 3]], [[0], [1, 2, 3]], [[3, 1], [2, 0]], [[2], [0], [3], [1]]]
     for cut in cuts:
-        assert sum(share(rows, options)[0] for rows in cut) == pytest.approx(whole, abs=1e-5)
-        assert sum(share(rows, options, dp_size=2)[0] for rows in cut) / 2 == pytest.approx(whole, abs=1e-5)
+        assert sum(share(rows, method, entropies)[0] for rows in cut) == pytest.approx(whole, abs=1e-5)
+        assert sum(share(rows, method, entropies, dp_size=2)[0] for rows in cut) / 2 == pytest.approx(whole, abs=1e-5)
 
 
 def test_dft_weighs_a_token_by_its_probability() -> None:
@@ -141,7 +128,7 @@ def test_dft_weighs_a_token_by_its_probability() -> None:
     data = tu.get_tensordict({"loss_mask": masks, "row": nested([[0], [1]])}, {"batch_num_tokens": 3, "dp_size": 1})
     # Of a response's token: one before it.
     output = {"log_probs": nested([[-1.0, -2.0, -4.0], [-8.0, -0.5, -32.0]])}
-    loss, _ = supervised_loss("p", output, data)
+    loss, _ = supervised_loss(method_path("sft"), Sft(weight="p").model_dump_json(), output, data)
     p = torch.tensor([-1.0, -2.0, -0.5]).exp()
     assert loss.item() == pytest.approx(float((-p * p.log()).mean()))
 
@@ -155,14 +142,14 @@ def sft_update_share(rows: list[int], batch: Any, entropy: float) -> tuple[float
     chosen = [LOG_PROBS[row] if row < len(LOG_PROBS) else LOG_PROBS[0] for row in rows]
     part = tu.index_select_tensor_dict(batch, rows)
     output = {"log_probs": nested(chosen), "entropy": nested([[entropy] * len(values) for values in chosen])}
-    options = MixedPolicyOptions(relift={"use": True})  # pyright: ignore[reportArgumentType]
-    loss, metrics = step_loss(mixed(options, limit=4).losses(), 4, output, part)
+    loss, metrics = step_loss(Relift().losses(), 4, output, part)
     return loss.item(), float(metrics["sft_loss"].aggregate())
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_relift_imitates_with_an_entropy_bonus_whatever_the_micro_batches_and_ranks(ranks: int) -> None:
-    batch = sft_update_batch(EXAMPLES, ranks, temperature=1.0, loss="supervised", entropy_coeff=0.01)
+    coefficients = {"sft_loss": 1.0, "entropy_loss": -0.01}
+    batch = sft_update_batch(EXAMPLES, ranks, temperature=1.0, loss="supervised", coefficients=coefficients)
     assert len(batch) == (4 if ranks == 2 else 3)  # a row without tokens fills up
     assert batch["loss_mask"].values().sum() == 6
     tu.assign_non_tensor(batch, batch_num_tokens=6, dp_size=ranks)

@@ -9,16 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from tensordict import TensorDict
-from updates import mixed
 
 from core.errors import InputError
 from core.ledger_verdicts import LEDGER, VERDICTS
 from core.schemas import LEARNED, TARGET, USES
 from training.algorithms.derived_seeds import prompt_id, target_ids
-from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.samples import Samples, Signal
 from training.job.records.ledger_table import learned, verdicts, write_ledger
-from training.methods.mixed import stream_weights
+from training.methods.hpt import Hpt
+from training.methods.luffy import Luffy
+from training.methods.multitask import Multitask
+from training.methods.on_policy import OnPolicy
+from training.methods.srft import Srft
 from training.verl_hooks.target_uses import Ledger, row_uses, supervised_uses, target_uses
 
 NAN = float("nan")
@@ -46,11 +48,10 @@ def test_each_verdict_says_what_the_figures_are(uses, prob, solved, verdict):
     assert verdict in VERDICTS
 
 
-def uses_of(made: Samples, advantages: torch.Tensor, options: MixedPolicyOptions, gate: torch.Tensor | None = None):
+def uses_of(made: Samples, advantages: torch.Tensor, method: OnPolicy):
     """The uses of the targets of ``made``, whose supervised loss has the coefficient 0.5."""
-    weights = stream_weights(options, made.mask, made.off_policy_mask, gate)
-    signal = Signal(advantages, torch.ones(7, 3), weights, {"pg_loss": 1.0, "sft_loss": 0.5})
-    return target_uses(made, signal, mixed(options, limit=3).losses()["policy"].terms, step=7)
+    signal = Signal(advantages, torch.ones(7, 3), method.weights(made, {}), {"pg_loss": 1.0, "sft_loss": 0.5})
+    return target_uses(made, signal, method.losses()["policy"].terms, step=7)
 
 
 def samples() -> tuple[Samples, torch.Tensor]:
@@ -77,8 +78,7 @@ def samples() -> tuple[Samples, torch.Tensor]:
 
 def test_a_use_has_the_figures_of_its_sample_and_its_share_of_the_loss():
     made, advantages = samples()
-    options = MixedPolicyOptions(off_policy_reshape="p_div_p", off_policy_reshape_gamma=0.1)
-    first, second = uses_of(made, advantages, options)
+    first, second = uses_of(made, advantages, Luffy())
     assert pa.Table.from_pylist([first, second], schema=USES).num_rows == 2
     assert (first["step"], first["target"], first["data_source"], first["sample"]) == (7, "t1", "x", 0)
     assert (first["solved"], first["samples"]) == (1, 2)  # the policy's own, without the target and without padding
@@ -93,10 +93,8 @@ def test_a_use_has_the_figures_of_its_sample_and_its_share_of_the_loss():
 
 def test_a_supervised_loss_and_a_gate_count_in_the_share():
     made, advantages = samples()
-    gate = torch.ones(7, 3)
-    gate[3] = 0.0
-    options = MixedPolicyOptions(use_off_policy_loss=False, sft_multitask={"use": True}, prefix={"n_prefix": 1})
-    first, second = uses_of(made, advantages, options, gate)
+    made.rows["solved"] = torch.tensor([True, False, False, True, True, False, True])  # by the policy: the second
+    first, second = uses_of(made, advantages, Hpt())
     assert first["loss_share"] > 0 and (second["loss_share"], second["gate"]) == (0.0, 0.0)
     assert first["weight"] is None
 
@@ -105,10 +103,9 @@ def test_the_entropy_of_a_row_scales_its_supervised_share_in_srft():
     made, advantages = samples()
     made.rows["entropy"] = torch.zeros(7, 3)
     made.rows["entropy"][3] = math.log(4.0)  # the second target: its supervised loss has a quarter of the weight
-    plain = {"use_off_policy_loss": False, "sft_multitask": {"use": True}, "prefix": {"n_prefix": 1}}
-    shares = []
-    for more in ({}, {"srft": {"use": True}, "on_policy_loss": "reinforce", "loss_remove_clip": True}):
-        first, second = uses_of(made, advantages, MixedPolicyOptions(**plain, **more))
+    shares, zero = [], torch.zeros_like(advantages)  # no share of the policy loss
+    for method in (Multitask(), Srft()):
+        first, second = uses_of(made, zero, method)
         shares.append(second["loss_share"] / first["loss_share"])
     assert shares[1] == pytest.approx(shares[0] / 4)
 

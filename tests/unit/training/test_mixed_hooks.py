@@ -11,7 +11,6 @@ from transformers import AutoTokenizer
 from core.model.base_model import SHIPPED
 from core.model.prompts import CHAT
 from training.algorithms.derived_seeds import HASHES, stable_hash
-from training.algorithms.options import MixedPolicyOptions
 from training.methods.method import Start
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id, start_of
 from training.verl_hooks.metrics import group_metrics
@@ -79,13 +78,11 @@ def test_what_a_sample_was_made_of_travels_as_tensors() -> None:
     assert torch.equal(fields["prefix_length"], torch.tensor(7)) and torch.equal(fields["requests"], torch.tensor(0))
 
 
-@pytest.mark.parametrize("filter_on", ["all_samples", "on_policy"])
-def test_group_metrics_never_count_an_off_policy_sample(filter_on: str) -> None:
-    options = MixedPolicyOptions(filter_on=filter_on)
+def test_group_metrics_never_count_an_off_policy_sample() -> None:
     index = np.array([name for name in ("all", "none", "some", "off_policy") for _ in range(3)], dtype=object)
     scores = torch.tensor([1.0, 1, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1])
     on_policy = torch.tensor([True, True, False, True, True, False, True, True, True, False, False, False])
-    assert group_metrics(scores, scores == 1, index, on_policy, options) == {
+    assert group_metrics(scores, scores == 1, index, on_policy) == {
         "batch/off_policy_samples": 5.0,
         "batch/off_policy_prompts": 3.0,
         "groups/off_policy": 0.75,

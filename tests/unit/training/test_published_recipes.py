@@ -16,10 +16,11 @@ from tensordict import TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
-from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
+from training.algorithms.aggregate import BatchSize, Reduce, agg_loss, agg_mean
 from training.algorithms.samples import Samples
-from training.config.to_verl import compose_run, method_of
-from training.methods.mixed import Mixed
+from training.config.method_keys import of_run
+from training.config.to_verl import compose_run
+from training.methods.on_policy import OnPolicy
 from training.verl_hooks.loss import WEIGHTS, step_loss
 from training.verl_hooks.metrics import update_counts
 
@@ -28,21 +29,18 @@ CUTS = [(ranks, micro_batches) for ranks in (1, 2) for micro_batches in (1, 3, 5
 TOLERANCE = 1e-5
 
 
-def with_values(method: Any, **values: Any) -> Any:
-    return type(method)(run=method.run.model_copy(update=values))
-
-
 @cache
-def composed(recipe: str) -> Mixed:
-    method = method_of(compose_run(recipe.split()[0], "cpu", [], run=Path("run")))
-    return with_values(method, limit=LIMIT)
+def composed(recipe: str) -> OnPolicy:
+    method = of_run(compose_run(recipe.split()[0], "cpu", [], run=Path("run")))
+    assert isinstance(method, OnPolicy)
+    return method
 
 
 def nested(rows: Iterable[Tensor]) -> Tensor:
     return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
 
 
-def step(made: Batch, method: Mixed) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def step(made: Batch, method: OnPolicy) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The fields and the counts of an update, by what the trainer does with samples."""
     rewards = torch.zeros(made.mask.shape, dtype=torch.float64)
     rewards[torch.arange(len(rewards)), made.lengths - 1] = made.solved.double()
@@ -60,7 +58,10 @@ def step(made: Batch, method: Mixed) -> tuple[dict[str, Tensor], dict[str, Any]]
         "off_policy_log_probs": made.stored,
     }
     samples = Samples(
-        TensorDict(rows, batch_size=len(rewards)), made.group.numpy(), torch.ones(len(rewards), dtype=torch.bool)
+        TensorDict(rows, batch_size=len(rewards)),
+        made.group.numpy(),
+        torch.ones(len(rewards), dtype=torch.bool),
+        limit=LIMIT,
     )
     signal = method.signal(samples, rewards, 0)
     weights = {f"{WEIGHTS}{name}": values for name, values in signal.weights.items()}
@@ -74,7 +75,7 @@ def shares(recipe: str, mode: str | None, cut: Iterable[Tensor], ranks: int, mad
     """The loss of a rank that has the micro-batches ``cut``."""
     method = composed(recipe)
     if mode:
-        method = with_values(method, mixed=method.options.model_copy(update={"loss_agg_mode": mode}))
+        method = method.model_copy(update={"reduce": Reduce.model_validate({"type": mode})})
     fields, rest = step(made, method)
     rest |= {"dp_size": ranks, "loss": "clipped" if recipe.endswith("before replay") else "policy"}
     total = torch.zeros((), dtype=torch.float64)
@@ -84,7 +85,7 @@ def shares(recipe: str, mode: str | None, cut: Iterable[Tensor], ranks: int, mad
         "advantages",
         "rollout_is_weights",
         "ref_log_prob",
-        *(["phi"] if method.options.has_teacher_log_probs else []),
+        *(["phi"] if "off_policy_log_probs" in method.fields() else []),
         *(name for name in fields if name.startswith(WEIGHTS)),
     ]
     for rows in cut:

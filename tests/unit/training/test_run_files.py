@@ -155,8 +155,8 @@ def test_the_card_says_data_recipe_and_lineage() -> None:
 
 
 def test_the_card_leaves_out_a_setting_that_the_lineage_does_not_have() -> None:
-    without = {name: value for name, value in CONFIG["mixed"].items() if name != "off_policy_reshape_gamma"}
-    card = model_card(manifest(config={**CONFIG, "mixed": without}))
+    without = CONFIG["method"] | {"off_policy": {"reshape": {"type": "p_div_p"}}}
+    card = model_card(manifest(config={**CONFIG, "method": without}))
     assert "Gamma" not in card and "Shaping of off-policy tokens | p_div_p |" in card
 
 

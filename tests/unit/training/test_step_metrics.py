@@ -10,13 +10,15 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
-from updates import mixed, update_loss
+from updates import update_loss
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import reduce_metrics
 
-from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.registry import LOSS_AGG_MODES
-from training.algorithms.schedules.entropy import EntropyController
+from training.algorithms.aggregate import LOSS_AGG_MODES
+from training.algorithms.regularize import AdaptiveEntropy
+from training.methods import method_of, resolved
+from training.methods.luffy import Luffy
+from training.methods.on_policy import OnPolicy
 from training.verl_hooks import trainer
 from training.verl_hooks.loss import mean_of_sums, pair_of_sums
 from training.verl_hooks.metrics import Outcomes
@@ -36,7 +38,14 @@ ROW = {
 }
 
 
-def loss_of(weights: float = 1.0, entropy: float = 0.0, **mixed: Any) -> tuple[float, dict[str, float]]:
+def made(type: str, mode: str = "token-mean", **values: Any) -> Any:
+    clip = {"on_policy": {"clip": {}}} if type == "luffy" else {}
+    return method_of(resolved({"type": type, "reduce": {"type": mode}, **clip, **values}))
+
+
+def loss_of(
+    weights: float = 1.0, entropy: float = 0.0, type: str = "luffy", **values: Any
+) -> tuple[float, dict[str, float]]:
     """Loss and metrics of a batch of two responses: one of 2 off-policy tokens, one of an on-policy token."""
     data = {
         "prompts": nested([5], [5, 6]),
@@ -50,8 +59,7 @@ def loss_of(weights: float = 1.0, entropy: float = 0.0, **mixed: Any) -> tuple[f
     output = {"log_probs": nested([-1.0, -3.0, 0.0], [0.0, -0.5, 0.0])}
     if entropy:
         output["entropy"] = nested([entropy, entropy, 0.0], [0.0, entropy, 0.0])
-    options = MixedPolicyOptions(prefix={"n_prefix": 1}, **mixed)
-    loss, metrics = update_loss(options, output, data, [2, 1], [2, 0])
+    loss, metrics = update_loss(made(type, **values), output, data, [2, 1], [2, 0])
     values = {name: metric.aggregate() for name, metric in metrics.items()}
     mean_of_sums(values)
     return loss.item(), values
@@ -59,14 +67,14 @@ def loss_of(weights: float = 1.0, entropy: float = 0.0, **mixed: Any) -> tuple[f
 
 def test_the_policy_loss_that_is_shown_is_the_one_that_is_optimised() -> None:
     for mode in ("token-mean", "constant", "seq64-mean-token-sum-norm"):
-        loss, metrics = loss_of(weights=3.0, loss_agg_mode=mode)
+        loss, metrics = loss_of(weights=3.0, mode=mode)
         assert metrics["pg_loss"] == pytest.approx(loss)
-    loss, metrics = loss_of(weights=3.0, entropy=2.0, sft_multitask={"use": True, "coef": 0.5})
+    loss, metrics = loss_of(weights=3.0, entropy=2.0, imitation={"coef": 0.5})
     assert loss == pytest.approx(metrics["pg_loss"] - 0.1 * metrics["entropy_loss"] + 0.5 * metrics["sft_loss"])
 
 
 def test_the_parts_of_the_policy_loss_have_its_correction_weights() -> None:
-    _, metrics = loss_of(weights=3.0, loss_remove_clip=True)
+    _, metrics = loss_of(weights=3.0, on_policy={"clip": None})
     ratio = torch.tensor(0.5).exp().item()
     assert metrics["on_pg_loss"] == pytest.approx(-3.0 * ratio)
     assert 3 * metrics["pg_loss"] == pytest.approx(metrics["on_pg_loss"] + 2 * metrics["off_pg_loss"])
@@ -81,7 +89,7 @@ def test_figures_of_on_policy_tokens_see_no_off_policy_token() -> None:
 
 def test_off_policy_tokens_without_a_policy_loss_are_not_in_its_denominator() -> None:
     for mode in ("token-mean", "seq-mean-token-mean"):
-        _, metrics = loss_of(use_off_policy_loss=False, loss_remove_clip=True, loss_agg_mode=mode)
+        _, metrics = loss_of(type="multitask", mode=mode)
         assert metrics["pg_loss"] == pytest.approx(-torch.tensor(0.5).exp().item())
 
 
@@ -93,8 +101,7 @@ def test_a_hint_without_a_policy_loss_does_not_count_in_its_sequence(mode: str, 
     data |= {"prompts": nested([5], [5]), "prefix_length": torch.tensor(hints)}
     log_prob = torch.full((9,), -1.0, requires_grad=True)
     output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 6, 9]))}
-    options = MixedPolicyOptions(prefix={"n_prefix": -1}, use_off_policy_loss=False, loss_agg_mode=mode)  # pyright: ignore[reportArgumentType]
-    loss, _ = update_loss(options, output, data, lengths, hints)
+    loss, _ = update_loss(made("on_policy", mode), output, data, lengths, hints)
     loss.backward()
     assert loss.item() == pytest.approx(expected)
     # The prompt has one token, whose output is about the first token of the response.
@@ -126,10 +133,10 @@ def test_an_update_of_padding_rows_has_no_loss(mode: str) -> None:
     data |= {name: nested([0], [0]) for name in ("response_mask", "responses", "prompts")}
     log_prob = torch.zeros(4, requires_grad=True)
     jagged = torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 2, 4]))
-    options = MixedPolicyOptions(prefix={"n_prefix": 1}, loss_agg_mode=mode, sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]
     data["prefix_length"], none = torch.tensor([0, 0]), dict.fromkeys(["valid", "imitation"], (0.0, 0.0))
     output = {"log_probs": jagged, "entropy": jagged}
-    loss, _ = update_loss(options, output, data, [1, 1], [0, 0], counts=none, batch_num_tokens=0)
+    method = made("luffy", mode, imitation={})
+    loss, _ = update_loss(method, output, data, [1, 1], [0, 0], counts=none, batch_num_tokens=0)
     loss.backward()
     assert loss.item() == 0
     assert log_prob.grad is not None and not log_prob.grad.any()
@@ -167,8 +174,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     store.fields = tu.get_tensordict({**fields, **uid}, {})
     monkeypatch.setattr(trainer, "tq", store)
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
-    hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1}, regularize_on="on_policy")
-    hooks.method = mixed(hooks.options, limit=4)
+    hooks.method = Luffy(regularize_on="on_policy")
     hooks.use_reference_policy = False
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger, hooks.outcomes = Ledger(Path()), Outcomes()
@@ -184,7 +190,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     meta = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0", "pad_0_0", "pad_1_0"], tags=tags)
     metrics: dict[str, float] = {}
     batch = hooks._compute_advantage(meta, metrics)
-    return metrics | hooks.outcomes.metrics(hooks.options, by_source=False), batch, store
+    return metrics | hooks.outcomes.metrics(by_source=False), batch, store
 
 
 def test_padding_rows_never_count(step: tuple[dict[str, float], KVBatchMeta, Store]) -> None:
@@ -203,7 +209,7 @@ def test_outcomes_are_means_over_all_samples_of_a_step() -> None:
     for group, scores, on_policy in (("a", [1.0, 0.0], [True, True]), ("b", [1.0, 1.0], [True, False])):
         values = torch.tensor(scores)
         outcomes.add(["s", "t"], values, values > 0, np.array([group] * 2), torch.tensor(on_policy))
-    metrics = outcomes.metrics(MixedPolicyOptions(), by_source=True)
+    metrics = outcomes.metrics(by_source=True)
     assert metrics["reward/on_policy"] == pytest.approx(2 / 3)  # and not the mean of 1/2 and 1
     assert (metrics["reward/source/s"], metrics["reward/source/t"], metrics["batch/off_policy_samples"]) == (1, 0, 1)
 
@@ -213,5 +219,6 @@ def test_the_entropy_is_that_of_on_policy_tokens(step: tuple[dict[str, float], K
     metrics, _, _ = step
     assert metrics["actor/entropy"] == pytest.approx(0.3)
     assert metrics["actor/off_policy_entropy"] == pytest.approx(1.2)
-    controller = EntropyController(MixedPolicyOptions(adaptive_entropy={"use": True}).adaptive_entropy, 0.001)
-    assert controller.update(metrics["actor/entropy"]) > 0.001
+    method = OnPolicy(entropy=AdaptiveEntropy())
+    method.end_step(metrics)
+    assert -method.coefficients(0)["entropy_loss"] > 0.001

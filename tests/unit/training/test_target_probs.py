@@ -6,9 +6,12 @@ import pytest
 import torch
 from updates import update_loss
 
-from training.algorithms.mixed_loss import mixed_policy_token_loss
-from training.algorithms.options import LossOptions, MixedPolicyOptions
+from training.algorithms.aggregate import Reduce
+from training.algorithms.off_policy import NoReshape, OffPolicyRatio, PDivP, Reshape
+from training.algorithms.on_policy import Ppo
+from training.algorithms.policy import mixed_policy_token_loss
 from training.algorithms.tensors import fit_width
+from training.methods.luffy import Luffy
 from training.verl_hooks.agent_loop import OffPolicyOutput
 
 PHI = (0.5, 1e-6)  # the teacher's probabilities of two off-policy tokens
@@ -19,7 +22,7 @@ def nested(*rows: Any) -> torch.Tensor:
     return torch.nested.as_nested_tensor([torch.as_tensor(row) for row in rows], layout=torch.jagged)
 
 
-def policy_loss(**mixed: Any) -> tuple[float, torch.Tensor]:
+def policy_loss(**off: Any) -> tuple[float, torch.Tensor]:
     """The sum of the token losses of two off-policy tokens (A = 1) and an on-policy one (A = 0), and its gradient."""
     data = {
         "prompts": nested([5], [5]),
@@ -33,23 +36,24 @@ def policy_loss(**mixed: Any) -> tuple[float, torch.Tensor]:
     }
     log_prob = torch.tensor([*P, 1.0, 0.3, 1.0]).log().requires_grad_()
     output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 3, 5]))}
-    options = MixedPolicyOptions(prefix={"n_prefix": 1}, **mixed)  # pyright: ignore[reportArgumentType]
-    if not options.use_target_probs:
+    ratio = OffPolicyRatio(**off)
+    if ratio.phi == "one":
         del data["phi"]
-    loss, _ = update_loss(options, output, data, [2, 1], [2, 0], limit=2, batch_num_tokens=1)
+    method = Luffy(off_policy=ratio, reduce=Reduce(type="token-mean"))
+    loss, _ = update_loss(method, output, data, [2, 1], [2, 0], limit=2, batch_num_tokens=1)
     loss.backward()
     assert log_prob.grad is not None
     return loss.item(), log_prob.grad[:2]
 
 
-@pytest.mark.parametrize("reshape", ["no_reshape", "p_div_p_0.1"])
-def test_the_ratio_to_the_teacher_is_shaped(reshape: str) -> None:
+@pytest.mark.parametrize("reshape", [NoReshape(), PDivP()])
+def test_the_ratio_to_the_teacher_is_shaped(reshape: Reshape) -> None:
     ratios = torch.tensor(P, dtype=torch.float64).requires_grad_()
     ratio = ratios / (torch.tensor(PHI, dtype=torch.float64) + 1e-6)
-    shaped = ratio if reshape == "no_reshape" else ratio / (ratio + 0.1)
+    shaped = ratio if isinstance(reshape, NoReshape) else ratio / (ratio + 0.1)
     expected = -shaped.sum()
     (gradient,) = torch.autograd.grad(expected, ratios)
-    loss, ours = policy_loss(use_target_probs=True, off_policy_reshape=reshape)
+    loss, ours = policy_loss(phi="recorded", reshape=reshape)
     assert loss == pytest.approx(expected.item(), rel=1e-5)
     torch.testing.assert_close(ours, (gradient * torch.tensor(P)).float(), rtol=1e-5, atol=0)  # d/dlog p = p d/dp
 
@@ -61,7 +65,7 @@ def test_without_the_option_the_teacher_counts_as_certain() -> None:
 def test_a_probability_of_one_is_the_papers_phi() -> None:
     tensors = [torch.rand(3, 5).log() for _ in range(2)]
     advantages, mask = torch.randn(3, 5), torch.ones(3, 5)
-    arguments = *tensors, advantages, mask, torch.ones(3, 5).bool(), LossOptions(off_policy_reshape="p_div_p_0.1")
+    arguments = *tensors, advantages, mask, torch.ones(3, 5).bool(), Ppo(), OffPolicyRatio(reshape=PDivP())
     losses, _ = mixed_policy_token_loss(*arguments)
     torch.testing.assert_close(mixed_policy_token_loss(*arguments, torch.ones(3, 5))[0], losses, rtol=1e-4, atol=1e-6)
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
-from updates import mixed as mixed_method
 
-from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.samples import Samples, Signal
+from training.algorithms.teacher import Teacher
+from training.methods.luffy import Luffy
+from training.methods.on_policy import OnPolicy
+from training.methods.pope import Pope
 from training.verl_hooks.agent_loop import OffPolicyOutput
 
 # A group of a target of two tokens and a sample, whose teacher has these log-probabilities; padding is the last token.
@@ -33,13 +35,12 @@ def samples(prefix: list[int], scores: list[float], **more: Any) -> Samples:
     return Samples(data, np.array(["g"] * rows, dtype=object), torch.ones(rows, dtype=torch.bool))
 
 
-def advantages(of: Samples, **mixed: Any) -> Signal:
-    options = MixedPolicyOptions.from_mapping(mixed)
-    return mixed_method(options, limit=3).signal(of, of.rows["rm_scores"], 0)
+def advantages(of: Samples, method: OnPolicy) -> Signal:
+    return method.signal(of, of.rows["rm_scores"], 0)
 
 
 @pytest.mark.parametrize(
-    ("distillation", "expected"),
+    ("teacher", "expected"),
     [
         ({"task_rewards": False}, [[0.5, 0.5, 0.0], [-0.5, 1.5, 0.0]]),
         ({}, [[0.5, 0.5, 0.0], [-1.0, 1.0, 0.0]]),
@@ -47,10 +48,10 @@ def advantages(of: Samples, **mixed: Any) -> Signal:
     ],
 )
 def test_the_policys_tokens_have_the_scores_and_the_target_has_its_own_advantage(
-    distillation: dict[str, Any], expected: list[list[float]]
+    teacher: dict[str, Any], expected: list[list[float]]
 ) -> None:
     group = samples([2, 0], [1.0, 0.0], teacher_log_probs=torch.tensor(TEACHER))
-    computed = advantages(group, prefix={"n_prefix": 1}, distillation={"use": True, **distillation})
+    computed = advantages(group, Luffy(teacher=Teacher(**teacher)))
     torch.testing.assert_close(computed.advantages, torch.tensor(expected))
     assert computed.metrics["distillation/kl"] == pytest.approx((0.5 - 1.5) / 2)
 
@@ -58,12 +59,11 @@ def test_the_policys_tokens_have_the_scores_and_the_target_has_its_own_advantage
 def test_samples_that_see_the_target_are_compared_with_each_other() -> None:
     """Two that see it, one of them right; two that do not, both wrong: these teach nothing."""
     group = samples([0] * 4, [1.0, 0.0, 0.0, 0.0], guided=torch.tensor([1, 1, 0, 0]))
-    guided: dict[str, Any] = {"prefix": {"n_prefix": 2, "place": "prompt"}, "use_off_policy_loss": False}
-    assert advantages(group, **guided).advantages[:, 0].tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert advantages(group, Pope()).advantages[:, 0].tolist() == [0.5, -0.5, 0.0, 0.0]
     assert group.on_policy.tolist() == [False, False, True, True]
     assert not group.off_policy_mask.any()  # the policy wrote all of every response
     plain = samples([0] * 4, [1.0, 0.0, 0.0, 0.0])
-    assert advantages(plain).advantages[:, 0].tolist() == [0.75, -0.25, -0.25, -0.25]
+    assert advantages(plain, OnPolicy()).advantages[:, 0].tolist() == [0.75, -0.25, -0.25, -0.25]
 
 
 def test_a_sample_carries_its_scores() -> None:

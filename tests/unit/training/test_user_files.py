@@ -30,7 +30,7 @@ def request(overrides: tuple[str, ...], **changes: object) -> TrainingRequest:
 
 
 def test_what_only_the_first_stage_reads_is_part_of_the_identity(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "mine.py").write_text("from training.methods.mixed import Mixed\n\n\nclass Mine(Mixed):\n    pass\n")
+    (tmp_path / "mine.py").write_text("from training.methods.luffy import Luffy\n\n\nclass Mine(Luffy):\n    pass\n")
     (tmp_path / "first.yaml").write_text("defaults: [sft]\nmethod: {type: mine.py:Mine}\n")
     override = "method.type=mine.py:Mine"
     (tmp_path / "both.yaml").write_text(f"defaults: [sft_rl]\nfirst_stage: {{recipe: sft, set: ['{override}']}}\n")

@@ -14,19 +14,18 @@ from verl.utils import tensordict_utils as tu  # noqa: E402
 from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
 from verl.workers.config import DistillationConfig, DistillationLossConfig  # noqa: E402
 
-from core.errors import InputError  # noqa: E402
-from training.algorithms.methods.distillation import teacher_advantage  # noqa: E402
-from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
-from training.algorithms.options import DistillationOptions, LossOptions, MixedPolicyOptions  # noqa: E402
+from training.algorithms.on_policy import Ppo  # noqa: E402
+from training.algorithms.policy import mixed_policy_token_loss  # noqa: E402
+from training.algorithms.teacher import Teacher, teacher_advantage  # noqa: E402
 
-USE = DistillationOptions(use=True)
+USE = Teacher()
 LENGTH = 3
 VALUES = st.lists(st.floats(-6.0, 0.0), min_size=2 * LENGTH, max_size=2 * LENGTH)
 
 
 def test_the_advantage_by_hand() -> None:
     log_prob, teacher = torch.tensor([[0.5, 0.25]]).log(), torch.tensor([[0.25, 0.5]]).log()
-    options = DistillationOptions(use=True, coef=2.0)
+    options = Teacher(coef=2.0)
     advantage = teacher_advantage(log_prob, teacher, torch.ones(1, 2).bool(), options)
     assert advantage[0].tolist() == pytest.approx([-2 * math.log(2), 2 * math.log(2)])
 
@@ -36,7 +35,7 @@ def test_the_advantage_by_hand() -> None:
 def test_the_advantage_is_bounded_and_only_of_scored_tokens(own, teachers, scored, bound) -> None:
     log_prob, teacher = (torch.tensor(values).view(2, LENGTH) for values in (own, teachers))
     mask = torch.tensor(scored).view(2, LENGTH)
-    advantage = teacher_advantage(log_prob, teacher, mask, DistillationOptions(use=True, max_advantage=bound))
+    advantage = teacher_advantage(log_prob, teacher, mask, Teacher(max_advantage=bound))
     assert not advantage[~mask].any()
     assert advantage.abs().max() <= bound + 1e-6
     assert torch.equal(advantage.sign()[mask], (teacher - log_prob).sign()[mask])
@@ -66,8 +65,8 @@ def test_the_first_update_is_that_of_verl(own, teachers) -> None:
         log_prob = old.clone().requires_grad_()
         if ours:
             advantages = teacher_advantage(old, teacher, mask, USE)
-            options = LossOptions(loss_remove_clip=True)
-            values, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, torch.zeros_like(mask), options)
+            options = Ppo(clip=None)
+            values, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, torch.zeros_like(mask), options, None)
             loss = values.sum() / mask.sum()
         else:
             loss = verls_loss(old, log_prob, teacher, mask)
@@ -109,44 +108,3 @@ def verls_loss(old, log_prob, teacher, mask):
     actor = omega_conf_to_dataclass(OmegaConf.create(section))
     loss, _ = distillation_loss(actor, config, {"log_probs": rows(log_prob)}, data)
     return loss
-
-
-@pytest.mark.parametrize(
-    ("values", "first", "second"),
-    [
-        (
-            {
-                "distillation": {"use": True},
-                "on_policy_loss": "reinforce",
-                "loss_remove_clip": True,
-                "prefix": {"n_prefix": 1},
-                "sft_multitask": {"use": True},
-                "srft": {"use": True},
-            },
-            "srft.use=True",
-            "distillation.use=True",
-        ),
-        ({"prefix": {"n_prefix": 2, "place": "prompt"}}, "prefix.place=prompt", "use_off_policy_loss=True"),
-        (
-            {"prefix": {"n_prefix": 2, "place": "prompt"}, "use_off_policy_loss": False, "baseline": "on_policy"},
-            "prefix.place=prompt",
-            "baseline=on_policy",
-        ),
-    ],
-)
-def test_a_contradiction_names_both_options(values, first, second) -> None:
-    with pytest.raises(InputError) as error:
-        MixedPolicyOptions.from_mapping(values)
-    assert first in str(error.value) and second in str(error.value)
-
-
-def guided(n_prefix: int) -> MixedPolicyOptions:
-    values = {"prefix": {"n_prefix": n_prefix, "place": "prompt"}, "use_off_policy_loss": False}
-    return MixedPolicyOptions.from_mapping(values)
-
-
-def test_a_group_of_one_beside_those_that_see_the_target_is_refused() -> None:
-    guided(2).check_group(4)
-    for n_prefix in (1, 3):
-        with pytest.raises(InputError, match="a group of one teaches nothing"):
-            guided(n_prefix).check_group(4)

@@ -10,12 +10,11 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from training.algorithms.advantage import apply_prefix_weights, group_advantage  # noqa: E402
+from training.algorithms.advantage import GroupAdvantage, apply_prefix_weights, group_advantage  # noqa: E402
 from training.algorithms.group_rejection import reject_groups  # noqa: E402
-from training.algorithms.options import GroupOptions, PrefixOptions  # noqa: E402
 
 EPSILON = 1e-6
-SPLIT = GroupOptions(baseline="on_policy", use_std=True)
+SPLIT = GroupAdvantage(baseline="on_policy", use_std=True)
 
 
 @st.composite
@@ -47,7 +46,7 @@ def by_definition(scores, index, on_policy, baseline, use_std):
 @given(groups(), st.sampled_from(["all_samples", "on_policy"]), st.booleans())
 def test_equals_the_definition(group, baseline, use_std):
     scores, index, on_policy = group
-    ours = group_advantage(scores, index, on_policy, GroupOptions(baseline=baseline, use_std=use_std), EPSILON)
+    ours = group_advantage(scores, index, on_policy, GroupAdvantage(baseline=baseline, use_std=use_std), EPSILON)
     torch.testing.assert_close(ours, by_definition(scores, index, on_policy, baseline, use_std), rtol=1e-9, atol=1e-9)
 
 
@@ -57,7 +56,7 @@ def test_the_order_of_rows_and_the_names_of_groups_do_not_matter(group, baseline
     scores, index, on_policy = group
     rows = list(range(len(index)))
     order.shuffle(rows)
-    options = GroupOptions(baseline=baseline, use_std=True)
+    options = GroupAdvantage(baseline=baseline, use_std=True)
     ours = group_advantage(scores, index, on_policy, options)
     shuffled = group_advantage(scores[rows], [index[i] * 2 for i in rows], on_policy[rows], options)
     torch.testing.assert_close(shuffled, ours[rows], rtol=1e-12, atol=1e-12)
@@ -92,7 +91,7 @@ def test_keeps_the_dtype_and_leaves_its_inputs_alone(dtype):
 @pytest.mark.parametrize("use_std", [True, False])
 @pytest.mark.parametrize("baseline", ["all_samples", "on_policy"])
 def test_an_off_policy_score_that_is_not_finite_touches_no_other_row(value, use_std, baseline):
-    options, index = GroupOptions(baseline=baseline, use_std=use_std), ["a", "b", "a", "a", "b"]
+    options, index = GroupAdvantage(baseline=baseline, use_std=use_std), ["a", "b", "a", "a", "b"]
     scores, on_policy = torch.tensor([value, 1.0, 1.0, 0.0, 0.0]), torch.tensor([0, 0, 1, 1, 1])
     ours = group_advantage(scores, index, on_policy, options)
     without = group_advantage(scores[1:], index[1:], on_policy[1:], options)
@@ -102,7 +101,7 @@ def test_an_off_policy_score_that_is_not_finite_touches_no_other_row(value, use_
 
 def test_equal_scores_carry_no_signal_whatever_their_value():
     for value in (0.1, 1 / 3, 1e-3):
-        union = GroupOptions(baseline="all_samples", use_std=True)
+        union = GroupAdvantage(baseline="all_samples", use_std=True)
         ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), union, 0.0)
         assert torch.equal(ours, torch.zeros(7))
     # In float64 the mean of three 0.1 is not 0.1: a deviation of 1e-17 would make the off-policy row's advantage 9e5.
@@ -117,11 +116,11 @@ def test_no_rows():
 
 def test_prefix_weights():
     advantages, prefix = torch.tensor([[2.0, 2.0], [1.0, 1.0]]), torch.tensor([[True, False], [False, False]])
-    weighted = apply_prefix_weights(advantages, prefix, PrefixOptions(alpha=0.5, beta=3.0))
+    weighted = apply_prefix_weights(advantages, prefix, 0.5, 3.0)
     assert torch.equal(weighted, torch.tensor([[1.0, 6.0], [3.0, 3.0]]))
-    assert torch.equal(apply_prefix_weights(advantages, prefix, PrefixOptions()), advantages)
+    assert torch.equal(apply_prefix_weights(advantages, prefix, 1.0, 1.0), advantages)
     with pytest.raises(TypeError, match=r"off_policy_mask: expected dtype torch\.bool, got torch\.float32"):
-        apply_prefix_weights(advantages, prefix.float(), PrefixOptions())
+        apply_prefix_weights(advantages, prefix.float(), 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +143,8 @@ def test_bad_input_names_the_argument(changes, error, words):
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=2, max_size=8), st.booleans())
 def test_a_group_is_rejected_exactly_where_its_advantages_are_zero(scores, use_std):
-    options = GroupOptions(filter_on="all_samples", baseline="all_samples", use_std=use_std)
+    options = GroupAdvantage(baseline="all_samples", use_std=use_std)
     group, on_policy = ["a"] * len(scores), [True] * len(scores)
     advantages = group_advantage(torch.tensor(scores), group, torch.tensor(on_policy), options)
-    assert any(reject_groups(scores, group, on_policy, options).keep) == bool(advantages.any())
+    assert any(reject_groups(scores, group, on_policy, "all_samples").keep) == bool(advantages.any())
     assert advantages.sum().item() == pytest.approx(0.0, abs=1e-5)

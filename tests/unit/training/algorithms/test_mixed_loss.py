@@ -10,32 +10,38 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean  # noqa: E402
-from training.algorithms.methods.sft import sft_token_loss  # noqa: E402
-from training.algorithms.mixed_loss import mean_stats, mixed_policy_token_loss  # noqa: E402
-from training.algorithms.options import LossOptions  # noqa: E402
-from training.algorithms.registry import LOSS_AGG_MODES, ON_POLICY_LOSSES  # noqa: E402
-from training.algorithms.reshape import shape_off_policy  # noqa: E402
+from training.algorithms.aggregate import LOSS_AGG_MODES, BatchSize, agg_loss, agg_mean  # noqa: E402
+from training.algorithms.imitation import sft_token_loss  # noqa: E402
+from training.algorithms.off_policy import (  # noqa: E402
+    LogP,
+    NoReshape,
+    OffPolicyRatio,
+    PDivP,
+    PLogP,
+    Power,
+    SquareRoot,
+)
+from training.algorithms.on_policy import Cispo, Clip, Dppo, Gmpo, Gspo, Ppo, Reinforce, Sapo  # noqa: E402
+from training.algorithms.policy import mean_stats, mixed_policy_token_loss  # noqa: E402
 from training.algorithms.tensors import mask_of_prefix  # noqa: E402
 
 RESHAPES = [
-    "no_reshape",
-    "logp",
-    "p_logp",
-    "square_root",
-    "pow",
-    "p_div_p_0.1",
-    "p_div_p_0.5",
-    "p_div_p_1e-6",
-    "p_div_p_7",
+    NoReshape(),
+    LogP(weight=0.3),
+    PLogP(weight=0.3),
+    SquareRoot(),
+    Power(exponent=1.7),
+    *(PDivP(gamma=gamma) for gamma in (0.1, 0.5, 1e-6, 7.0)),
 ]
 NAMES = ("old_log_prob", "log_prob", "advantages", "response_mask", "off_policy_mask")
 
 
-def token_loss(target_probs=None, **given):
+PPO, PLAIN = Ppo(), OffPolicyRatio()
+
+
+def token_loss(on=PPO, off=PLAIN, **given):
     """mixed_policy_token_loss of the tensors and the options in ``given``."""
-    tensors = {name: given.pop(name) for name in NAMES}
-    return mixed_policy_token_loss(**tensors, options=LossOptions(**given), target_probs=target_probs)
+    return mixed_policy_token_loss(on=on, off=off, **given)
 
 
 @st.composite
@@ -55,18 +61,27 @@ def batches(draw, low=-6.0):
 
 
 def choices():
-    """Keyword arguments of LossOptions."""
+    """Losses of on- and off-policy tokens."""
+    clips = st.sampled_from([None, Clip(), Clip(high=0.28), Clip(high=99.0)])
+    bounds = {"max": st.sampled_from([None, 0.6]), "min": st.sampled_from([None, 0.1])}
+    off = st.builds(OffPolicyRatio, reshape=st.sampled_from(RESHAPES), **bounds)
+    ppo = st.builds(Ppo, clip=clips, reshape=st.sampled_from(RESHAPES))
+    others = [
+        Cispo(),
+        Gspo(),
+        Gspo(clip=None),
+        Gmpo(),
+        Gmpo(clip=None),
+        Sapo(),
+        Dppo(),
+        Dppo(type="dppo_kl"),
+        Reinforce(),
+    ]
     return st.fixed_dictionaries(
         {
-            "off_policy_reshape": st.sampled_from(RESHAPES),
-            "on_policy_reshape": st.sampled_from(RESHAPES),
-            "on_policy_loss": st.sampled_from(list(ON_POLICY_LOSSES)),
-            "loss_remove_clip": st.booleans(),
-            "use_off_policy_loss": st.booleans(),
-            "off_max_clip": st.sampled_from([None, 0.6]),
-            "off_min_clip": st.sampled_from([None, 0.1]),
+            "on": st.one_of(ppo, st.sampled_from(others)),
+            "off": st.one_of(st.none(), off),
             "all_max_clip": st.sampled_from([None, 0.8]),
-            "clip_upper_bound": st.sampled_from([None, 1.28, 100.0]),
         }
     )
 
@@ -144,7 +159,7 @@ def test_finite_for_any_log_probability(dtype, batch, options, phi):
         batch[name] = torch.where(batch["response_mask"], batch[name], math.nan)
     batch["log_prob"].requires_grad_()
     if phi is not None:
-        options = options | {"target_probs": torch.full_like(batch["advantages"], phi)}
+        options = options | {"phi": torch.full_like(batch["advantages"], phi)}
     losses, stats = token_loss(**batch, **options)
     assert losses.dtype == torch.float32
     assert losses.isfinite().all()
@@ -162,15 +177,15 @@ def test_the_gradient_of_p_div_p_gamma_is_eq_8(log_p, gamma, advantage):
     log_prob = torch.tensor([[log_p]], dtype=torch.float64, requires_grad=True)
     one = torch.ones(1, 1, dtype=torch.bool)
     advantages = torch.full((1, 1), advantage, dtype=torch.float64)
-    options = LossOptions(off_policy_reshape="p_div_p", off_policy_reshape_gamma=gamma)
-    losses, _ = mixed_policy_token_loss(torch.zeros_like(log_prob), log_prob, advantages, one, one, options)
+    off = OffPolicyRatio(reshape=PDivP(gamma=gamma))
+    losses, _ = mixed_policy_token_loss(torch.zeros_like(log_prob), log_prob, advantages, one, one, Ppo(), off)
     (-losses.sum()).backward()
     p = math.exp(log_p)
     eq_8 = gamma * p * (1 - p) * advantage / (p + gamma) ** 2
     assert log_prob.grad.item() * (1 - p) == pytest.approx(eq_8, rel=1e-9, abs=1e-300)
 
 
-@pytest.mark.parametrize("reshape", RESHAPES)
+@pytest.mark.parametrize("reshape", RESHAPES, ids=str)
 def test_shapes_equal_their_plain_formulas(reshape):
     p = torch.linspace(0.01, 1.0, 50, dtype=torch.float64)
     plain = {
@@ -179,11 +194,10 @@ def test_shapes_equal_their_plain_formulas(reshape):
         "p_logp": p + 0.3 * p.log(),
         "square_root": p.sqrt(),
         "pow": p**1.7,
-    }.get(reshape)
+    }.get(reshape.type)
     if plain is None:
-        plain = p / (p + float(reshape.removeprefix("p_div_p_")))
-    options = LossOptions(off_policy_reshape=reshape, off_policy_reshape_weight=0.3, off_policy_reshape_pow_exp=1.7)
-    torch.testing.assert_close(shape_off_policy(p.log(), options), plain, rtol=1e-9, atol=0)
+        plain = p / (p + reshape.gamma)
+    torch.testing.assert_close(reshape.shape(p.log()), plain, rtol=1e-9, atol=0)
 
 
 @settings(max_examples=25)
@@ -193,7 +207,7 @@ def test_off_policy_tokens_have_no_old_policy_and_on_policy_tokens_no_off_policy
     other, _ = token_loss(**batch | {"old_log_prob": batch["old_log_prob"] - 1.0}, **options)
     off_policy = batch["off_policy_mask"]
     assert torch.equal(losses[off_policy], other[off_policy])
-    changed = options | {"off_policy_reshape": "logp", "off_max_clip": 0.2, "use_off_policy_loss": False}
+    changed = options | {"off": None}
     other, _ = token_loss(**batch, **changed)
     assert torch.equal(losses[~off_policy], other[~off_policy])
     assert (other[off_policy] == 0).all()
@@ -204,7 +218,7 @@ def test_without_a_clip_a_ratio_of_one_gives_the_policy_gradient():
     advantages = torch.tensor([[1.0, -2.0]])
     old, mask = torch.tensor([[-1.0, -0.5]]), torch.ones(1, 2, dtype=torch.bool)
     log_prob = old.clone().requires_grad_()
-    losses, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, ~mask, LossOptions())
+    losses, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, ~mask, Ppo(), None)
     losses.sum().backward()
     assert torch.equal(log_prob.grad, -advantages)
 
@@ -238,17 +252,7 @@ BAD = [
     ({"advantages": None}, TypeError, "advantages: expected a torch.Tensor, got NoneType"),
     ({"response_mask": torch.ones(2, 2)}, ValueError, "response_mask: expected shape"),
     ({"off_policy_mask": torch.zeros(2, 3)}, TypeError, "off_policy_mask: expected dtype torch.bool"),
-    ({"target_probs": torch.zeros(1, 3)}, ValueError, "target_probs: expected shape"),
-    (
-        {"off_policy_reshape": "p_div_p_0"},
-        ValueError,
-        "off_policy_reshape\n.*got 'p_div_p_0', expected one of",
-    ),
-    ({"off_policy_reshape": "p_div_p_-0.1"}, ValueError, "no_reshape, logp, p_logp, square_root, pow, p_div_p"),
-    ({"off_policy_reshape": "p_div_p_nan"}, ValueError, "off_policy_reshape"),
-    ({"off_policy_reshape": "p_div_p_inf"}, ValueError, "off_policy_reshape"),
-    ({"off_policy_reshape": "p_div_p_1_0"}, ValueError, "off_policy_reshape"),
-    ({"on_policy_reshape": None}, ValueError, "on_policy_reshape\n.*valid string"),
+    ({"phi": torch.zeros(1, 3)}, ValueError, "phi: expected shape"),
 ]
 
 

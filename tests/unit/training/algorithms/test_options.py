@@ -1,208 +1,203 @@
-"""Options: what combines, what contradicts, and that a message names the keys. No torch."""
+"""Options: what combines, what excludes each other, and that a message names the key. No torch for options."""
 
 import itertools
 import math
+import re
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
+from training.algorithms.aggregate import Reduce
+from training.algorithms.correction import Correction
 from training.algorithms.group_rejection import reject_groups
-from training.algorithms.options import EntropyOptions, GroupOptions, MixedPolicyOptions
-from training.algorithms.registry import CORRECTIONS, LOSS_AGG_MODES
-from training.algorithms.schedules.entropy import EntropyController, next_entropy_coefficient
+from training.algorithms.options import Options
+from training.algorithms.regularize import AdaptiveEntropy, next_entropy_coefficient
+from training.methods import method_of, resolved
+from training.methods.method import RunValues
+from training.methods.on_policy import OnPolicy
+from training.plugins import METHODS
 
-ONE_TARGET = {"n_prefix": 1}
-LUFFY = {
-    "off_policy_reshape": "p_div_p_0.1",
-    "loss_remove_clip": True,
-    "prefix": ONE_TARGET,
-    "loss_agg_mode": "constant",
-}
-LUFFY_SEED = {
-    "baseline": "on_policy",
-    "use_std": True,
-    "off_policy_reshape": "p_div_p_0.5",
-    "off_max_clip": 10.0,
-    "clip_upper_bound": 100.0,
-    "prefix": {"n_prefix": 4, "strategy": "random", "min": 0.0, "max": 0.8},
-}
-RL_SFT_LOSS = {"use_off_policy_loss": False, "prefix": ONE_TARGET, "sft_multitask": {"use": True}}
-ON_POLICY = {"use_off_policy_loss": False}
-HPT = RL_SFT_LOSS | {"gate": {"type": "hard"}}
-CHORD = RL_SFT_LOSS | {"sft_multitask": {"use": True, "coef": 0.9, "complement": True, "decay_steps": 9, "valley": 0.1}}
-DAPO = ON_POLICY | {"clip_upper_bound": 1.28, "length_penalty": {"use": True}}
-GSPO = ON_POLICY | {"on_policy_loss": "gspo", "clip_ratio": 3e-4, "clip_upper_bound": 1.0004}
-
-POPE = ON_POLICY | {"prefix": {"n_prefix": 4, "place": "prompt", "strategy": "random", "min": 0.0}}
-SRFT = {"prefix": ONE_TARGET, "loss_remove_clip": True, "on_policy_loss": "reinforce", "sft_multitask": {"use": True}}
-SRFT |= {"srft": {"use": True}}
-OPD = ON_POLICY | {"distillation": {"use": True, "task_rewards": False}}
-UFT = ON_POLICY | {"prefix": {"n_prefix": -1, "strategy": "binomial", "min": 0.0, "max": 0.8}}
+SUPERVISED = "sft"
+TRAINING = Path(__file__).resolve().parents[4] / "training"
 
 
-@pytest.mark.parametrize(
-    "recipe", [{}, POPE, SRFT, OPD, UFT, LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY, HPT, CHORD, DAPO, GSPO]
-)
-def test_the_recipes_are_valid_and_survive_a_round_trip(recipe):
-    options = MixedPolicyOptions.from_mapping(recipe)
-    options.check_group(8)
-    assert MixedPolicyOptions.from_mapping(options.model_dump()) == options
-    assert hash(options) == hash(MixedPolicyOptions(**recipe))
+def checked(values: dict[str, Any], n: int = 8, **run: Any) -> OnPolicy:
+    method = method_of(resolved(values))
+    method.check(RunValues(n, **run))
+    assert isinstance(method, OnPolicy)
+    return method
 
 
-def test_options_of_the_group_that_a_target_reads_combine_with_a_teacher():
-    """Without the rewards of the task, the target still has the advantage of its group."""
-    teacher = {"use": True, "task_rewards": False}
-    MixedPolicyOptions.from_mapping({"prefix": ONE_TARGET, "use_std": True, "distillation": teacher})
-    MixedPolicyOptions.from_mapping({"on_policy_loss": "cispo", "clip_ratio": 1.0, "clip_upper_bound": 1.2})
+@pytest.mark.parametrize("name", METHODS)
+def test_the_methods_are_valid_and_survive_a_round_trip_to_the_workers(name):
+    method = method_of(resolved({"type": name}))
+    assert type(method).model_validate_json(method.model_dump_json()).model_dump() == method.model_dump()
+    assert resolved({"type": name, **method.model_dump()}) == {"type": name, **method.model_dump()}
+    assert isinstance(hash(method), int)
+    if name != SUPERVISED:
+        method.check(RunValues(n=8))
+
+
+def modes(of: type[Options]) -> tuple[str, ...]:
+    return get_args(of.model_fields["type"].annotation)
 
 
 def test_options_combine_freely():
-    for recipe, loss_agg_mode, correction, entropy, use_std in itertools.product(
-        (LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY, HPT, CHORD, DAPO, GSPO),
-        LOSS_AGG_MODES,
-        CORRECTIONS,
-        (True, False),
-        (True, False),
-    ):
-        changes = {
-            "loss_agg_mode": loss_agg_mode,
-            "rollout_correction": {"type": correction},
-            "adaptive_entropy": {"use": entropy},
-            "use_std": use_std,
-        }
-        MixedPolicyOptions.from_mapping(recipe | changes).check_group(8)
+    entropies = {"type": "constant"}, {"type": "adaptive"}
+    for name, mode, type, entropy in itertools.product(METHODS, modes(Reduce), modes(Correction), entropies):
+        if name != SUPERVISED:
+            checked({"type": name, "reduce": {"type": mode}, "correction": {"type": type}, "entropy": entropy})
 
 
-@pytest.mark.parametrize(
-    ("values", "first", "second"),
-    [
-        ({"prefix": {"min": 0.9, "max": 0.1}}, "prefix.min=0.9", "prefix.max=0.1"),
-        ({"prefix": {"strategy": "fixed", "share": True}}, "prefix.strategy=fixed", "prefix.share=True"),
-        ({"rollout_correction": {"low": 6.0}}, "rollout_correction.low=6.0", "rollout_correction.high=5.0"),
-        ({"adaptive_entropy": {"min": 1.0}}, "adaptive_entropy.min=1.0", "adaptive_entropy.max=0.1"),
-        ({"sft_multitask": {"use": True, "coef": 0.0}}, "sft_multitask.use=True", "sft_multitask.coef=0"),
-        ({"off_min_clip": 2.0, "off_max_clip": 1.0}, "off_min_clip=2.0", "off_max_clip=1.0"),
-        ({"loss_remove_clip": True, "clip_upper_bound": 100.0}, "loss_remove_clip=True", "clip_upper_bound=100.0"),
-        (LUFFY | {"use_off_policy_loss": False}, "use_off_policy_loss=False", "off_policy_reshape=p_div_p"),
-        (ON_POLICY | {"off_max_clip": 1.0}, "use_off_policy_loss=False", "off_max_clip=1.0"),
-        (RL_SFT_LOSS | {"prefix": ONE_TARGET | {"alpha": 2.0}}, "use_off_policy_loss=False", "prefix.alpha=2.0"),
-        (ON_POLICY | {"sft_multitask": {"use": True}}, "sft_multitask.use=True", "prefix.n_prefix=0"),
-        (LUFFY | {"off_policy_reshape_weight": 0.1}, "off_policy_reshape_weight=0.1", "off_policy_reshape=p_div_p"),
-        ({"on_policy_reshape_pow_exp": 0.7}, "on_policy_reshape_pow_exp=0.7", "on_policy_reshape=no_reshape"),
-        ({"on_policy_loss": "cispo", "loss_remove_clip": True}, "on_policy_loss=cispo", "loss_remove_clip=True"),
-        ({"on_policy_loss": "gspo", "on_policy_reshape": "logp"}, "on_policy_loss=gspo", "on_policy_reshape=logp"),
-        ({"sft_multitask": {"valley": 0.1}}, "sft_multitask.valley=0.1", "sft_multitask.decay_steps=0"),
-        ({"sft_multitask": {"complement": True, "coef": 2.0}}, "complement=True", "sft_multitask.coef=2.0"),
-        ({"gate": {"type": "soft", "gamma": 1}}, "gate.type=soft", "gate.gamma=1"),
-        ({"gate": {"type": "hard"}, "prefix": ONE_TARGET}, "gate.type=hard", "sft_multitask.use=False"),
-        (HPT | {"use_off_policy_loss": True}, "gate.type=hard", "use_off_policy_loss=True"),
-        (ON_POLICY | {"clip_upper_bound": 0.5}, "clip_upper_bound=0.5", "clip_ratio=0.2"),
-        (GSPO | {"clip_upper_bound": 1.0002}, "clip_upper_bound=1.0002", "clip_ratio=0.0003"),
-        ({"on_policy_loss": "gmpo", "clip_ratio": 0.4, "clip_upper_bound": 1.45}, "bound=1.45", "clip_ratio=0.4"),
-        ({"on_policy_loss": "cispo", "clip_upper_bound": 0.7}, "clip_upper_bound=0.7", "clip_ratio=0.2"),
-        (ON_POLICY | {"baseline": "on_policy"}, "baseline=on_policy", "prefix.n_prefix=0"),
-        (POPE | {"regularize_on": "on_policy"}, "prefix.place=prompt", "regularize_on=on_policy"),
-        (SRFT | {"prefix": ONE_TARGET | {"beta": 0.5}}, "srft.use=True", "prefix.beta=0.5"),
-        (OPD | {"use_std": True}, "use_std=True", "distillation.task_rewards=False"),
-        (OPD | {"length_penalty": {"use": True}}, "length_penalty.use=True", "distillation.task_rewards=False"),
-        (OPD | {"prefix": {"beta": 0.5}}, "prefix.beta=0.5", "distillation.task_rewards=False"),
-    ],
-)
-def test_a_contradiction_names_both_options(values, first, second):
-    with pytest.raises(InputError) as error:
-        MixedPolicyOptions.from_mapping(values)
-    assert first in str(error.value)
-    assert second in str(error.value)
-    assert str(error.value).startswith("mixed.") and "(got" not in str(error.value)
+CONTRADICTIONS = [
+    ({"type": "luffy", "prefix": {"min": 0.9, "max": 0.1}}, "prefix.min=0.9 contradicts prefix.max=0.1"),
+    (
+        {"type": "luffy", "correction": {"type": "tis", "low": 6.0}},
+        "correction.low=6.0 contradicts correction.high=5.0",
+    ),
+    ({"type": "luffy", "entropy": {"type": "adaptive", "min": 1.0}}, "entropy.min=1.0 contradicts entropy.max=0.1"),
+    ({"type": "luffy", "off_policy": {"min": 2.0, "max": 1.0}}, "off_policy.min=2.0 contradicts off_policy.max=1.0"),
+    ({"type": "hpt", "imitation": {"valley": 0.1}}, "imitation.valley=0.1 contradicts imitation.decay_steps=0"),
+    ({"type": "chord", "imitation": {"coef": 2.0}}, "imitation.coef: got 2.0, expected at most 1"),
+    ({"type": "luffy", "prefix": {"n": 0}}, "prefix.n: got 0, expected 1 or more"),
+    ({"type": "luffy", "prefix": {"n": 9}}, "method.prefix.n=9 contradicts rollout.n=8: a group has only n samples"),
+    ({"type": "luffy", "prefix": {"n": 8}}, "method.prefix.n=8 and actor_rollout_ref.rollout.n=8: all samples"),
+    ({"type": "multitask", "prefix": {"n": -1}}, "baseline=on_policy contradicts method.prefix.n=-1"),
+    (
+        {"type": "luffy", "prefix": {"n": -1}, "filter": {"by": "on_policy"}},
+        "filter.by=on_policy contradicts method.pre",
+    ),
+    (
+        {"type": "luffy", "prefix": {"n": 8}, "guide": "until_solved"},
+        "guide=until_solved contradicts method.prefix.n=8",
+    ),
+    ({"type": "hpt", "gate": {"gamma": 7}}, "method.gate.gamma=7 contradicts rollout.n=8: no group has more successes"),
+    ({"type": "pope", "prefix": {"n": 1}}, "a group of one teaches nothing"),
+    ({"type": "pope", "advantage": {"baseline": "on_policy"}}, "place=prompt contradicts method.advantage.baseline"),
+    ({"type": "opd", "advantage": {"use_std": True}}, "use_std=True contradicts method.teacher.task_rewards=False"),
+    ({"type": "opd", "length_penalty": {}}, "the teacher's scores alone are the advantage"),
+    ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees_target=false"),
+    ({"type": "opd", "filter": {}}, "method.teacher=set contradicts method.filter=set"),
+    ({"type": "exgrpo", "filter": {}}, "what a step replays depends on all groups of the step before"),
+    ({"type": "exgrpo", "replay": {"share": 0.0}}, "method.replay.share: Input should be greater than 0"),
+]
 
 
-@pytest.mark.parametrize(
-    ("values", "n", "words"),
-    [
-        ({"prefix": {"n_prefix": 9}}, 8, "prefix.n_prefix=9 contradicts rollout.n=8"),
-        ({"prefix": {"n_prefix": 8}, "baseline": "on_policy"}, 8, "baseline=on_policy contradicts prefix.n_prefix=8"),
-        (UFT | {"baseline": "on_policy"}, 8, "baseline=on_policy contradicts prefix.n_prefix=-1"),
-        (HPT | {"gate": {"type": "hard", "gamma": 7}}, 8, "gate.gamma=7 contradicts rollout.n=8: no group has more"),
-        (HPT | {"prefix": {"n_prefix": 8}}, 8, "gate.type=hard contradicts prefix.n_prefix=8"),
-        ({"prefix": {"n_prefix": -1}, "filter_on": "on_policy"}, 8, "filter_on=on_policy contradicts prefix.n_prefix"),
-    ],
-)
-def test_a_contradiction_with_the_group_size(values, n, words):
-    with pytest.raises(InputError, match=words):
-        MixedPolicyOptions.from_mapping(values, n=n)
+@pytest.mark.parametrize(("values", "words"), CONTRADICTIONS)
+def test_a_contradiction_names_both_options(values, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        checked(values)
+
+
+def test_a_method_is_checked_against_the_rest_of_the_run():
+    with pytest.raises(InputError, match=r"rollout\.n=1: the advantage of a sample is its distance"):
+        checked({"type": "on_policy"}, n=1)
+    for values in ({"type": "hpt", "prefix": {"n": 1}}, {"type": "exgrpo"}):
+        with pytest.raises(InputError, match=r"rollout\.n|prefix\.n"):
+            checked(values, n=1)
+    with pytest.raises(InputError, match=r"rollouts\.type=colocate_async"):
+        checked({"type": "exgrpo"}, rollouts="colocate_async")
+    own = {"type": "opd", "teacher": {"model": "self", "sees_target": True}}
+    with pytest.raises(InputError, match="the weights can change between a sample and its score"):
+        checked(own, rollouts="separate_async")
+    with pytest.raises(InputError, match=r"temperature=0\.6"):
+        checked(own, temperature=0.6)
+    checked({"type": "luffy", "prefix": {"n": 8}}, target_ratio=0.5)
+    checked({"type": "luffy", "advantage": {"use_std": True}, "teacher": {"task_rewards": False}})
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"off_policy_reshap": "pow"}, "mixed.off_policy_reshap is not a setting; did you mean off_policy_reshape?"),
-        ({"prefix": {"ratio": 1.0}}, "mixed.prefix.ratio is not a setting; expected one of n_prefix, place,"),
-        ({"prefix": 4}, "mixed.prefix: Input should be a mapping of keys to values (got 4)"),
-        ({"baseline": "mean"}, "mixed.baseline: Input should be 'all_samples' or 'on_policy' (got 'mean')"),
+        ({"type": "lufy"}, "method.type: got 'lufy', expected one of on_policy, luffy, "),
+        ({"off_polic": {}}, "method.off_polic is not a setting; did you mean off_policy?"),
         (
-            {"off_policy_reshape": "p_div_p_0"},
-            "mixed.off_policy_reshape: got 'p_div_p_0', expected one of no_reshape, logp,",
+            {"off_policy": {"reshape": {"gama": 1.0}}},
+            "method.off_policy.reshape.gama is not a setting; did you mean gamma?",
         ),
-        ({"on_policy_reshape": 3}, "mixed.on_policy_reshape: Input should be a valid string (got 3)"),
-        ({"use_std": 1}, "mixed.use_std: Input should be a valid boolean (got 1)"),
-        ({"clip_ratio": 0}, "clip_ratio: Input should be greater than 0 (got 0)"),
-        ({"clip_ratio": "0.2"}, "clip_ratio: Input should be a valid number (got '0.2')"),
-        ({"off_max_clip": math.nan}, "mixed.off_max_clip: Input should be a finite number (got nan)"),
-        ({"prefix": {"max": 1.1}}, "mixed.prefix.max: Input should be less than or equal to 1 (got 1.1)"),
-        ({"prefix": {"n_prefix": 1.0}}, "mixed.prefix.n_prefix: Input should be a valid integer (got 1.0)"),
         (
-            {"rollout_correction": {"type": "gspo"}},
-            "mixed.rollout_correction.type: got 'gspo', expected one of none, tis",
+            {"off_policy": {"reshape": {"type": "pow", "gamma": 1.0}}},
+            "reshape.gamma is not a setting; expected one of type,",
         ),
+        (
+            {"on_policy": {"type": "sapo", "clip": {}}},
+            "method.on_policy.clip is not a setting; expected one of type, tau_pos",
+        ),
+        ({"prefix": 4}, "method.prefix: Input should be a valid dictionary"),
+        ({"prefix": {"type": "rising"}}, "method.prefix.type: got 'rising', expected one of fixed, random, linear,"),
+        ({"prefix": {"steps": 3}}, "method.prefix.steps is not a setting; expected one of n, min, max, type"),
+        ({"prefix": {"max": 1.1}}, "method.prefix.max: Input should be less than or equal to 1 (got 1.1)"),
+        ({"prefix": {"n": 1.0}}, "method.prefix.n: Input should be a valid integer (got 1.0)"),
+        (
+            {"advantage": {"baseline": "mean"}},
+            "method.advantage.baseline: Input should be 'all_samples' or 'on_policy'",
+        ),
+        ({"advantage": {"use_std": 1}}, "method.advantage.use_std: Input should be a valid boolean (got 1)"),
+        ({"on_policy": {"clip": {"low": 0}}}, "method.on_policy.clip.low: Input should be greater than 0 (got 0)"),
+        ({"off_policy": {"max": math.nan}}, "method.off_policy.max: Input should be a finite number (got nan)"),
+        ({"guide": "pass_rate<2"}, "method.guide: got 'pass_rate<2', expected always, until_solved or pass_rate<x"),
     ],
 )
 def test_a_wrong_value_names_its_key(values, words):
     with pytest.raises(InputError) as error:
-        MixedPolicyOptions.from_mapping(values)
+        resolved({"type": "luffy", **values})
     assert words in str(error.value)
 
 
-ENTROPY = EntropyOptions(use=True, target=0.5, lr=0.1, min=1e-4, max=1e-1)
+def options_of(kind: type[Options]) -> set[type[Options]]:
+    return {kind, *(below for child in kind.__subclasses__() for below in options_of(child))}
+
+
+def test_every_option_is_read():
+    for name in METHODS:
+        resolved({"type": name})
+    text = "\n".join(file.read_text(encoding="utf-8") for file in TRAINING.rglob("*.py"))
+    read = set(re.findall(r"\.(\w+)", text))
+    kinds = [kind for kind in options_of(Options) if kind.__module__.startswith("training.")]
+    assert len(kinds) > 40
+    assert {f"{kind.__name__}.{name}" for kind in kinds for name in kind.model_fields if name not in read} == set()
+
+
+ENTROPY = AdaptiveEntropy(target=0.5, lr=0.1, min=1e-4, max=1e-1)
 
 
 @settings(max_examples=100)
 @given(st.lists(st.floats(0, 12), max_size=30), st.floats(1e-4, 1e-1))
-def test_the_entropy_coefficient_moves_against_the_difference_and_stays_within_its_bounds(entropies, start):
-    controller = EntropyController(ENTROPY, start)
+def test_the_entropy_coefficient_moves_against_the_difference_and_stays_within_its_bounds(entropies, before):
     for entropy in entropies:
-        before, after = controller.coefficient, controller.update(entropy)
+        after = next_entropy_coefficient(before, entropy, ENTROPY)
         assert ENTROPY.min * (1 - 1e-9) <= after <= ENTROPY.max * (1 + 1e-9)
         assert after <= before * (1 + 1e-9) if entropy >= ENTROPY.target else after >= before * (1 - 1e-9)
+        before = after
 
 
-def test_the_entropy_coefficient_continues_after_a_resume():
+def test_the_entropy_coefficient_continues_after_a_resume(tmp_path: Path):
+    def step(method: OnPolicy, entropy: float) -> float:
+        method.end_step({"actor/entropy": entropy})
+        return method.coefficients(0)["entropy_loss"]
+
     entropies = [0.1, 0.9, 0.3, 0.2, 0.6]
-    whole = EntropyController(ENTROPY, 1e-3)
-    expected = [whole.update(entropy) for entropy in entropies]
-    first = EntropyController(ENTROPY, 1e-3)
-    head = [first.update(entropy) for entropy in entropies[:2]]
-    resumed = EntropyController(ENTROPY, 5e-2)
-    resumed.load_state_dict(first.state_dict())
-    assert head + [resumed.update(entropy) for entropy in entropies[2:]] == expected
+    whole, first, resumed = (OnPolicy(entropy=ENTROPY) for _ in range(3))
+    expected = [step(whole, entropy) for entropy in entropies]
+    head = [step(first, entropy) for entropy in entropies[:2]]
+    first.save(tmp_path)
+    resumed.load(tmp_path)
+    assert head + [step(resumed, entropy) for entropy in entropies[2:]] == expected
+    assert step(OnPolicy(), 3.0) == -0.001  # one that is not adaptive stays
 
 
 def test_the_entropy_coefficient_refuses_what_is_no_entropy():
     with pytest.raises(ValueError, match="entropy: expected a finite number of nats, got nan"):
-        EntropyController(ENTROPY, 1e-3).update(math.nan)
+        next_entropy_coefficient(1e-3, math.nan, ENTROPY)
     with pytest.raises(ValueError, match=r"coefficient: expected a positive number, got 0\.0"):
         next_entropy_coefficient(0.0, 0.5, ENTROPY)
-    with pytest.raises(InputError, match=r"adaptive_entropy\.use=True contradicts entropy_coeff=0\.0"):
-        EntropyController(ENTROPY, 0.0)
 
 
-def test_a_coefficient_that_is_not_adaptive_stays():
-    assert EntropyController(EntropyOptions(), 0.0).update(3.0) == 0.0
-
-
-UNION, ON_POLICY_ONLY = GroupOptions(filter_on="all_samples"), GroupOptions(filter_on="on_policy")
+UNION, ON_POLICY_ONLY = "all_samples", "on_policy"
 
 
 def test_groups_without_signal_are_rejected_and_off_policy_samples_never_counted():

@@ -4,23 +4,30 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from training.algorithms.options import PrefixOptions
-from training.algorithms.registry import PREFIX_STRATEGIES
-from training.algorithms.schedules.prefix import cut_prefix, prefix_length, prefix_ratio
+from training.algorithms.prefix import AnyPrefix, Prefix, cut_prefix, prefix_length, prefix_ratio
 
 EOS = 1
+PREFIX: TypeAdapter[Prefix] = TypeAdapter(AnyPrefix)
+STRATEGIES = {
+    name: kind for kind in get_args(get_args(AnyPrefix)[0]) for name in get_args(kind.model_fields["type"].annotation)
+}
 GOLDEN = yaml.safe_load((Path(__file__).parents[3] / "golden" / "prefix_schedule.yaml").read_text(encoding="utf-8"))
 
 
 def ratio(step=0, *, sample_id=0, n=1, seed=0, prompt_id=0, **options):
     """The ratio of one sample; every sample has a prefix, of any length, unless ``options`` say otherwise."""
-    schedule = PrefixOptions(**{"n_prefix": -1, "strategy": "random", "min": 0.0} | options)
+    chosen = {"n_prefix": -1, "strategy": "random", "min": 0.0} | options
+    values = {{"n_prefix": "n", "strategy": "type"}.get(name, name): value for name, value in chosen.items()}
+    read = {"n", "type", "min", "max", *STRATEGIES.get(values["type"], Prefix).model_fields}
+    schedule = PREFIX.validate_python({name: value for name, value in values.items() if name in read})
     return prefix_ratio(schedule, step, sample_id=sample_id, n=n, seed=seed, prompt_id=prompt_id)
 
 
@@ -36,12 +43,12 @@ def schedules():
     def draw_one(draw):
         n = draw(st.integers(1, 9))
         minimum, maximum = sorted(draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
-        strategy = draw(st.sampled_from(sorted(PREFIX_STRATEGIES)))
+        strategy = draw(st.sampled_from(sorted(STRATEGIES)))
         return {
             "strategy": strategy,
             "step": draw(st.integers(0, 2000)),
             "n": n,
-            "n_prefix": draw(st.integers(-1, n)),
+            "n_prefix": draw(st.sampled_from([-1, *range(1, n + 1)])),
             "min": minimum,
             "max": maximum,
             "steps": draw(st.integers(1, 1000)),
@@ -137,9 +144,8 @@ def test_each_of_seed_step_prompt_and_sample_changes_the_draw():
 
 def test_another_process_draws_the_same_and_needs_no_torch():
     code = (
-        "import sys; from training.algorithms.options import PrefixOptions;"
-        "from training.algorithms.schedules.prefix import prefix_ratio;"
-        "options = PrefixOptions(n_prefix=1, strategy='random', min=0.0);"
+        "import sys; from training.algorithms.prefix import Random, prefix_ratio;"
+        "options = Random(n=1, min=0.0);"
         "print(prefix_ratio(options, 5, sample_id=0, n=3, seed=7, prompt_id='p')); assert 'torch' not in sys.modules"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -185,15 +191,14 @@ def test_prefix_length_rounds_down(tokens, share, length):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"strategy": "cosine"}, "strategy\n.*got 'cosine'.*reverse_linear"),
+        ({"strategy": "cosine"}, "tag 'cosine'.*reverse_linear"),
         ({"step": -1}, "step: expected 0 or more"),
-        ({"steps": 0}, "steps\n.*greater than or equal to 1"),
+        ({"strategy": "linear", "steps": 0}, "steps\n.*greater than or equal to 1"),
         ({"min": 0.9, "max": 0.1}, "prefix.min=0.9 contradicts prefix.max=0.1"),
-        ({"n_prefix": 5}, "n_prefix: expected 0 to n = 4"),
-        ({"n_prefix": -2}, "n_prefix"),
+        ({"n_prefix": 5}, "prefix.n: expected 1 to n = 4"),
+        ({"n_prefix": -2}, "n\\n.*greater than or equal to -1"),
         ({"sample_id": 4}, "sample_id: expected 0 to 3"),
-        ({"std": -1.0}, "std\n.*greater than or equal to 0"),
-        ({"strategy": "fixed", "share": True}, "fixed contradicts prefix.share=True"),
+        ({"strategy": "linear_variance", "std": -1.0}, "std\n.*greater than or equal to 0"),
     ],
 )
 def test_bad_input_names_the_argument(changes, words):

@@ -15,25 +15,21 @@ from hypothesis import strategies as st  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from tensordict import TensorDict  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
-from updates import mixed  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
 from core.model.base_model import SHIPPED  # noqa: E402
 from core.model.prompts import CHAT  # noqa: E402
-from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory  # noqa: E402
-from training.algorithms.mixed_loss import mixed_policy_token_loss, off_policy_ratio  # noqa: E402
-from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
+from training.algorithms.off_policy import LogP  # noqa: E402
+from training.algorithms.policy import mixed_policy_token_loss  # noqa: E402
+from training.algorithms.replay import Experience, Replay, ReplayStore, Trajectory  # noqa: E402
 from training.algorithms.samples import Samples  # noqa: E402
-from training.config.to_verl import compose_run, mixed_options  # noqa: E402
+from training.config.method_keys import of_run  # noqa: E402
+from training.config.to_verl import compose_run  # noqa: E402
+from training.methods.exgrpo import Exgrpo  # noqa: E402
 from training.methods.method import Prompt, Start  # noqa: E402
-from training.methods.mixed import Mixed  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
 
-OPTIONS = ReplayOptions(use=True)
-
-
-def exgrpo(n: int) -> Mixed:
-    return mixed(MixedPolicyOptions(replay={"use": True}), limit=4, n=n)  # pyright: ignore[reportArgumentType]
+OPTIONS = Replay()
 
 
 def trajectory(first: int = 7) -> Trajectory:
@@ -41,7 +37,7 @@ def trajectory(first: int = 7) -> Trajectory:
 
 
 def filled(n: int = 8, prompts: int = 70) -> ReplayStore:
-    store = ReplayStore(OPTIONS, n, started=True)
+    store = ReplayStore(OPTIONS, started=True)
     for prompt in range(prompts):
         store.add(prompt, 1 + prompt % (n - 1), n, [trajectory()])
     return store
@@ -49,14 +45,17 @@ def filled(n: int = 8, prompts: int = 70) -> ReplayStore:
 
 def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
     """r = 0.4 / 0.5 and 0.1 / 0.2; the gradient of f(r) by log p is r 0.1 / (r + 0.1)^2."""
-    options = mixed_options(compose_run("exgrpo", "cpu", [], run=Path("run")))
+    options = of_run(compose_run("exgrpo", "cpu", [], run=Path("run")))
+    assert isinstance(options, Exgrpo)
     p = torch.tensor([[0.4, 0.1], [0.3, 0.6]], dtype=torch.float64)
     log_prob = p.log().requires_grad_()
     stored = torch.tensor([[0.5, 0.2], [-1.0, -1.0]], dtype=torch.float64)
     old = torch.tensor([[0.9, 0.9], [0.1, 0.6]], dtype=torch.float64).log()
     advantages = torch.tensor([[0.5, 0.5], [-0.25, -0.25]], dtype=torch.float64)
     mask, off_policy = torch.ones(2, 2, dtype=torch.bool), torch.tensor([[True, True], [False, False]])
-    losses, stats = mixed_policy_token_loss(old, log_prob, advantages, mask, off_policy, options, stored)
+    losses, stats = mixed_policy_token_loss(
+        old, log_prob, advantages, mask, off_policy, options.on_policy, options.off_policy, stored
+    )
     ratios = 0.8, 0.5
     expected = [-0.5 * r / (r + 0.1) for r in ratios]
     assert losses[0].tolist() == pytest.approx(expected, rel=1e-4)
@@ -65,7 +64,7 @@ def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
     losses.sum().backward()
     slopes = [-0.5 * 0.1 * r / (r + 0.1) ** 2 for r in ratios]
     assert log_prob.grad[0].tolist() == pytest.approx(slopes, rel=1e-4)
-    assert (options.baseline, options.use_std, options.loss_agg_mode) == (
+    assert (options.advantage.baseline, options.advantage.use_std, options.reduce.type) == (
         "all_samples",
         False,
         "seq64-mean-token-sum-norm",
@@ -74,7 +73,7 @@ def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 5), st.booleans()), max_size=30))
 def test_the_store_keeps_every_success_after_the_start_and_what_retired_stays_away(groups):
-    store, kept, latest, retired = ReplayStore(OPTIONS, 4), {}, {}, set()
+    store, kept, latest, retired = ReplayStore(OPTIONS), {}, {}, set()
     for prompt, successes, token, start in groups:
         store.add(prompt, successes, 4, [trajectory(token)] if successes else [])
         if successes == 4:
@@ -99,7 +98,7 @@ def test_a_trajectory_that_is_drawn_again_keeps_its_first_log_probabilities():
 
 
 def test_retired_prompts_leave_the_dataset_when_an_epoch_starts_unless_no_batch_would_remain():
-    store = ReplayStore(OPTIONS, 4)
+    store = ReplayStore(OPTIONS)
     for prompt in range(3):
         store.add(prompt, 4, 4, [])
     assert store.absent == set()
@@ -113,12 +112,12 @@ def test_retired_prompts_leave_the_dataset_when_an_epoch_starts_unless_no_batch_
 
 @pytest.mark.parametrize("p", [1e-2, 1e-6, 1e-8])
 def test_an_unchanged_policy_has_the_ratio_one_however_rare_a_token_is(p):
-    options = MixedPolicyOptions(replay={"use": True}, off_policy_reshape="p_div_p", loss_remove_clip=True)  # pyright: ignore[reportArgumentType]
+    shaped = Exgrpo().off_policy
     log_prob = torch.tensor([[p]]).log()
-    ratio = off_policy_ratio(log_prob, log_prob.exp(), torch.ones(1, 1, dtype=torch.bool), options)
+    ratio = shaped.ratio(log_prob, log_prob.exp(), torch.ones(1, 1, dtype=torch.bool))
     assert ratio.item() == pytest.approx(1 / 1.1, rel=1e-5)
-    weighed = options.model_copy(update={"off_policy_reshape": "logp"})
-    none = off_policy_ratio(log_prob, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool), weighed)
+    weighed = shaped.model_copy(update={"reshape": LogP()})
+    none = weighed.ratio(log_prob, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool))
     assert none.isfinite().all()  # the recorded probability is too small for its precision
 
 
@@ -135,13 +134,13 @@ def test_replay_starts_by_right_samples_and_not_by_scores(score, solved, starts)
         "old_log_probs": -torch.ones(5, 2),
     }
     index, sampled = np.array(["a", "a", "b", "b", "b"], dtype=object), torch.tensor([True] * 4 + [False])
-    method = exgrpo(n=2)
+    method = Exgrpo()
     method.note(Samples(TensorDict(rows, batch_size=[5]), index, sampled), SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert method._store.started == starts
 
 
 def test_the_surest_trajectory_of_each_prompt_is_replayed():
-    method = exgrpo(n=8)
+    method = Exgrpo()
     method._store.started = True
     for prompt in range(4):
         method._store.add(prompt, 4, 8, [trajectory(5), trajectory(6), trajectory(7)])
@@ -152,7 +151,7 @@ def test_the_surest_trajectory_of_each_prompt_is_replayed():
         asked.extend(answers)
         return [0.0 if surest[prompt] == tokens[0] else 1.0 for prompt, tokens in answers]
 
-    chosen = method.choose(SimpleNamespace(seed=0, global_steps=1, entropies=entropies), 4)  # pyright: ignore[reportArgumentType]
+    chosen = method.choose(SimpleNamespace(seed=0, n=8, global_steps=1, entropies=entropies), 4)  # pyright: ignore[reportArgumentType]
     assert len(chosen) == 2 and len(asked) == 6
     for prompt in chosen:
         first, *others = method.plan(Prompt(prompt, "p", 0, 0, has_target=False), 8)
@@ -163,32 +162,32 @@ def test_the_surest_trajectory_of_each_prompt_is_replayed():
 
 def test_half_a_batch_is_replayed_at_most_and_prompts_solved_half_of_the_time_most():
     store = filled()
-    drawn = Counter(prompt for seed in range(400) for prompt in store.draw(9, seed))
-    assert all(len(store.draw(9, seed)) == len(set(store.draw(9, seed))) == 4 for seed in range(20))
+    drawn = Counter(prompt for seed in range(400) for prompt in store.draw(9, 8, seed))
+    assert all(len(store.draw(9, 8, seed)) == len(set(store.draw(9, 8, seed))) == 4 for seed in range(20))
     by_bucket = Counter({k: sum(drawn[p] for p in range(70) if 1 + p % 7 == k) for k in range(1, 8)})
     weights = {1: 0.0111, 2: 0.1353, 3: 0.6065, 4: 1.0, 5: 0.6065, 6: 0.1353, 7: 0.0111}  # exp(-(k - 4)^2 / 2)
     for k, count in by_bucket.items():
         assert count / 1600 == pytest.approx(weights[k] / sum(weights.values()), abs=0.04)
-    assert [len(filled(prompts=3).draw(batch, 0)) for batch in (1, 2, 4, 100)] == [0, 1, 2, 3]
+    assert [len(filled(prompts=3).draw(batch, 8, 0)) for batch in (1, 2, 4, 100)] == [0, 1, 2, 3]
 
 
 def test_a_draw_depends_on_the_content_alone_and_starts_with_success():
-    store, other = filled(), ReplayStore(OPTIONS, 8, started=True)
+    store, other = filled(), ReplayStore(OPTIONS, started=True)
     for prompt in reversed(range(70)):
         other.experiences[prompt] = store.experiences[prompt]
-    assert store.draw(20, 5) == other.draw(20, 5) != store.draw(20, 6)
-    waiting = ReplayStore(OPTIONS, 8, experiences=store.experiences)
-    assert waiting.draw(20, 5) == []
+    assert store.draw(20, 8, 5) == other.draw(20, 8, 5) != store.draw(20, 8, 6)
+    waiting = ReplayStore(OPTIONS, experiences=store.experiences)
+    assert waiting.draw(20, 8, 5) == []
     waiting.note_success(0.35)
-    assert waiting.draw(20, 5) == []
+    assert waiting.draw(20, 8, 5) == []
     waiting.note_success(0.351)
     waiting.note_success(0.0)
-    assert waiting.draw(20, 5) == store.draw(20, 5)
+    assert waiting.draw(20, 8, 5) == store.draw(20, 8, 5)
 
 
 def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
     """Prompt 7: a replayed sample and one of two generated ones are right. Prompt 8 is always right."""
-    method = exgrpo(n=3)
+    method = Exgrpo()
     method._store.started = True
     rows = TensorDict(
         {
@@ -208,14 +207,14 @@ def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
 
 
 def test_a_checkpoint_gives_back_the_store_to_the_last_bit(tmp_path: Path):
-    saved, loaded = exgrpo(n=8), exgrpo(n=8)
+    saved, loaded = Exgrpo(), Exgrpo()
     saved._store = filled(prompts=5)
     third = torch.tensor([-1 / 3, -1e-7]).tolist()
     saved._store.experiences[3] = Experience(2, [Trajectory([1, 2], third), trajectory()])
     saved.save(tmp_path)
     loaded.load(tmp_path)
     assert loaded._store == saved._store
-    exgrpo(n=8).save(tmp_path)
+    Exgrpo().save(tmp_path)
     loaded.load(tmp_path)
     assert loaded._store.experiences == {}
 
@@ -244,13 +243,8 @@ def test_a_sample_that_is_replayed_costs_no_generation():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "rollouts.type=colocate_async",
-            "mixed.replay.use=true and rollouts.type=colocate_async contradict each other",
-        ),
-        ("algorithm.filter_groups.enable=true", "and algorithm.filter_groups.enable=true contradict each other"),
-        ("mixed.prefix.n_prefix=1", "replay.use=True contradicts prefix.n_prefix=1"),
-        ("mixed.replay.share=0", "replay.share"),
+        ("rollouts.type=colocate_async", "method.type=exgrpo contradicts rollouts.type=colocate_async"),
+        ("method.prefix.n=1", "method.prefix is not a setting"),
     ],
 )
 def test_what_replay_cannot_go_with_is_refused_before_anything_starts(override, message):

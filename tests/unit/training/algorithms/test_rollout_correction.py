@@ -16,11 +16,17 @@ from verl.trainer.ppo.rollout_corr_helper import (  # noqa: E402
 )
 
 from training.algorithms.aggregate import BatchSize, agg_loss  # noqa: E402
-from training.algorithms.correction import measure_mismatch, rollout_correction  # noqa: E402
-from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
-from training.algorithms.options import LossOptions, RolloutCorrectionOptions  # noqa: E402
-from training.algorithms.registry import CORRECTIONS  # noqa: E402
+from training.algorithms.correction import (  # noqa: E402
+    CORRECTIONS,
+    Correction,
+    Uncorrected,
+    measure_mismatch,
+    rollout_correction,
+)
+from training.algorithms.on_policy import Ppo  # noqa: E402
+from training.algorithms.policy import mixed_policy_token_loss  # noqa: E402
 
+NAMES = ["none", *CORRECTIONS]
 BANDS = [(0.5, 5.0), (0.8, 2.0), (0.2, 10.0)]
 
 
@@ -28,7 +34,7 @@ GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "rollout_correction.
 
 
 def correct(old_log_prob, rollout_log_prob, mask, off_policy=None, type="reinforce_pro", low=0.5, high=5.0):
-    options = RolloutCorrectionOptions(type=type, low=low, high=high)
+    options = Correction(type=type, low=low, high=high) if type != "none" else Uncorrected()
     return rollout_correction(old_log_prob, rollout_log_prob, mask, off_policy, options)
 
 
@@ -49,7 +55,7 @@ def test_golden_losses_gradients_and_masks(case):
     given = {name: torch.tensor(value, dtype=torch.float64) for name, value in GOLDEN["inputs"].items()}
     mask, old, rollout = given["mask"].bool(), given["old"], given["rollout"]
     log_prob = given["new"].requires_grad_()
-    losses, _ = mixed_policy_token_loss(old, log_prob, given["advantages"], mask, torch.zeros_like(mask), LossOptions())
+    losses, _ = mixed_policy_token_loss(old, log_prob, given["advantages"], mask, torch.zeros_like(mask), Ppo(), None)
     weights, keep, _ = correct(old, rollout, mask, None, case["type"], *case["band"])
     loss = agg_loss(losses * weights, mask, case["mode"], BatchSize(int(mask.sum()), len(mask)))
     loss.backward()
@@ -73,7 +79,7 @@ SEQUENCES = {
 @given(rows=log_probs(low=-1.5).filter(lambda rows: bool(rows[2].any())))
 def test_the_corrections_of_whole_sequences_are_verls(name, rows):
     old, rollout, mask, _ = (tensor.double() if tensor.is_floating_point() else tensor for tensor in rows)
-    options = RolloutCorrectionOptions(type=name, low=0.0 if name == "seq-tis" else 0.5, high=2.0)
+    options = Correction(type=name, low=0.0 if name == "seq-tis" else 0.5, high=2.0)
     weights, keep, _ = rollout_correction(old, rollout, mask, None, options)
     log_ratio = torch.where(mask, old - rollout, 0.0)
     if name == "geo-mask":
@@ -92,7 +98,7 @@ def test_the_corrections_of_whole_sequences_are_verls(name, rows):
 def test_reinforce_pro_is_icepop_at_the_first_token_and_seq_mask_tis_at_the_last(given, band):
     old, rollout, mask, off_policy = given
     old, rollout = old.double(), rollout.double()
-    keep = {name: correct(old, rollout, mask, off_policy, name, *band)[1] for name in CORRECTIONS}
+    keep = {name: correct(old, rollout, mask, off_policy, name, *band)[1] for name in NAMES}
     on_policy = mask & ~off_policy
     for row in range(len(on_policy)):
         positions = on_policy[row].nonzero().flatten().tolist()
@@ -104,7 +110,7 @@ def test_reinforce_pro_is_icepop_at_the_first_token_and_seq_mask_tis_at_the_last
                 assert keep["reinforce_pro"][row, last] == keep["seq-mask-tis"][row, last]
 
 
-@pytest.mark.parametrize("name", CORRECTIONS)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=20)
 @given(given=log_probs())
 def test_every_type_is_the_identity_when_both_agree(name, given):
@@ -117,7 +123,7 @@ def test_every_type_is_the_identity_when_both_agree(name, given):
     assert metrics["first_rejected_position"] == -1.0
 
 
-@pytest.mark.parametrize("name", CORRECTIONS)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40)
 @given(given=log_probs(low=-1e4), band=st.sampled_from(BANDS), half=st.booleans())
 def test_finite_and_off_policy_tokens_untouched(name, given, band, half):
@@ -137,7 +143,7 @@ def test_finite_and_off_policy_tokens_untouched(name, given, band, half):
     assert emptied.shape == (len(old), 0)
 
 
-@pytest.mark.parametrize("name", CORRECTIONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_empty_row_changes_nothing_for_the_others(name):
     torch.manual_seed(0)
     old, rollout = -torch.rand(3, 9), -torch.rand(3, 9)
@@ -166,7 +172,7 @@ def test_divergence_and_effective_sample_size():
     ratios = torch.tensor([[1.0, 2.0, 7.0, 5.0], [0.5, 0.25, 9.0, 9.0]], dtype=torch.float64)
     mask, off_policy = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]), torch.tensor([[0, 0, 1, 0], [0, 0, 0, 0]])
     counted = [1.0, 2.0, 0.5, 0.25]
-    for name in CORRECTIONS:
+    for name in NAMES:
         _, _, metrics = correct(ratios.log(), torch.zeros_like(ratios), mask, off_policy, name)
         assert metrics["kl"] == pytest.approx(-sum(map(math.log, counted)) / 4)
         assert metrics["k3_kl"] == pytest.approx(sum(w - 1 - math.log(w) for w in counted) / 4)
@@ -204,7 +210,7 @@ def test_the_ppo_gradient_is_only_scaled():
     torch.manual_seed(0)
     old, rollout = -torch.rand(2, 5), -torch.rand(2, 5)
     log_prob, mask = (old - 0.05).requires_grad_(), torch.ones(2, 5, dtype=torch.bool)
-    losses, _ = mixed_policy_token_loss(old, log_prob, torch.ones(2, 5), mask, ~mask, LossOptions())
+    losses, _ = mixed_policy_token_loss(old, log_prob, torch.ones(2, 5), mask, ~mask, Ppo(), None)
     weights, _, _ = correct(old, rollout.requires_grad_(), mask, None, "tis")
     plain = torch.autograd.grad(losses.sum(), log_prob, retain_graph=True)[0]
     (losses * weights).sum().backward()
@@ -215,11 +221,11 @@ def test_the_ppo_gradient_is_only_scaled():
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"type": "gspo"}, ValueError, "type\n.*got 'gspo'.*reinforce_pro"),
+        ({"type": "gspo"}, ValueError, "type\n.*reinforce_pro"),
         (
             {"low": 2.0, "high": 1.0},
             ValueError,
-            r"rollout_correction\.low=2.0 contradicts rollout_correction\.high=1.0",
+            r"correction\.low=2.0 contradicts correction\.high=1.0",
         ),
         ({"low": -0.1}, ValueError, "low\n.*greater than or equal to 0"),
         ({"mask": torch.ones(2, 4)}, ValueError, r"response_mask: expected shape \[2, 3\].*got \[2, 4\]"),

@@ -1,21 +1,42 @@
 """The supervised loss with the weights of its tokens (SFT, DFT, CHORD-phi), and its weight over the steps (CHORD-mu).
 
-Recipe ``sft`` minimises it, other methods beside the policy loss, and the embedded base model was made with it.
+The method ``sft`` minimises it, others add it to the policy loss, and the embedded base model was made with it.
 """
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, Self
 
-import torch
 from jaxtyping import Float, Shaped
-from torch import Tensor
+from pydantic import Field, model_validator
 
-from training.algorithms.options import SFTMultitaskOptions
-from training.algorithms.registry import GAMMA, SFT_WEIGHTS
+from training.algorithms.off_policy import GAMMA
+from training.algorithms.options import NotNegative, Options, Positive, contradiction
 from training.algorithms.tensors import as_mask, require_floating, require_shape, working_precision
+from training.later import Tensor, torch
+
+Weight = Literal["one", "p", "p(1-p)", "luffy"]  # of a token, by its probability
+
+
+class ImitationLoss(Options):
+    """A supervised loss on the tokens of targets, and its coefficient over the steps."""
+
+    coef: Positive = 0.1  # of the loss, or the highest of its schedule
+    weight: Weight = "one"
+    warmup_steps: Annotated[int, Field(ge=0)] = 0  # steps from 0 to coef
+    decay_steps: Annotated[int, Field(ge=0)] = 0  # steps from coef to valley; 0: it stays coef
+    valley: NotNegative = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.valley and not self.decay_steps:
+            keys = "imitation.valley", "imitation.decay_steps"
+            raise contradiction(keys[0], self.valley, keys[1], 0, "the coefficient never falls to it")
+        return self
 
 
 def sft_token_loss(
-    log_prob: Float[Tensor, "batch length"], mask: Shaped[Tensor, "batch length"], weight: str = "one"
+    log_prob: Float[Tensor, "batch length"], mask: Shaped[Tensor, "batch length"], weight: Weight = "one"
 ) -> Float[Tensor, "batch length"]:
     """Return ``-w log_prob`` at the tokens of ``mask``, 0 elsewhere, before any averaging; `sft_weight` has the ``w``.
 
@@ -39,7 +60,7 @@ def sft_token_loss(
     return losses if weight == "one" else losses * sft_weight(torch.where(mask, log_prob, 0.0), weight)
 
 
-def sft_weight(log_prob: Float[Tensor, "..."], name: str) -> Float[Tensor, "..."]:
+def sft_weight(log_prob: Float[Tensor, "..."], name: Weight) -> Float[Tensor, "..."]:
     """Return the factor ``w(p)`` of ``-log p`` at each token, without gradient.
 
     The gradient of ``-w log p`` by ``log p`` is ``-w``, so that ``w`` alone tells methods apart:
@@ -56,12 +77,9 @@ def sft_weight(log_prob: Float[Tensor, "..."], name: str) -> Float[Tensor, "..."
     tensor([0.0900, 0.2500, 0.0900])
     >>> sft_weight(log_prob, "luffy")
     tensor([0.2500, 0.1389, 0.0900])
-
-    Raises:
-        ValueError: unknown name; the message lists those there are.
     """
     with torch.no_grad():
-        return SFT_WEIGHTS.function(name)(log_prob)
+        return WEIGHTS[name](log_prob)
 
 
 def one(log_prob: Tensor) -> Tensor:
@@ -81,13 +99,21 @@ def luffy(log_prob: Tensor) -> Tensor:
     return torch.sigmoid(logit) * torch.sigmoid(-logit)
 
 
-def sft_coefficient(options: SFTMultitaskOptions, step: int) -> float:
+WEIGHTS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "one": one,
+    "p": probability,
+    "p(1-p)": uncertainty,
+    "luffy": luffy,
+}
+
+
+def sft_coefficient(options: ImitationLoss, step: int) -> float:
     """Return the weight of the supervised loss at a step: ``coef``, or mu of CHORD (arXiv 2508.11408, section 4.1).
 
     It rises from 0 to ``coef`` over ``warmup_steps``, falls along half a cosine to ``valley`` over the following
     ``decay_steps``, and stays there. Without ``decay_steps`` it stays ``coef``.
 
-    >>> chord = SFTMultitaskOptions(use=True, coef=0.9, valley=0.1, warmup_steps=2, decay_steps=4)
+    >>> chord = ImitationLoss(coef=0.9, valley=0.1, warmup_steps=2, decay_steps=4)
     >>> [round(sft_coefficient(chord, step), 3) for step in range(8)]
     [0.0, 0.45, 0.9, 0.783, 0.5, 0.217, 0.1, 0.1]
 
@@ -105,12 +131,3 @@ def sft_coefficient(options: SFTMultitaskOptions, step: int) -> float:
         return options.coef
     progress = min((step - options.warmup_steps) / options.decay_steps, 1.0)
     return options.valley + (options.coef - options.valley) * 0.5 * (1.0 + math.cos(math.pi * progress))
-
-
-def policy_weight(options: SFTMultitaskOptions, coefficient: float) -> float:
-    """Return the weight of the policy loss beside the supervised one: 1, or ``1 - mu`` with ``complement``.
-
-    >>> policy_weight(SFTMultitaskOptions(use=True, complement=True), 0.25)
-    0.75
-    """
-    return 1.0 - coefficient if options.complement else 1.0

@@ -4,9 +4,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
-from training.algorithms.options import ReplayOptions
+from pydantic import Field
+
+from training.algorithms.options import Options, Share
+
+
+class Replay(Options):
+    """A replay of the policy's own right samples."""
+
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # largest share of a batch's prompts
+    start: Share = 0.35  # share of right samples above which it begins
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class ReplayStore:
     after it. If all samples of a group are right, its prompt retires for good, whether replay has started or not. A
     group without a right sample changes nothing.
 
-    >>> store = ReplayStore(ReplayOptions(use=True), n=4)
+    >>> store = ReplayStore(Replay())
     >>> store.note_success(0.36)
     >>> first, second = Trajectory([5, 2], [-0.1, -0.3]), Trajectory([6, 2], [-0.2, -0.2])
     >>> store.add(7, successes=2, samples=4, right=[first, second])
@@ -46,16 +55,14 @@ class ReplayStore:
     >>> store.add(7, successes=0, samples=4, right=[])
     >>> {prompt: (kept.successes, len(kept.trajectories)) for prompt, kept in store.experiences.items()}
     {7: (2, 2), 8: (1, 1)}
-    >>> store.draw(4, seed=0), store.retired, store.experiences[7].choose([0.4, 0.2]) is second
+    >>> store.draw(4, n=4, seed=0), store.retired, store.experiences[7].choose([0.4, 0.2]) is second
     ([7, 8], {9}, True)
 
     Args:
-        n: samples per prompt.
         absent: retired prompts that have left the dataset, which they do when an epoch starts.
     """
 
-    options: ReplayOptions
-    n: int
+    options: Replay
     experiences: dict[int, Experience] = field(default_factory=dict)
     retired: set[int] = field(default_factory=set)
     absent: set[int] = field(default_factory=set)
@@ -106,7 +113,7 @@ class ReplayStore:
             paths.append(Trajectory(row["tokens"], row["log_probs"]))
         self.experiences = {prompt: Experience(*one) for prompt, one in kept.items()}
 
-    def draw(self, prompts: int, seed: int) -> list[int]:
+    def draw(self, prompts: int, n: int, seed: int) -> list[int]:
         """Choose what to replay in a batch of ``prompts``: at most ``options.share`` of it, none twice.
 
         First a bucket, of the prompts with ``k`` right samples, by `bucket_weight`; then one of its prompts, all alike.
@@ -120,7 +127,7 @@ class ReplayStore:
         chosen = []
         while buckets and len(chosen) < int(self.options.share * prompts):
             names = sorted(buckets)
-            (bucket,) = random.choices(names, [bucket_weight(name, self.n) for name in names])
+            (bucket,) = random.choices(names, [bucket_weight(name, n) for name in names])
             chosen.append(buckets[bucket].pop(random.randrange(len(buckets[bucket]))))
             if not buckets[bucket]:
                 del buckets[bucket]

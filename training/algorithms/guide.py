@@ -1,6 +1,9 @@
-"""Choose the prompts whose groups get off-policy samples: `mixed.off_policy_schedule`. No torch."""
+"""Choose the prompts whose groups get off-policy samples: `method.guide`. No torch."""
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from core.text.patterns import compile_full_match
 
@@ -31,6 +34,9 @@ def require_schedule(rule: str) -> str:
     """Return ``rule``; ValueError unless `parse_schedule` can read it."""
     parse_schedule(rule)
     return rule
+
+
+Schedule = Annotated[str, AfterValidator(require_schedule)]
 
 
 class OffPolicySchedule:

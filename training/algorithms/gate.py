@@ -1,11 +1,12 @@
 """Choose RL or supervised training for each prompt by its successes (HPT, arXiv 2509.04419). No torch."""
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
 
 from training.algorithms.group_rejection import outcomes_by_group
-from training.algorithms.options import GateOptions
-from training.algorithms.registry import GATES
+from training.algorithms.options import Options
 
 
 class Weights(NamedTuple):
@@ -15,15 +16,37 @@ class Weights(NamedTuple):
     supervised: float
 
 
+class HardGate(Options):
+    """HPT's switch: RL where more than ``gamma`` samples are right, else the target."""
+
+    type: Literal["hard"] = "hard"
+    gamma: Annotated[int, Field(ge=0)] = 0
+
+    def weights(self, successes: int, n: int) -> Weights:
+        policy = float(successes > self.gamma)
+        return Weights(policy, 1.0 - policy)
+
+
+class SoftGate(Options):
+    """RL by the share of right samples."""
+
+    type: Literal["soft"] = "soft"
+
+    def weights(self, successes: int, n: int) -> Weights:
+        return Weights(successes / n, 1.0 - successes / n)
+
+
+AnyGate = Annotated[HardGate | SoftGate, Field(discriminator="type")]
+
+
 def group_gate(
-    solved: Sequence[bool], index: Sequence[Hashable], on_policy: Sequence[bool], options: GateOptions
+    solved: Sequence[bool], index: Sequence[Hashable], on_policy: Sequence[bool], gate: AnyGate
 ) -> list[Weights]:
     """Return the weights of each row's prompt, by the successes ``k`` of its ``n`` on-policy samples.
 
     ========  ============================================================================  ==========
     ``type``  policy loss                                                                   supervised
     ========  ============================================================================  ==========
-    ``none``  1                                                                             1
     ``hard``  1 if ``k > gamma`` else 0 (HPT's switch; gamma 0 or 2)                        1 - policy
     ``soft``  ``k / n``: HPT's feedback functions alpha and beta as straight lines (ours)   1 - policy
     ========  ============================================================================  ==========
@@ -33,9 +56,9 @@ def group_gate(
 
     >>> solved, index = [True, False, False, True, True, False], [7, 7, 7, 8, 8, 8]
     >>> on_policy = [False, True, True, False, True, True]  # 7 was not solved, 8 once
-    >>> [tuple(row) for row in group_gate(solved, index, on_policy, GateOptions(type="hard"))][2:4]
+    >>> [tuple(row) for row in group_gate(solved, index, on_policy, HardGate())][2:4]
     [(0.0, 1.0), (1.0, 0.0)]
-    >>> [tuple(row) for row in group_gate(solved, index, on_policy, GateOptions(type="soft"))][2:4]
+    >>> [tuple(row) for row in group_gate(solved, index, on_policy, SoftGate())][2:4]
     [(0.0, 1.0), (0.5, 0.5)]
 
     Args:
@@ -47,23 +70,9 @@ def group_gate(
         ValueError: the lengths differ.
     """
     every, sampled = outcomes_by_group(solved, index, on_policy)
-    gate = GATES.function(options.type)
     weights = {
-        group: Weights(*map(float, gate(sum(outcomes), len(outcomes), options)))
+        group: gate.weights(sum(outcomes), len(outcomes))
         for group, outcomes in sampled.items()
         if 0 < len(outcomes) < len(every[group])
     }
     return [weights.get(group, Weights(1.0, 1.0)) for group in index]
-
-
-def none(successes: int, n: int, options: GateOptions) -> Weights:
-    return Weights(1.0, 1.0)
-
-
-def hard(successes: int, n: int, options: GateOptions) -> Weights:
-    policy = float(successes > options.gamma)
-    return Weights(policy, 1.0 - policy)
-
-
-def soft(successes: int, n: int, options: GateOptions) -> Weights:
-    return Weights(successes / n, 1.0 - successes / n)

@@ -3,12 +3,14 @@
 ``H`` is the mean entropy over the tokens of a row under the policy that is being updated, without gradient.
 """
 
-import torch
-from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from typing import Literal
 
-from training.algorithms.options import SRFTOptions
+from jaxtyping import Bool, Float, Shaped
+
 from training.algorithms.tensors import as_mask
+from training.later import Tensor, torch
+
+Sign = Literal["minus", "plus"]
 
 
 def row_entropy(
@@ -25,31 +27,31 @@ def row_entropy(
     return total / mask.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
-def supervised_scale(entropy: Float[Tensor, "batch 1"], options: SRFTOptions) -> Float[Tensor, "batch 1"]:
-    """Return the factor of a row's supervised loss: ``e^-H``, or ``e^H`` with ``sign: plus``.
+def supervised_scale(entropy: Float[Tensor, "batch 1"], sign: Sign = "minus") -> Float[Tensor, "batch 1"]:
+    """Return the factor of a row's supervised loss: ``e^-H``, or ``e^H`` with ``sign=plus``.
 
     A policy that is unsure of a target (a high H) imitates it less, so that the target does not push it far at once.
 
-    >>> supervised_scale(torch.tensor([[0.0], [0.5]]), SRFTOptions(use=True))
+    >>> supervised_scale(torch.tensor([[0.0], [0.5]]))
     tensor([[1.0000],
             [0.6065]])
     """
-    return torch.exp(entropy if options.sign == "plus" else -entropy)
+    return torch.exp(entropy if sign == "plus" else -entropy)
 
 
-def outcome_advantage(solved: Bool[Tensor, " batch"], options: SRFTOptions) -> Float[Tensor, " batch"]:
+def outcome_advantage(solved: Bool[Tensor, " batch"], solved_weight: float) -> Float[Tensor, " batch"]:
     """Return the advantage of each row's on-policy tokens before `entropy_advantage`: ``solved_weight`` or -1.
 
-    With the loss ``-A log p`` (``on_policy_loss: reinforce``) right samples become likelier and wrong ones less likely,
+    With the loss ``-A log p`` (``reinforce``) right samples become likelier and wrong ones less likely,
     whatever the other samples of the group are.
 
-    >>> outcome_advantage(torch.tensor([True, False]), SRFTOptions(use=True))
+    >>> outcome_advantage(torch.tensor([True, False]), 0.1)
     tensor([ 0.1000, -1.0000])
 
     Args:
         solved: whether the row's answer is right.
     """
-    return torch.where(solved, options.solved_weight, -1.0)
+    return torch.where(solved, solved_weight, -1.0)
 
 
 def entropy_advantage(

@@ -1,0 +1,232 @@
+"""The part of the target that a sample starts with. No torch, because the agent loop imports it.
+
+A draw depends on (seed, step, prompt, sample) and on nothing else, so every rank, restart and resume sees the same
+prefix.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from training.algorithms.options import NotNegative, Options, Share, contradiction
+
+STAGES = 10
+HINT_CHUNKS, HINT_LOW = 5, 0.05  # for binomial: the parts of a hint, and the chance of each after all steps
+
+
+class Sample(NamedTuple):
+    """What a ratio depends on: the step (from 0), the sample's number in its group and a uniform draw in (0, 1)."""
+
+    step: int
+    sample_id: int
+    n_prefix: int
+    draw: float
+
+
+class Prefix(Options):
+    """The samples of a group that start with part of the target, and how long that part is.
+
+    With ``m, M`` for ``min`` and ``max``, ``S`` for ``steps``, and stages ``i = 0 .. 9`` of a tenth of S:
+
+    ==================  ===================================================================
+    ``random``          U(m, M)
+    ``linear``          M (1 - min(step / S, 1)), at least m
+    ``linear_max``      U(m, (10 - i) M / 10)
+    ``linear_variance`` normal about ``linear`` with standard deviation ``std``, held within [m, M]
+    ``reverse_linear``  U(m, (i + 1) M / 10)
+    ``binomial``        m + (M - m) k / 5, k from Binomial(5, 0.05 + 0.45 (1 + cos(pi t / S))) with t = step + 1; k = 0
+                        for t > S
+    ``fixed``           ``n`` evenly spaced values of [m, M]; one value is M
+    ==================  ===================================================================
+
+    ``binomial`` is the hint of UFT (arXiv 2505.16984), whose implementation counts steps from 1 and gives no hint after
+    S of them. The original implementation names ``linear_variance`` and never draws from it; the normal distribution is
+    ours.
+
+    The classes below have one type each.
+    """
+
+    n: Annotated[int, Field(ge=-1)] = 1  # samples of a group with a prefix; -1: all
+    min: Share = 1.0
+    max: Share = 1.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.n == 0:
+            raise ValueError("prefix.n: got 0, expected 1 or more, or -1 for all samples of a group")
+        if self.min > self.max:
+            raise contradiction("prefix.min", self.min, "prefix.max", self.max, "the minimum is above the maximum")
+        return self
+
+    def samples_of(self, n: int) -> int:
+        """Return how many of the ``n`` samples of a group start with a prefix: the first ones."""
+        return n if self.n == -1 else self.n
+
+    @property
+    def shared(self) -> bool:
+        """Whether all samples of a prompt have one draw."""
+        return False
+
+    def ratio(self, sample: Sample) -> float:
+        """Return the share of the target that one of the samples starts with."""
+        raise NotImplementedError
+
+
+class Fixed(Prefix):
+    type: Literal["fixed"] = "fixed"
+
+    def ratio(self, sample: Sample) -> float:
+        if sample.sample_id == sample.n_prefix - 1:
+            return self.max  # exactly: a ratio just below 1 would cut the end of the target
+        return min(self.min + sample.sample_id * ((self.max - self.min) / (sample.n_prefix - 1)), self.max)
+
+
+class Random(Prefix):
+    type: Literal["random"] = "random"
+    share: bool = False  # one draw for all samples of a prompt
+
+    @property
+    def shared(self) -> bool:
+        return self.share
+
+    def ratio(self, sample: Sample) -> float:
+        return self.up_to(STAGES, sample)
+
+    def up_to(self, tenths: int, sample: Sample) -> float:
+        top = tenths * self.max / STAGES
+        return self.min + (max(top, self.min) - self.min) * sample.draw
+
+
+class Linear(Prefix):
+    type: Literal["linear"] = "linear"
+    steps: Annotated[int, Field(ge=1)] = 300  # length of the schedule
+
+    def ratio(self, sample: Sample) -> float:
+        return max(self.min, self.max * (1.0 - min(sample.step / self.steps, 1.0)))
+
+
+class LinearVariance(Linear):
+    type: Literal["linear_variance"] = "linear_variance"  # pyright: ignore[reportIncompatibleVariableOverride]
+    std: NotNegative = 0.1  # standard deviation
+    share: bool = False
+
+    @property
+    def shared(self) -> bool:
+        return self.share
+
+    def ratio(self, sample: Sample) -> float:
+        mean = super().ratio(sample)
+        ratio = NormalDist(mean, self.std).inv_cdf(sample.draw) if self.std else mean
+        return min(max(ratio, self.min), self.max)
+
+
+class Staged(Random):
+    """A random part whose upper end rises (``reverse_linear``) or falls (``linear_max``) in ten stages."""
+
+    type: Literal["linear_max", "reverse_linear"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    steps: Annotated[int, Field(ge=1)] = 300
+
+    def ratio(self, sample: Sample) -> float:
+        stage = min(max(-(-sample.step * STAGES // self.steps) - 1, 0), STAGES - 1)
+        return self.up_to(stage + 1 if self.type == "reverse_linear" else STAGES - stage, sample)
+
+
+class Binomial(Random):
+    type: Literal["binomial"] = "binomial"  # pyright: ignore[reportIncompatibleVariableOverride]
+    steps: Annotated[int, Field(ge=1)] = 300
+
+    def ratio(self, sample: Sample) -> float:
+        step = sample.step + 1
+        if step > self.steps:
+            return self.min
+        q = HINT_LOW + (1.0 - 2.0 * HINT_LOW) * 0.5 * (1.0 + math.cos(math.pi * step / self.steps))
+        chunks, below = 0, (1.0 - q) ** HINT_CHUNKS
+        while sample.draw > below and chunks < HINT_CHUNKS:
+            chunks += 1
+            below += math.comb(HINT_CHUNKS, chunks) * q**chunks * (1.0 - q) ** (HINT_CHUNKS - chunks)
+        return min(self.min + (self.max - self.min) * chunks / HINT_CHUNKS, self.max)
+
+
+AnyPrefix = Annotated[Fixed | Random | Linear | LinearVariance | Staged | Binomial, Field(discriminator="type")]
+
+
+def prefix_ratio(
+    prefix: Prefix, step: int, *, sample_id: int, n: int, seed: int = 0, prompt_id: str | int = 0
+) -> float:
+    """Return the share of the target (with its EOS) that one sample starts with; 0 for samples from ``prefix.n`` on.
+
+    >>> half = Linear(min=0.0, max=0.8, steps=100)
+    >>> [prefix_ratio(half, 50, sample_id=i, n=3) for i in range(3)]
+    [0.4, 0.0, 0.0]
+
+    Args:
+        step: counted from 0. Stage i covers the steps after ``i S / 10`` up to ``(i + 1) S / 10``, stage 0 also step 0.
+        sample_id: 0 .. n - 1, the sample's number in its group.
+        prompt_id: what names the prompt in every epoch and after a resume, not a number that a restart assigns anew.
+
+    Returns:
+        A float in [min, max], or 0.0.
+
+    Raises:
+        ValueError: a number is out of its range; the message names it.
+    """
+    if step < 0:
+        raise ValueError(f"step: expected 0 or more, got {step}")
+    if n < 1 or prefix.n > n:
+        raise ValueError(f"prefix.n: expected 1 to n = {n} samples, or -1 for all of them, got {prefix.n}")
+    if not 0 <= sample_id < n:
+        raise ValueError(f"sample_id: expected 0 to {n - 1}, got {sample_id}")
+    n_prefix = prefix.samples_of(n)
+    if sample_id >= n_prefix:
+        return 0.0
+    return prefix.ratio(
+        Sample(step, sample_id, n_prefix, _uniform(seed, step, prompt_id, -1 if prefix.shared else sample_id))
+    )
+
+
+def prefix_length(n_target_tokens: int, ratio: float) -> int:
+    """Return the number of tokens of the prefix: ``int(n_target_tokens * ratio)``, for a target counted with its EOS.
+
+    Raises:
+        ValueError: a negative count, or a ratio outside [0, 1].
+    """
+    if n_target_tokens < 0:
+        raise ValueError(f"n_target_tokens: expected 0 or more, got {n_target_tokens}")
+    if not 0.0 <= ratio <= 1.0:
+        raise ValueError(f"ratio: expected a number in [0, 1], got {ratio}")
+    return int(n_target_tokens * ratio)
+
+
+def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_length: int) -> list[int]:
+    """Return the tokens that the response starts with: the first part of target + EOS; all of it at ratio 1.
+
+    >>> [cut_prefix([11, 12, 13], ratio, eos_id=1, response_length=8) for ratio in (0.5, 1.0)]
+    [[11, 12], [11, 12, 13, 1]]
+
+    Args:
+        target: token ids without EOS; an empty target gives no prefix.
+        response_length: the limit in tokens. The original implementation cuts a longer target, EOS included. Here data
+            preparation rejects it, and meeting one is an error.
+
+    Raises:
+        ValueError: target + EOS is longer than the limit, or the ratio is outside [0, 1].
+    """
+    if not target:
+        return []
+    whole = [*target, eos_id]
+    if len(whole) > response_length:
+        raise ValueError(
+            f"target: {len(whole)} tokens with its EOS, but a response has at most {response_length}; "
+            "reject it in data preparation (max_target_length) or raise the response length"
+        )
+    return whole[: prefix_length(len(whole), ratio)]
+
+
+def _uniform(seed: int, step: int, prompt_id: str | int, sample_id: int) -> float:
+    """Hash the arguments to a float strictly between 0 and 1, the same on every machine and version of Python."""
+    key = repr((int(seed), int(step), str(prompt_id), int(sample_id))).encode()
+    return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") // 2**12 + 0.5) / 2**52

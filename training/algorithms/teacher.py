@@ -1,0 +1,78 @@
+"""On-policy distillation: the policy samples, and a teacher scores its tokens (arXiv 2306.13649).
+
+The teacher may be another model (OPD), or the policy itself with the target in its prompt (OPSD, arXiv 2601.18734).
+"""
+
+from typing import Annotated, Literal, Self
+
+from jaxtyping import Bool, Float
+from pydantic import Field, model_validator
+
+from training.algorithms.options import Options, Positive, contradiction
+from training.algorithms.tensors import require_bool, require_floating, require_shape
+from training.later import Tensor, torch
+
+
+class Teacher(Options):
+    """Who scores the policy's own tokens, and how the scores are used; docs/training.md has the choices."""
+
+    # A model folder, a hub id[@revision], MODEL@URL of an endpoint that returns prompt_logprobs, base, or self.
+    model: str | None = None
+    gpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"  # of each node, beside trainer.n_gpus_per_node
+    gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6  # for its weights and its cache
+    coef: Positive = 1.0  # coefficient of log q - log p in the advantage of a token
+    max_advantage: Positive | None = None  # bound of abs(log q - log p)
+    task_rewards: bool = True  # whether on-policy samples have the group's advantage, too
+    sees_target: bool = False  # whether the teacher's prompt holds the target
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.model == "self" and not self.sees_target:
+            why = "the policy agrees with itself on every token"
+            raise contradiction("teacher.model", "self", "teacher.sees_target", "false", why)
+        return self
+
+    def check(self, rollouts: str, temperature: float) -> None:
+        """Raise InputError if samples that are drawn like this cannot be scored."""
+        if self.model == "self" and rollouts != "sync":
+            why = "the weights can change between a sample and its score"
+            raise contradiction("method.teacher.model", "self", "rollouts.type", rollouts, why)
+        if temperature != 1:
+            why = "a teacher's probabilities are those at temperature 1"
+            raise contradiction("method.teacher", "set", "actor_rollout_ref.rollout.temperature", temperature, why)
+
+
+def teacher_advantage(
+    log_prob: Float[Tensor, "batch length"],
+    teacher_log_prob: Float[Tensor, "batch length"],
+    scored: Bool[Tensor, "batch length"],
+    options: Teacher,
+) -> Float[Tensor, "batch length"]:
+    """Return ``coef (log q - log p)`` at the ``scored`` tokens and 0 elsewhere, for policy ``p`` and teacher ``q``.
+
+    Its mean over the policy's own samples is ``-coef KL(policy || teacher)``, token by token, so the policy gradient
+    with it as the advantage lowers the reverse KL (https://thinkingmachines.ai/blog/on-policy-distillation). No token
+    answers for those after it. ``max_advantage`` bounds ``|log q - log p|``.
+
+    >>> log_prob, teacher = torch.tensor([[0.5, 0.8, 0.9]]).log(), torch.tensor([[0.5, 0.2, 0.1]]).log()
+    >>> scored = torch.tensor([[True, True, False]])
+    >>> teacher_advantage(log_prob, teacher, scored, Teacher())
+    tensor([[ 0.0000, -1.3863,  0.0000]])
+    >>> teacher_advantage(log_prob, teacher, scored, Teacher(coef=0.5, max_advantage=1.0))
+    tensor([[ 0.0000, -0.5000,  0.0000]])
+
+    Args:
+        log_prob: Log-probabilities of the policy at the start of the step.
+        scored: the tokens that the policy sampled.
+
+    Raises:
+        TypeError: ``scored`` is not bool; log-probabilities that are not floating point.
+        ValueError: another shape.
+    """
+    shape = require_floating("log_prob", log_prob).shape
+    require_shape("teacher_log_prob", require_floating("teacher_log_prob", teacher_log_prob), shape, "log_prob")
+    require_shape("scored", require_bool("scored", scored), shape, "log_prob")
+    difference = torch.where(scored, teacher_log_prob - log_prob, 0.0)
+    if options.max_advantage is not None:
+        difference = difference.clamp(-options.max_advantage, options.max_advantage)
+    return options.coef * difference

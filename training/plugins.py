@@ -1,0 +1,75 @@
+"""The names of methods and trackers, to which a user adds a path, or a package an entry point."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from core.errors import InputError
+from core.plugins.config_files import entries, entry
+from core.plugins.user_code import function_path
+
+
+class Plugins(dict[str, str]):
+    """Name -> ``module:object``.
+
+    Args:
+        group: The group of entry points by which packages add objects.
+    """
+
+    def __init__(self, group: str, **names: str) -> None:
+        super().__init__(names)
+        self.group = group
+
+    def find(self, name: str, folder: Path | None = None) -> str:
+        """Return ``module:object`` of a name, of an entry point or of a path.
+
+        Args:
+            folder: The folder from which the path of a file starts; by default the current folder.
+
+        Raises:
+            ValueError: it is none of these. The message lists the names.
+        """
+        if name in self:
+            return self[name]
+        if (outside := self.outside(name, folder)) is None:
+            names = ", ".join([*self, *entries(self.group)])
+            raise ValueError(f"got {name!r}, expected one of {names}, or FILE.py:NAME")
+        return outside
+
+    def outside(self, name: object, folder: Path | None = None) -> str | None:
+        """Return ``module:object`` of an entry point or of a path; None for every other name."""
+        if not isinstance(name, str) or name in self:
+            return None
+        return function_path(name, folder or Path.cwd()) if ":" in name else entry(self.group, name)
+
+
+METHODS = Plugins(
+    "luffy.methods",
+    on_policy="training.methods.on_policy:OnPolicy",
+    luffy="training.methods.luffy:Luffy",
+    multitask="training.methods.multitask:Multitask",
+    hpt="training.methods.hpt:Hpt",
+    chord="training.methods.chord:Chord",
+    uft="training.methods.uft:Uft",
+    srft="training.methods.srft:Srft",
+    relift="training.methods.relift:Relift",
+    exgrpo="training.methods.exgrpo:Exgrpo",
+    opd="training.methods.opd:Opd",
+    pope="training.methods.pope:Pope",
+    sft="training.methods.sft:Sft",
+)
+TRACKERS = Plugins("luffy.trackers", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
+KEYS: Mapping[str, Plugins] = {"method.type": METHODS}  # the keys that may name a function or class of the user's
+
+
+def outside_function(
+    key: str, value: object, folder: Path | None = None, where: str = "", registry: Plugins | None = None
+) -> str | None:
+    """Return `Plugins.outside` for the value of a key, by the ``registry`` that `KEYS` has for it, or by another one.
+
+    Raises:
+        InputError: it is a path that leads nowhere; the message starts with ``where`` and the key.
+    """
+    try:
+        return (registry or KEYS[key]).outside(value, folder)
+    except ValueError as error:
+        raise InputError(f"{where}{key}: {value}: {error}") from None

@@ -1,0 +1,238 @@
+"""What every method must hold, tried on seeded samples: ``luffy train check``."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.utils import tensordict_utils as tu
+
+from core.errors import InputError
+from training.algorithms.samples import Samples, Signal
+from training.methods.guided import Guided
+from training.methods.method import Method, Prompt
+from training.verl_hooks.loss import PHI, WEIGHTS, step_loss
+from training.verl_hooks.metrics import update_counts
+
+GROUPS, N, PROMPT, LIMIT, STEP = 3, 8, 5, 10, 7
+ROWS = GROUPS * N
+EVEN = tuple(range(0, ROWS + 1, N))
+# The ranks of an update, and where it is cut into micro-batches.
+CUTS = ((1, (0, ROWS)), (1, EVEN), (2, (0, 12, ROWS)), (2, (0, 3, 12, 17, ROWS)))
+TOLERANCE = 1e-9  # relative: everything is in float64
+PUBLISHED = "published"  # the mode of `Reduce` that depends on the cut, as the original does
+
+
+@dataclass
+class SeededTools:
+    """The trainer, as a method asks for it, with answers that depend on the question alone."""
+
+    seed: int = 0
+    global_steps: int = STEP + 1
+    n: int = N
+    updates: list[str] = field(default_factory=list)
+
+    def has_target(self, prompt: int) -> bool:
+        return True
+
+    def entropies(self, answers: Sequence[tuple[int, Sequence[int]]]) -> list[float]:
+        return [float(sum(tokens)) for _, tokens in answers]
+
+    def supervised_update(
+        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]
+    ) -> dict[str, float]:
+        self.updates.append(loss)
+        return {"sft_loss": 1.0, "grad_norm": 1.0}
+
+
+def check_method(method: Method) -> list[str]:
+    """Return what was tried.
+
+    Raises:
+        InputError: something does not hold; the message says what, and in which loss.
+    """
+    if method.supervised:
+        method.losses()
+        return ["losses"]
+    require("policy" in method.losses(), "losses(): expected a loss called policy")
+    samples = seeded_samples(method)
+    tried = [*_check_hooks(method, samples)]
+    signal = method.signal(samples, samples.rows["rm_scores"], STEP)
+    update = Update(method, samples, signal)
+    for check in (_check_cuts, _check_extremes, _check_padding, _check_divisors):
+        check(update)
+        tried.append(check.__name__.removeprefix("_check_"))
+    return tried
+
+
+def require(holds: object, complaint: str) -> None:
+    if not holds:
+        raise InputError(f"method: {complaint}")
+
+
+def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
+    """The plan of a prompt, the hooks of the trainer in their order, with no rows too, and the state."""
+    tools = SeededTools()
+    for has_target in (True, False):
+        starts = method.plan(Prompt(1, "p", STEP, 0, has_target, 0.0), N)
+        require(len(starts) == N, f"plan(): expected {N} starts, one for each sample, got {len(starts)}")
+    method.begin_epoch(ROWS, GROUPS)
+    method.choose(tools, GROUPS)
+    yield "plan"
+    none = Samples(samples.rows, samples.index, torch.zeros(ROWS, dtype=torch.bool), limit=LIMIT)
+    for batch in (samples, none):
+        method.note(batch, tools)
+        method.end_step({"actor/entropy": 0.5} if batch is samples else {})
+        method.after_update(tools)
+    require(set(tools.updates) <= {*method.losses()}, f"after_update(): no loss {tools.updates} in losses()")
+    yield "hooks"
+    other = type(method).model_validate_json(method.model_dump_json())
+    with TemporaryDirectory() as folder:
+        method.save(Path(folder))
+        other.load(Path(folder))
+    require(other.state() == method.state(), "load(): the state is not what save() wrote")
+    require(other.losses() == method.losses(), "losses() depend on the state, which the workers do not have")
+    yield "state"
+
+
+class Update:
+    """The losses of a method on the samples of a step, as the workers compute them."""
+
+    def __init__(self, method: Method, samples: Samples, signal: Signal) -> None:
+        self.losses, self.samples, self.signal = method.losses(), samples, signal
+        random = torch.Generator().manual_seed(1)
+        self.lengths: list[int] = samples.mask.sum(-1).tolist()
+        self.log_probs = [-2 * uniform((PROMPT + length,), random) for length in self.lengths]
+        self.entropies = [2 * uniform((PROMPT + length,), random) for length in self.lengths]
+        rows = samples.rows
+        fields = {name: rows[name] for name in ("response_mask", "old_log_probs")}
+        fields |= {PHI: rows["off_policy_log_probs"]} if "off_policy_log_probs" in method.fields() else {}
+        fields |= {"advantages": signal.advantages, "rollout_is_weights": signal.ratio_weights}
+        fields |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}
+        fields["ref_log_prob"] = -2 * uniform(rows["old_log_probs"].shape, random)
+        self.fields = fields
+
+    def of(self, name: str, ends: Sequence[int], ranks: int, rows: Sequence[int] = range(ROWS)) -> tuple[float, Tensor]:
+        """Return the loss called ``name`` over micro-batches that end at ``ends``, and its gradient."""
+        order, total, gradients = torch.tensor(rows), 0.0, []
+        times = len(rows) / ROWS
+        counts = update_counts(self.samples.mask, self.signal.weights, times)
+        rest = {"counts": counts, "coefficients": self._coefficients(name), "loss": name, "dp_size": ranks}
+        rest["batch_num_tokens"] = times * sum(self.lengths)
+        for first, last in pairwise(ends):
+            part = order[first:last].tolist()
+            given: dict[str, Any] = {
+                field: nested([values[row, : self.lengths[row]].double() for row in part])
+                for field, values in self.fields.items()
+            }
+            given["prefix_length"] = self.samples.rows["prefix_length"][order[first:last]]
+            leaf = torch.cat([self.log_probs[row] for row in part]).requires_grad_()
+            offsets = torch.tensor([0, *np.cumsum([len(self.log_probs[row]) for row in part])])
+            values = {"log_probs": leaf, "entropy": torch.cat([self.entropies[row] for row in part])}
+            output = {key: torch.nested.nested_tensor_from_jagged(value, offsets) for key, value in values.items()}
+            share, _ = step_loss(self.losses, LIMIT, output, tu.get_tensordict(given, rest))
+            share.backward()
+            total += float(share) / ranks
+            gradients.append(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad / ranks)
+        return total, torch.cat(gradients)
+
+    def _coefficients(self, name: str) -> dict[str, float]:
+        known = {"sft_loss": 1.0, "entropy_loss": -0.001} | self.signal.coefficients
+        missing = [term.name for term in self.losses[name].terms if term.name not in known]
+        require(not missing, f"loss {name}: the signal has no coefficient of {', '.join(missing)}")
+        return known
+
+    def each(self) -> Iterator[tuple[str, str]]:
+        for name, loss in self.losses.items():
+            yield name, loss.reduce
+
+
+def _check_cuts(update: Update) -> None:
+    """Neither micro-batches nor ranks change the loss or its gradient."""
+    for name, mode in update.each():
+        loss, gradient = update.of(name, (0, ROWS), 1)
+        for ranks, ends in CUTS if mode != PUBLISHED else ():
+            other, slopes = update.of(name, ends, ranks)
+            near = math.isclose(loss, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+            require(
+                near and torch.allclose(gradient, slopes, rtol=TOLERANCE, atol=TOLERANCE),
+                f"loss {name}: {loss:g} in one micro-batch, {other:g} in {len(ends) - 1} on {ranks} ranks: its terms "
+                "must be sums over tokens, whose divisors are counts of the whole update",
+            )
+
+
+def _check_extremes(update: Update) -> None:
+    """Losses and gradients are finite where a token is certain, and where it is next to impossible."""
+    log_probs = update.log_probs
+    for p in (1.0, 1e-30):
+        update.log_probs = [torch.full_like(row, math.log(p)) for row in log_probs]
+        for name, _ in update.each():
+            loss, gradient = update.of(name, (0, ROWS), 1)
+            finite = math.isfinite(loss) and bool(gradient.isfinite().all())
+            require(finite, f"loss {name}: it or its gradient is not finite where all probabilities are {p:g}")
+    update.log_probs = log_probs
+
+
+def _check_padding(update: Update) -> None:
+    """Prompts, and tokens after the end of a row, have no gradient."""
+    for name, _ in update.each():
+        _, gradient = update.of(name, (0, ROWS), 1)
+        of_rows = gradient.split([PROMPT + length for length in update.lengths])
+        # What the model says of a token stands where the token before it does.
+        outside = [torch.cat([row[: PROMPT - 1], row[-1:]]) for row in of_rows]
+        require(not torch.cat(outside).any(), f"loss {name}: it has a gradient outside of the responses")
+
+
+def _check_divisors(update: Update) -> None:
+    """Each term is a mean: an update of twice the same samples has the same loss."""
+    for name, mode in update.each():
+        once, _ = update.of(name, (0, ROWS), 1)
+        twice, _ = update.of(name, (0, 2 * ROWS), 1, [*range(ROWS), *range(ROWS)])
+        require(
+            mode == PUBLISHED or math.isclose(once, twice, rel_tol=TOLERANCE, abs_tol=TOLERANCE),
+            f"loss {name}: {once:g}, but {twice:g} for the same samples twice: the divisor of a term must count its "
+            "tokens",
+        )
+
+
+def uniform(shape: Sequence[int], random: torch.Generator) -> Tensor:
+    return torch.rand(tuple(shape), generator=random, dtype=torch.float64)
+
+
+def nested(rows: Sequence[Tensor]) -> Tensor:
+    return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
+
+
+def seeded_samples(method: Method) -> Samples:
+    """Return groups of samples, of which some start with a target, and of which the first group is never solved."""
+    random = torch.Generator().manual_seed(0)
+    lengths = torch.randint(3, LIMIT + 1, (ROWS,), generator=random)
+    mask = (torch.arange(LIMIT) < lengths.unsqueeze(-1)).double()
+    number, shown = torch.arange(ROWS) % N, isinstance(method, Guided) and method.shown
+    first = number < method.off_policy_samples(N)
+    solved = uniform((ROWS,), random) < 0.4
+    solved[:N] = first[:N]
+    old = -2 * uniform(mask.shape, random) * mask
+    rows = {
+        "response_mask": mask,
+        "responses": torch.randint(5, 99, mask.shape, generator=random),
+        "old_log_probs": old,
+        "rollout_log_probs": (old + 0.4 * uniform(mask.shape, random)) * mask,
+        "entropy": 2 * uniform(mask.shape, random) * mask,
+        "prefix_length": torch.where(first & (not shown), (lengths + 1) // 2, 0),
+        "guided": (first & shown).long(),
+        "rm_scores": torch.zeros_like(mask).scatter_(1, lengths.unsqueeze(-1) - 1, solved.double().unsqueeze(-1)),
+        "off_policy_log_probs": -uniform(mask.shape, random) * mask,
+        "teacher_log_probs": -2 * uniform(mask.shape, random) * mask,
+        "prompt_key": torch.arange(ROWS) // N,
+        "solved": solved,
+    }
+    index = np.array([f"g{row // N}" for row in range(ROWS)], dtype=object)
+    return Samples(TensorDict(rows, batch_size=ROWS), index, torch.ones(ROWS, dtype=torch.bool), limit=LIMIT)
