@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from training.methods.mixed import PATHS
-from training.methods.mixed import STATE as METHOD
 from training_runs import Training, write_targets
 
 from core.model.lineage_file import read_manifest
 from training.job.checkpoints import STATE, folder_of, latest_step
+from training.methods.exgrpo import PATHS
+from training.methods.method import STATE as METHOD
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
 MEASURED = ("timing", "idle/", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")

@@ -29,6 +29,9 @@ def test_an_endpoint_scores_each_sample_once(tmp_path: Path, monkeypatch: pytest
     first, second = (record["data"] for record in run.metrics())
     assert abs(first["distillation/kl"]) < 1e-4 < second["distillation/kl"]  # it starts from the teacher, and leaves it
     manifest = read_manifest(tmp_path / "run" / "policy")
-    assert f"teacher.model=tiny@{url}" in manifest.request.overrides and "teacher.model" not in manifest.request.files
+    assert (
+        f"teacher.model=tiny@{url}" in manifest.request.overrides
+        and "method.teacher.model" not in manifest.request.files
+    )
     files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
     assert not any(b"s3cret" in file.read_bytes() for file in files)
