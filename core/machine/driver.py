@@ -22,9 +22,11 @@ def require_driver(version: str, environment: Mapping[str, str] = os.environ) ->
         version: Of the driver, such as "535.183.01"; "" if it is unknown.
         environment: The variables of the process that will use it.
     """
-    folders = filter(None, environment.get("LD_LIBRARY_PATH", "").split(":"))
-    files = [file.name for folder in folders if Path(folder).is_dir() for file in Path(folder).glob("libcuda.so.*.*")]
-    majors = [text for text in (version.split(".")[0], *(file.split(".")[2] for file in files)) if text.isdecimal()]
+    majors = [version.split(".")[0]]
+    for folder in filter(None, environment.get("LD_LIBRARY_PATH", "").split(":")):
+        if Path(folder).is_dir():
+            majors += [file.name.split(".")[2] for file in Path(folder).glob("libcuda.so.*.*")]
+    majors = [text for text in majors if text.isdecimal()]
     if version and max(map(int, majors), default=LEAST) < LEAST:
         raise InputError(
             f"the NVIDIA driver is {version}, and CUDA 13.0 of requirements/train-gpu.lock needs {LEAST} or newer: "

@@ -34,4 +34,4 @@ def test_the_verifier_and_the_profile_are_found_by_their_names(
     tried = python(*LUFFY, "verify", "--thinking", "--verifier", "clock", "--in", "clock.jsonl", env=environment)
     assert tried.startswith("200 responses, mean score 1.000: 200 correct")
     shown = python(*LUFFY, *RUN, env=environment)  # the profile names clock.jsonl, which is in the current folder
-    assert "kept 180 targets of 200 traces" in shown
+    assert "180 of 200 traces are used" in shown

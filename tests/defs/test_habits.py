@@ -46,11 +46,3 @@ def test_each_module_of_tests_has_a_name_of_its_own() -> None:
     """Two of one name cannot be collected together, as ``pytest tests`` does."""
     counts = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in counts.items() if count > 1] == []
-
-
-def test_each_module_of_the_packages_has_a_name_of_its_own() -> None:
-    """Except for a command and its request, which each program has."""
-    in_each_program = {"__init__.py", "__main__.py", "commands.py", "command_requests.py"}
-    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
-    counts = Counter(file.name for file in files if file.name not in in_each_program)
-    assert [name for name, count in counts.items() if count > 1] == []

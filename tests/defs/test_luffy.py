@@ -148,7 +148,7 @@ def test_files_of_the_current_folder_are_not_taken_for_the_project(luffy, tmp_pa
     model = str(ROOT / "training/embedded_model/model")
     refused = luffy("train", "--recipe", "curve.yaml", "--targets", "curve.yaml", "--model", model, "--out", "run")
     said = "curve:Bend: no module curve on PYTHONPATH: name the file instead: curve.py:Bend"
-    assert refused.stderr == f"error: {said}\n"
+    assert refused.stderr == f"error: recipe {tmp_path / 'curve.yaml'}: method.type: {said}\n"
 
 
 @pytest.mark.parametrize("option", [["--hardware", "gpu"], ["--machine-only"]])

@@ -47,6 +47,7 @@ def make(tmp_path: Path):
 PROJECT = "-m pip install ."
 ORCHESTRATION = ["-m pip install requirements/orchestration.lock", PROJECT]
 TRAIN_CPU = ["-m pip install requirements/torch-cpu.txt", "-m pip install requirements/train-cpu.lock", PROJECT]
+DRIVER = "-m core.machine.driver"
 TRAIN_GPU = ["-m pip install requirements/train-gpu.lock", PROJECT]
 
 
@@ -62,19 +63,19 @@ def test_a_second_setup_does_nothing_and_a_changed_lock_is_installed(make, tmp_p
 
 def test_the_environment_for_gpus_replaces_the_one_for_the_cpu_and_stays(make, tmp_path):
     make("setup")
-    assert make("setup", "HARDWARE=gpu") == ["-m venv --clear .venv-train", *TRAIN_GPU]
+    assert make("setup", "HARDWARE=gpu") == [DRIVER, "-m venv --clear .venv-train", *TRAIN_GPU]
     assert make("setup") == []
     with (tmp_path / "requirements" / "train-gpu.lock").open("a") as lock:
         lock.write("# changed\n")
     (tmp_path / "requirements" / "train-cpu.lock").write_text("# changed, too\n")
-    assert make("setup") == ["-m venv .venv-train", *TRAIN_GPU]
+    assert make("setup") == [DRIVER, "-m venv .venv-train", *TRAIN_GPU]
     assert make("setup", "HARDWARE=cpu") == ["-m venv --clear .venv-train", *TRAIN_CPU]
 
 
 def test_an_installation_that_was_interrupted_is_taken_up_for_the_same_hardware(make, tmp_path):
     make("setup", "HARDWARE=gpu")
     next((tmp_path / ".venv-train").glob("installed.gpu.*")).unlink()
-    assert make("setup") == ["-m venv .venv-train", *TRAIN_GPU]
+    assert make("setup") == [DRIVER, "-m venv .venv-train", *TRAIN_GPU]
 
 
 def test_another_python_builds_both_environments_anew(make):

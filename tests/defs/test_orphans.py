@@ -16,9 +16,10 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from processes import alive, wait_gone
 
 from assets.shared.interpreter_process import RUN_VARIABLE
+from assets.shared.launchpad import COMMAND
 from core.machine.processes import start_ticks
 from pipelines.definitions import orphans, sensors
-from pipelines.definitions.instance import COMMAND, OWNER, owner_tag
+from pipelines.definitions.instance import OWNER, owner_tag
 from tests.defs.project import Project
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from processes import clean_environment
+from storages import read_reference
 
 from core.errors import InputError
 from pipelines.embedding import luffy_definitions
@@ -189,7 +190,7 @@ def test_merged_with_theirs_the_targets_are_made_of_their_asset(their_project: P
     assert {"everything", "reasoner_everything"} <= set(found["jobs"])
     assert {"models", "reasoner_models", "targets", "reasoner_targets"} <= set(found["groups"])
     assert (their_project / "theirs" / "models" / "base").exists()
-    reference = json.loads((their_project / "reasoner" / "references" / "targets" / "train.json").read_text())
+    reference = read_reference(their_project / "reasoner", "targets/train")
     assert reference["rows"] == 30 and Path(reference["path"]).is_file()
 
 
@@ -200,7 +201,7 @@ def test_their_own_command_trains_a_policy_and_scores_it(their_project: Path, ca
     (package / "definitions.py").write_text(lines["definitions"])
     (package / "reasoner.yaml").write_text(lines["profile"] + SMALL)
     call("dg", "launch", "--assets", '+key:"reasoner/report/scorecard"')
-    reference = json.loads((their_project / "reasoner" / "references" / "report" / "scorecard.json").read_text())
+    reference = read_reference(their_project / "reasoner", "report/scorecard")
     lineage = json.loads((Path(reference["policy"]["path"]) / "lineage.json").read_text())
     assert lineage["targets"]["rows"] == 30 and lineage["steps"] == 2
     assert set(reference["policy"]["scores"]) == set(reference["base"]["scores"]) != set()

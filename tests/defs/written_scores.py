@@ -7,6 +7,7 @@ from pathlib import Path
 import manifests
 import pyarrow as pa
 import pyarrow.parquet as pq
+from storages import read_reference
 
 from assets.shared.storage import Storage
 from core.files import write_json
@@ -81,7 +82,7 @@ class Written:
         write_json({"path": str(path), "digest": digest, **facts}, self.storage.reference_file(key))
 
     def reference(self, key: str) -> dict:
-        return json.loads(self.storage.reference_file(key).read_text())
+        return read_reference(self.storage.path, key)
 
     def model(self, digest: str) -> None:
         """The base model that is in use from now on."""

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from processes import clean_environment, descendants, wait_gone, wait_until
+from storages import read_reference
 
 pytest.importorskip("dagster", reason="the graph runs in the orchestration interpreter")
 
@@ -32,7 +33,7 @@ def cached(storage: Path) -> Counter[tuple[str, int]]:
 
 
 def reference(storage: Path, name: str) -> dict[str, Any]:
-    return json.loads((storage / "references" / "targets" / f"{name}.json").read_text())
+    return read_reference(storage, f"targets/{name}")
 
 
 @pytest.mark.slow

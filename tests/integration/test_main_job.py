@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from processes import clean_environment
 from published_files import write_traces
+from storages import read_reference
 
 from core.model.lineage_file import read_manifest
 from core.schemas import GRADED
@@ -53,7 +54,7 @@ def test_traces_become_a_policy_with_scores_and_lineage(published: Path, tmp_pat
     storage = tmp_path / "storage"
     policy = next(storage.glob("training/policy/*/policy"))
     manifest = read_manifest(policy)
-    train = json.loads((storage / "references/targets/train.json").read_text())
+    train = read_reference(storage, "targets/train")
     assert manifest.request.targets_digest == train["digest"]
     assert manifest.steps == 2
     assert next(policy.glob("*.safetensors")).stat().st_size > 1_000_000
@@ -64,7 +65,7 @@ def test_traces_become_a_policy_with_scores_and_lineage(published: Path, tmp_pat
     assert steps[0]["data"]["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
     for role in ("base", "policy"):
         for key in (f"evals/{role}/math500", f"ood/{role}/arc_c"):
-            scored = json.loads((storage / "references" / f"{key}.json").read_text())
+            scored = read_reference(storage, key)
             table = pq.read_table(scored["path"])
             assert set(GRADED.names) <= set(table.column_names)
             assert table.num_rows == 2

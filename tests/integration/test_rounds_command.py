@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from processes import clean_environment
+from storages import read_reference
 
 pytest.importorskip("dagster", reason="no Dagster in the training interpreter")
 
@@ -64,14 +65,14 @@ def test_rounds_that_are_killed_go_on_where_they_were(tmp_path: Path, asked: Cou
             time.sleep(0.2)
         process.send_signal(signal.SIGKILL)
         process.wait(10)
-        first = json.loads((storage / "references/rounds/1/policy.json").read_text())
+        first = read_reference(storage, "rounds/1/policy")
         done = subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert asked and set(asked.values()) == {1}  # the teacher was asked nothing twice
     assert len(list(storage.glob("training/policy/*"))) == 2  # and no round was trained twice
 
     references = {
-        (number, name): json.loads((storage / f"references/rounds/{number}/{name}.json").read_text())
+        (number, name): read_reference(storage, f"rounds/{number}/{name}")
         for number in (1, 2)
         for name in ("traces", "policy")
     }
