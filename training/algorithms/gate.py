@@ -71,7 +71,7 @@ def group_gate(
     """
     every, sampled = outcomes_by_group(solved, index, on_policy)
     weights = {
-        group: gate.weights(sum(outcomes), len(outcomes))
+        group: gate.weights(int(sum(outcomes)), len(outcomes))
         for group, outcomes in sampled.items()
         if 0 < len(outcomes) < len(every[group])
     }

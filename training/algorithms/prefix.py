@@ -127,7 +127,7 @@ class LinearVariance(Linear):
 class Staged(Random):
     """A random part whose upper end rises (``reverse_linear``) or falls (``linear_max``) in ten stages."""
 
-    type: Literal["linear_max", "reverse_linear"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    type: Literal["linear_max", "reverse_linear"]  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride]
     steps: Annotated[int, Field(ge=1)] = 300
 
     def ratio(self, sample: Sample) -> float:

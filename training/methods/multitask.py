@@ -19,5 +19,5 @@ class Multitask(Imitating):
 
     on_policy: AnyOnPolicyLoss = Ppo(clip=None)
     advantage: GroupAdvantage = GroupAdvantage(baseline="on_policy")
-    filter: PolicyFilter | None = None
-    imitation: ImitationLoss = ImitationLoss(coef=1.0)
+    filter: PolicyFilter | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    imitation: ImitationLoss = ImitationLoss(coef=1.0)  # pyright: ignore[reportIncompatibleVariableOverride]

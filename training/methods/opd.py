@@ -13,4 +13,4 @@ class Opd(OnPolicy):
     on_policy: AnyOnPolicyLoss = Ppo(clip=None)
     entropy: AnyEntropy = ConstantEntropy(coef=0.0)
     reduce: Reduce = Reduce(type="token-mean")
-    teacher: Teacher = Teacher(task_rewards=False)
+    teacher: Teacher = Teacher(task_rewards=False)  # pyright: ignore[reportIncompatibleVariableOverride]

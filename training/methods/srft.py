@@ -39,7 +39,7 @@ class Srft(Luffy):
 
     on_policy: Reinforce = Reinforce()  # pyright: ignore[reportIncompatibleVariableOverride]
     reduce: Reduce = Reduce(type="seq64-mean-token-sum-norm-occupied")
-    imitation: ImitationLoss = ImitationLoss(coef=0.5)
+    imitation: ImitationLoss = ImitationLoss(coef=0.5)  # pyright: ignore[reportIncompatibleVariableOverride]
     sign: Sign = "minus"  # of the entropy in the factor of the supervised loss
     solved_weight: Positive = 0.1  # times exp(H): the advantage of a right sample; that of a wrong one is -1
 

@@ -18,6 +18,6 @@ class Uft(Imitating):
     advantage: GroupAdvantage = GroupAdvantage(use_std=True)
     reduce: Reduce = Reduce(type="token-mean")
     prefix: AnyPrefix = Binomial(n=-1, min=0.0, max=0.8, steps=300, share=True)
-    imitation: ImitationLoss = ImitationLoss(coef=0.001)
+    imitation: ImitationLoss = ImitationLoss(coef=0.001)  # pyright: ignore[reportIncompatibleVariableOverride]
     reference: ReferenceKL | None = ReferenceKL()
     regularize_on: Baseline = "on_policy"
