@@ -13,7 +13,7 @@ def decision_rows(decision: Decision) -> list[tuple[str, str]]:
         return []
     needed = f"promotes from {e_value(-log(decision.level))}"
     rows = [
-        ("decision", decision_sentence(decision)),
+        ("outcome", decision_sentence(decision)),
         ("evidence (e-value)", f"{e_value(decision.log_evidence)}; {needed}"),
         ("answers of each model", f"{decision.answers:,}"),
     ]

@@ -89,7 +89,7 @@ ROWS: list[Row] = [
     ("training --print-config --set data.seed=1.5", {}, "seed: got 1.5, expected a whole number from 0"),
     ("training --print-config --set seed=1", {}, "--set: seed cannot be set: give it with --seed"),
     ("training --request r.json", request(overrides=["seed=1"]), "--set: seed cannot be set: give it with --seed"),
-    ("training --print-config --set objective=dpo", {}, "--set: objective cannot be set: method.type chooses"),
+    ("training --print-config --set objective=dpo", {}, "unknown key 'objective'"),
     (f"{TRAIN} --set actor_rollout_ref.actor.optim.betas=[0.9]", {}, "betas: got [0.9], expected two numbers from 0"),
     (f"{TRAIN.replace('--out out', '')} --out ''", {}, "--out: got '', expected the path of a file or folder"),
     ("training --request r.json", request(out=""), "r.json: out: got '', expected the path of a file or folder"),
