@@ -134,7 +134,7 @@ def test_the_numbers_of_a_decision_are_plotted(page):
 
 def test_the_scorecard_shows_its_verdict_and_its_page(page):
     page.goto("/assets/report/scorecard")
-    page.get_by_text("beats the base on").first.wait_for()
+    page.get_by_text("better than the base on").first.wait_for()
     page.get_by_text("scorecard.html").first.wait_for()
 
 
