@@ -113,7 +113,8 @@ def test_a_policy_that_is_not_better_beyond_chance_is_not_promoted(written: Writ
     decision = written.project.metadata("registry/champion")
     assert decision["promoted"] is False
     assert "a promotion needs 1,020" in decision["reasons"]
-    assert decision["outcome"].endswith(" answers are too few to tell") and "more answers of each model" in decision["would decide it"]
+    assert decision["outcome"].endswith(" answers are too few to tell")
+    assert "more answers of each model" in decision["would decide it"]
     assert written.champion is None
     assert len(list((written.project.storage / "registry" / "decisions").iterdir())) == 1
 
