@@ -1,6 +1,5 @@
 """The targets' part of the graph, run for real on the embedded source: outputs, reuse, reviews, versions."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 from pages import page_data
+from storages import read_reference
 
 from assets.checks import ACCOUNT
 from core.parquet import shards
@@ -133,7 +133,7 @@ def test_the_rejected_traces_are_recorded_whichever_of_the_two_is_selected(build
     assert project.run(*INPUTS, "targets/prepared", "targets/train").success
     first, version = project.metadata("targets/rejected"), project.data_version("targets/rejected")
     assert first["dagster/row_count"] + project.metadata("targets/prepared")["dagster/row_count"] == 300
-    reference = json.loads((project.storage / "references" / "targets" / "rejected.json").read_text())
+    reference = read_reference(project.storage, "targets/rejected")
     assert reference["path"] == first["file"] and reference["digest"] == version
     assert project.run("targets/rejected").success
     assert project.metadata("targets/rejected") == {**first, "reused": True}

@@ -53,7 +53,7 @@ def dumped(key: str, value: str) -> str:
         ("training.config.method.type", "mine.py:f", "{here}/mine.py:f"),
         ("training.config.run.trackers", "[tensorboard, mine.py:f]", ["tensorboard", "{here}/mine.py:f"]),
         ("training.config.run.note", "luffy", "luffy"),
-        ("training.config.teacher.model", "suites", "{here}/suites"),
+        ("training.config.method.teacher.model", "suites", "{here}/suites"),
         (
             "training.config.first_stage.set",
             "['method.type=my mine.py:f', data.shuffle=true]",
