@@ -63,6 +63,7 @@ BREAKS: dict[str, tuple[str, list[Any]]] = {
     "overlap_looked_for": ("benchmark_overlap", [None]),
     "thoughts_about_problems": ("about_problem", [False] * 30),
     "thoughts_of_problems": ("about_problem", [False] * 70),
+    "equations_hold": ("wrong_equation", [True] * 10),
     "golds_distinct": ("gold_digest", ["x"] * 110),
     "no_html_escapes": ("html_escapes", [True] * 10),
     "few_near_loops": ("compression_ratio", [0.1, 0.1]),
@@ -261,7 +262,7 @@ def test_suites_that_do_not_work_are_named(prepared: Prepared, tmp_path: Path) -
         validate(prepared.profile, suite=suite(tmp_path / "b.yaml", type="expect_column_values_to_be_unqiue"))
     with pytest.raises(InputError, match="min_value and max_value cannot both be None"):
         validate(prepared.profile, suite=suite(tmp_path / "b.yaml", kwargs={"column": "id"}))
-    with pytest.raises(InputError, match=r"check suite .*: checks\.0\.kwargs: max_value: got nan, expected a number"):
+    with pytest.raises(InputError, match=r"check suite .*: checks\.0\.kwargs\.max_value: got nan, expected a number"):
         validate(prepared.profile, suite=suite(tmp_path / "n.yaml", kwargs={"column": "id", "max_value": float("nan")}))
     with pytest.raises(InputError, match="severity"):
         load_checks(suite(tmp_path / "c.yaml", severity="fatal"))
