@@ -150,9 +150,10 @@ def draw_traces(
         "teacher": model.name if isinstance(model, Endpoint) else model.checkpoint,
         "generation": generation,
     }
-    empty = Counter(one.finish_reason for one in completions.values() if not one.response.strip())
-    drawn = Drawn(len(completions), len(requests), cached, dict(empty.most_common()))
-    if completions and empty.total() == len(completions):
+    answers = [completions[request.key] for request in requests if request.key in completions]  # repeated ones, too
+    empty = Counter(answer.finish_reason for answer in answers if not answer.response.strip())
+    drawn = Drawn(len(answers), len(requests), cached, dict(empty.most_common()))
+    if answers and empty.total() == len(answers):
         raise TaskFailed(
             f"{facts['teacher']}: {drawn.empty_text}, so there is no trace to write: change the prompt or the teacher; "
             f"{cache} has the answers"
