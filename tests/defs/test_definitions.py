@@ -18,24 +18,6 @@ from targets.check.expectations import SUITE, check_names, load_checks
 from tests.defs.project import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
-LINE = [
-    *("targets/source", "targets/prepared", "targets/rejected", "targets/browser", "targets/train", "models/base"),
-    *(
-        "training/policy",
-        "training/ledger",
-        "training/metrics",
-        "training/checkpoints",
-        "benchmarks/suite",
-        "report/scorecard",
-        "registry/champion",
-    ),
-    "operations/retention",
-]
-PAPER = {
-    "evals": ["aime24", "aime25", "amc", "math500", "minerva", "olympiadbench"],
-    "ood": ["arc_c", "gpqa_diamond", "mmlu_pro"],
-}
-EMBEDDED = {"evals": ["arithmetic"], "ood": ["arithmetic_long", "arithmetic_mul", "arithmetic_short"]}
 HEAVY = ["torch", "vllm", "verl", "ray", "transformers", "datasets", "great_expectations", "math_verify"]
 HEAVY += ["matplotlib", "scipy", "rich"]  # of reports: imported where they are written
 
@@ -46,14 +28,6 @@ def definitions(profile: str, **settings: str) -> dg.Definitions:
 
 def graph(profile: str, **settings: str):
     return definitions(profile, **settings).resolve_asset_graph()
-
-
-@pytest.mark.parametrize(("profile", "benchmarks"), [("embedded", EMBEDDED), ("paper", PAPER)])
-def test_the_keys_are_those_of_the_architecture(profile, benchmarks):
-    scores = [
-        f"{group}/{role}/{name}" for group in benchmarks for role in ("base", "policy") for name in benchmarks[group]
-    ]
-    assert sorted(key.to_user_string() for key in graph(profile).get_all_asset_keys()) == sorted([*LINE, *scores])
 
 
 def test_the_arrows_are_those_of_the_architecture():
@@ -151,23 +125,6 @@ def test_the_line_is_run_without_operations():
     assert {key.path[0] for key in keys}.isdisjoint({"operations"})
     assert dg.AssetKey(["training", "checkpoints"]) not in keys
     assert {"targets/train", "registry/champion"} <= {key.to_user_string() for key in keys}
-
-
-def test_nothing_runs_by_itself_until_someone_turns_it_on():
-    found = definitions("embedded")
-    assert {s.name: s.default_status.value for s in found.schedules or []} == {
-        "weekly_retrain": "STOPPED",
-        "weekly_retention": "STOPPED",
-        "hourly_observation": "STOPPED",
-    }
-    assert {s.name: s.default_status.value for s in found.sensors or []} == {
-        "notify_run_failures": "STOPPED",
-        "notify_training_alerts": "STOPPED",
-        "retrain_on_new_targets": "STOPPED",
-        "score_new_policies": "STOPPED",
-        "stop_orphans": "RUNNING",  # it ends what is dead, and starts nothing
-        "watch_sources": "STOPPED",
-    }
 
 
 LOAD = "import json, sys; import pipelines.definitions.code_location; print(json.dumps(sorted(sys.modules)))"
