@@ -107,9 +107,8 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
     ) -> None:
         """Run ``python -m <arguments>`` to its end, passing on each message of the program as it comes.
 
-        Raises dg.Failure with the program's own error message if it ends with one, and `ProgramKilled` if SIGKILL ended
-        the program or its job. If the step is interrupted, the program gets TERM and ``grace_seconds`` later KILL, and
-        the interruption says what is ``kept``.
+        Raises dg.Failure with the program's own message, and `ProgramKilled` if SIGKILL ended it or its job. If the
+        step is interrupted, the program gets TERM, ``grace_seconds`` later KILL, and what is ``kept`` is said.
         """
         try:
             self._run(context, arguments, on_message)
@@ -117,7 +116,7 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
             raise cancellation(kept()) from None
 
     def _run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
-        python, run = str(self.executable()), os.getppid()  # the process of the run has forked us
+        python = str(self.executable())
         command, variables = [python, "-m", *arguments], {RUN_VARIABLE: context.run_id}
         if arguments[0] in SUPERVISES_ITS_JOB:
             variables[PARENT] = str(os.getpid())
@@ -141,8 +140,6 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
             try:
                 while process.poll() is None:
                     _pass_on(events, on_message)
-                    if os.getppid() != run:
-                        raise dg.Failure("the process of the run was killed, so this step ends too", allow_retries=True)
                     time.sleep(POLL_SECONDS)
             finally:
                 self._stop(process)

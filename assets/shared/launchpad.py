@@ -5,6 +5,7 @@ dialect of the command line, or with one of `TYPED`, which are the ones that peo
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from assets.shared.settings import StageSettings
 from assets.shared.storage import ReferenceIOManager, Storage
 from core import PROJECT
 from core.errors import InputError
+from core.machine.processes import die_with_parent
 from core.settings import FILE, RUNS, Layer, resolve, set_layers, write_run
 
 COMMAND = "luffy/command"  # tag of a run that a terminal executes, which has written its settings itself
+OWNER = "luffy/process"  # tag of a run: the process that executes it
 # Sections that decide which definitions exist, or that only these read.
 FIXED = ("suite", "checks", "interpreter", "rounds", "catalog", "schedule", "notify")
 TYPED: dict[str, tuple[Any, str, str]] = {
@@ -40,10 +43,7 @@ SCHEMA = {
 
 
 def luffy_resource(names: Names, base: StageSettings) -> dg.ResourceDefinition:
-    """Build the resource ``luffy`` of the settings ``base``.
-
-    A plain resource and not a `dg.ConfigurableResource`, whose fields would have to hold the settings as configuration.
-    """
+    """Build the resource ``luffy``; a `dg.ConfigurableResource` would have to hold ``base`` as configuration."""
     suite = base.suite.entries()
 
     @dg.resource(config_schema=SCHEMA, description="The settings of a run, which `set` changes.")
@@ -57,6 +57,8 @@ def luffy_resource(names: Names, base: StageSettings) -> dg.ResourceDefinition:
                 write_settings(settings, context.run.run_id)
         except InputError as error:
             raise as_failure(error) from None
+        if context.run is not None and f" {os.getppid()}," in context.run.tags.get(OWNER, ""):
+            die_with_parent(os.getppid())  # this is a process of one step
         return Luffy(names, settings, suite, base.checks.file, benchmark)
 
     return luffy

@@ -143,7 +143,7 @@ def run(
     profile: Profile = None,
     overrides: Overrides = None,
     select: Select = None,
-    max_concurrent: AtOnce = 2,
+    max_concurrent: AtOnce = 1,
     force: Annotated[bool, typer.Option("--force", help="Make what is selected again: storage.force=true.")] = False,
 ) -> int:
     """Run the graph on your data, model and benchmarks. Unchanged results are reused."""

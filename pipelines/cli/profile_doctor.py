@@ -32,7 +32,7 @@ CHEAP = 200e6  # most parameters of a model that a CPU samples from within a min
 def examine_profile(profile: str, overrides: Sequence[str]) -> int:
     """Prepare, sample and test; return the exit status, which is 1 if a fault shows."""
     settings = load(profile, overrides)
-    if status := run_graph(settings, SELECTION, 2):
+    if status := run_graph(settings, SELECTION, 1):
         return status
     storage = Storage(root=settings.storage.root)
     train, base = (

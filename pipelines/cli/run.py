@@ -3,33 +3,26 @@
 The run is recorded in the instance that ``luffy ui`` shows.
 """
 
-import gc
 import os
 import shlex
 import shutil
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
 from assets.generated import KEY as GENERATED
-from assets.shared.launchpad import COMMAND, write_settings
+from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core import PROJECT
 from core.errors import InputError
-from core.machine.interruptible import INTERRUPTED
 from core.progress import Terminal
+from pipelines.cli.execute import Command
 from pipelines.cli.selection import selection_keys
-from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
-from pipelines.definitions.database import reuse_engines, wait_for_database
-from pipelines.definitions.executor import preload
-from pipelines.definitions.instance import CANCEL, prepare_home
+from pipelines.cli.terminal import LINE_SECONDS
+from pipelines.definitions.dead_runs import end_dead_runs
+from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
-from pipelines.definitions.orphans import end_dead_runs
 from pipelines.settings import Settings, built_in
 from pipelines.training_check import check_training
 
@@ -49,15 +42,14 @@ def run_graph(
     if job == ROUNDS and settings.rounds is None:
         raise InputError("the settings have no section rounds; add one to the profile, or take --profile rounds")
     command = Command(settings)
-    defs = command.definitions()
-    keys, others = selection_keys(defs, "*" if select is None else select, job)
+    keys, others = selection_keys(command.definitions, "*" if select is None else select, job)
     left_out = f"not in the job {job}: {', '.join(key.to_user_string() for key in others)}"
     hint = "materialize them in the UI, or by their own command (luffy rounds)"
     if not keys:
         reason = f"{left_out}; {hint}" if others else "the selection contains no asset to materialize; `*` selects all"
         raise InputError(f"--select {select!r}: {reason}")
     if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
-        python = resource(defs, "interpreter").examined()
+        python = TrainingInterpreter(**settings.interpreter.model_dump()).examined()
         if any(key.path[-1] == POLICY_NAME for key in keys):
             check_training(settings, python)
     terminal = Terminal(every_s=LINE_SECONDS)
@@ -67,132 +59,15 @@ def run_graph(
         for run_id in end_dead_runs(instance):
             terminal.line(f"marked run {run_id[:8]} as ended, because its process is gone")
         if any(key.path[0] == "targets" for key in keys):
-            status = execute(instance, command, OBSERVE, terminal, meanwhile=preload)
+            status = command.execute(instance, OBSERVE, terminal)
             if status:
                 return status
-        status = execute(instance, command, job, terminal, keys=keys if select else None, at_once=max_concurrent)
+        status = command.execute(instance, job, terminal, keys if select else None, max_concurrent)
     if status == 0:
         show_result(command.storage, terminal, keys)
         for line in _next_steps(settings, keys, profile):
             terminal.line(line)
     return status
-
-
-class Command:
-    """One call of ``luffy run``: its settings, and the definitions of its runs."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.id = os.urandom(4).hex()
-        self.storage = Storage(root=settings.storage.root)
-
-    def definitions(self) -> dg.Definitions:
-        """Build the definitions."""
-        from pipelines.cli.execute import define
-
-        defs = define(self.id, self.settings)
-        reuse_engines()
-        gc.freeze()  # they stay as long as the process: searching them for garbage, even when it ends, takes long
-        return defs
-
-
-def resource(defs: dg.Definitions, name: str) -> Any:
-    """Return a resource of the definitions."""
-    assert defs.resources is not None
-    return defs.resources[name]
-
-
-def execute(
-    instance: dg.DagsterInstance,
-    command: Command,
-    job: str,
-    terminal: Terminal,
-    *,
-    keys: Sequence[dg.AssetKey] | None = None,
-    at_once: int | None = None,
-    meanwhile: Callable[[], None] | None = None,
-) -> int:
-    """Run ``job`` in a process of its own and show it; Ctrl-C cancels the run.
-
-    Args:
-        instance: The instance that records the run.
-        command: What the run belongs to.
-        job: Name of the job.
-        terminal: Where the run is shown.
-        keys: Materialize only these assets.
-        at_once: Number of steps that run at the same time.
-        meanwhile: Called once while this process waits.
-
-    Returns:
-        The exit status of the command.
-    """
-    wait_for_database()  # it has answered before
-    tags = {COMMAND: f"{job}-{command.id}"}
-    # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    from pipelines.cli.execute import start_run
-
-    file = write_settings(command.settings, command.id)
-    # A fork, so before any thread.
-    process = start_run(job, command.id, file, log_file(instance), tags=tags, keys=keys, at_once=at_once)
-    assert process.pid is not None
-    cancelled = False
-    with RunMonitor(instance, tags, terminal) as monitor:
-        while process.exitcode is None:
-            try:
-                work, meanwhile = meanwhile, None
-                if work:
-                    work()
-                process.join()
-            except KeyboardInterrupt:
-                cancelled = True
-                terminal.line("cancelling: the running steps are being stopped")
-                os.kill(process.pid, CANCEL)
-    if process.exitcode == 0 and not cancelled:
-        return 0
-    run = instance.get_run_by_id(monitor.run_id) if monitor.run_id else None
-    # The process may end by the request before the run begins, or after its last step.
-    if (cancelled and not monitor.failures) or (run is not None and run.status == dg.DagsterRunStatus.CANCELED):
-        end_dead_runs(instance)
-        for line in _kept(command.storage, str(monitor.run_id), monitor.view):
-            terminal.line(line)
-        terminal.line("cancelled; run the same command again to continue from the complete outputs")
-        return INTERRUPTED
-    for failure in monitor.failures:
-        sys.stderr.write(f"error: {failure}\n")
-    if not monitor.failures:
-        said = log_file(instance).read_text(encoding="utf-8", errors="replace").splitlines()
-        reasons = [line for line in said if "OperationalError" in line]  # of the database; its last lines are SQL
-        where = f"DAGSTER_HOME {instance.root_directory}: " if reasons else ""
-        last = [*said[-1:], *reasons[-1:]]
-        sys.stderr.write(f"error: the run ended early: {where}{last[-1] if last else 'it wrote no message'}\n")
-        sys.stderr.write(f"its log: {log_file(instance)}\n")
-    return 1
-
-
-def _kept(storage: Storage, run_id: str, view: RunView) -> Iterator[str]:
-    """Describe what a cancelled run leaves for the next one to continue from."""
-    from core.files import read_json
-    from training.job.checkpoints import latest_step
-
-    if done := view.names(done=True):
-        yield f"kept: the outputs of {', '.join(done)}"
-    if any(name.startswith(("evals/", "ood/")) for name in view.names(done=False)):
-        yield "kept: the samples that were generated, except for those of the last seconds"
-    for file in sorted(storage.path.glob("training/policy/*/request.json")):
-        run = file.parent
-        if (run / "policy").exists() or read_json(file).get("upstream", {}).get("dagster_run") != run_id:
-            continue
-        steps = {folder: latest_step(folder / "checkpoints") for folder in (run, run / "first_stage")}
-        if folder := next((folder for folder, step in steps.items() if step), None):
-            yield f"kept: the training up to the checkpoint of step {steps[folder]}, in {folder}"
-        else:
-            yield "not kept: the training, which had no checkpoint yet (trainer.save_freq: steps between them)"
-
-
-def log_file(instance: dg.DagsterInstance) -> Path:
-    """Return the log of the last run's processes, with what Dagster and its libraries print beside the event log."""
-    return Path(instance.root_directory) / "terminal.log"
 
 
 def show_result(storage: Storage, terminal: Terminal, keys: Sequence[dg.AssetKey]) -> None:

@@ -34,7 +34,7 @@ from core import PROJECT
 from core.cli import exit_status
 from core.errors import InputError
 from core.text.patterns import compile_full_match
-from pipelines.definitions.orphans import end_dead_runs
+from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.settings import load
 
 CODE = "pipelines.definitions.code_location"

@@ -1,19 +1,13 @@
-"""DAGSTER_HOME, the folder of the Dagster instance, and the tags by which a run is found again."""
+"""DAGSTER_HOME, the folder of the Dagster instance."""
 
-import json
 import os
-import signal
-import socket
 from pathlib import Path
 
 from core import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
-from core.machine.processes import start_ticks
 
 CONFIG = "dagster.yaml"
-CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run
-OWNER = "luffy/process"  # tag of a run: the process that executes it
 
 
 def prepare_home() -> Path:
@@ -34,8 +28,3 @@ def prepare_home() -> Path:
     except OSError as error:
         raise InputError(f"DAGSTER_HOME {home}: {error.strerror}; make room or choose another folder") from error
     return home
-
-
-def owner_tag() -> dict[str, str]:
-    """Return the tag that names this process; a process id alone may be reused, or belong to another machine."""
-    return {OWNER: json.dumps([socket.gethostname(), os.getpid(), start_ticks(os.getpid())])}

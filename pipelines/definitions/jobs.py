@@ -69,7 +69,6 @@ def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
         names.name(OBSERVE),
         selection=_assets(names, SOURCE),
         description=DESCRIPTIONS[OBSERVE],
-        executor_def=dg.in_process_executor,  # it is one short step
     )
     return {**jobs, OBSERVE: observe}
 

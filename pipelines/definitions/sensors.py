@@ -1,4 +1,4 @@
-"""Sensors for failed runs, changed data, new policies and leftover processes.
+"""Sensors for failed runs, changed data, new policies and dead runs.
 
 They are off by default, except for the one that ends what is dead.
 """
@@ -21,9 +21,9 @@ from assets.training import POLICY
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.secrets import redact
+from pipelines.definitions.dead_runs import end_dead_runs, runs_elsewhere
 from pipelines.definitions.jobs import PREPARE, SCORE, Job
 from pipelines.definitions.notices import Notice, send
-from pipelines.definitions.orphans import end_dead_runs, find_leftovers, runs_elsewhere, stop
 from pipelines.definitions.schedules import unfinished
 from pipelines.definitions.source_watch import SourceState, changing_sources
 from pipelines.settings import NotifySettings, Settings
@@ -191,14 +191,14 @@ def appearance(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> 
 
 
 def stop_orphans(names: Names) -> dg.SensorDefinition:
-    """Ends dead runs and stops the processes that they left behind."""
+    """Ends dead runs."""
 
     @dg.sensor(
         name=names.name("stop_orphans"),
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="End runs whose terminal was closed or whose code server is gone, and stop processes of this "
-        "machine whose run has ended: TERM, and KILL a minute later.",
+        description="End runs whose process is gone, such as one whose terminal was closed or whose code server was "
+        "killed, and free their slots in the pools.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         known, now = json.loads(context.cursor or "{}"), time.time()
@@ -206,14 +206,8 @@ def stop_orphans(names: Names) -> dg.SensorDefinition:
         elsewhere = runs_elsewhere(context.instance, origin.location_name) if origin else []
         since = {run: known.get(run, now) for run in elsewhere}
         ended = end_dead_runs(context.instance, [run for run in since if now - since[run] >= ELSEWHERE_SECONDS])
-        leftovers = find_leftovers(context.instance)
-        asked = stop(leftovers, known, now)
-        context.update_cursor(json.dumps({**since, **asked}))
-        for leftover in leftovers:
-            context.log.warning(
-                redact(f"process {leftover.process.pid} of ended run {leftover.run_id}: {leftover.command}")
-            )
-        return dg.SkipReason(f"{len(ended)} dead runs ended, {len(leftovers)} leftover processes stopped")
+        context.update_cursor(json.dumps(since))
+        return dg.SkipReason(f"{len(ended)} dead runs ended")
 
     return sensor
 

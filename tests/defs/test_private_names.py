@@ -15,9 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pipelines", "assets", "training", "evaluation", "targets", "grading", "core", "perf")
 PRIVATE = re.compile(r"_(?!_)")
 FAILURES = "assets/shared/failures.py"
-DATABASE = "pipelines/definitions/database.py"
-EXECUTOR = "pipelines/definitions/executor.py"
-TERMINAL = "pipelines/cli/terminal.py"
 WEBSERVER = "pipelines/cli/webserver.py"
 # Where each name is used, and what it is for.
 USES = {
@@ -25,23 +22,6 @@ USES = {
         FAILURES,
         "a cancellation is recorded as one sentence: without it, the UI shows a stack of Dagster as well",
     ),
-    "dagster._core.execution.retries.RetryMode": (EXECUTOR, "an argument of the executor of steps"),
-    "dagster._core.executor.multiprocess.MultiprocessExecutor": (
-        EXECUTOR,
-        "steps are forked: use dagster.multiprocess_executor, and a demo takes twice as long",
-    ),
-    "dagster._core.storage.event_log.sqlite.sqlite_event_log": (
-        DATABASE,
-        "makes an engine for every event: leave `reuse_engines` out, and an unchanged demo takes a third longer",
-    ),
-    "dagster._core.storage.event_log.sqlite.sqlite_event_log.INDEX_SHARD_NAME": (TERMINAL, "as the next one"),
-    "dagster._core.storage.event_log.sqlite.sqlite_event_log.SqliteEventLogStorage": (
-        TERMINAL,
-        "keeps SQLite's files open: leave `_keep_open` out, and an event of `luffy run` takes 15 ms instead of 0.5 ms",
-    ),
-    "dagster._core.storage.runs.sqlite.sqlite_run_storage": (DATABASE, "as that of the events"),
-    "dagster._core.storage.schedules.sqlite.sqlite_schedule_storage": (DATABASE, "as that of the events"),
-    "dagster._core.storage.sql": (DATABASE, "names the class that reads the migration scripts, for each file anew"),
     "dagster._core.workspace.context.WorkspaceProcessContext": (WEBSERVER, "an argument of the web server"),
     "dagster._core.workspace.load_target.WorkspaceFileTarget": (WEBSERVER, "an argument of that context"),
     "dagster_webserver.webserver.DagsterWebserver": (

@@ -15,8 +15,8 @@ from processes import children, descendants, wait_gone
 
 from assets.shared.profile import Names
 from pipelines.cli.selection import selection_keys
+from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.factory import build_defs
-from pipelines.definitions.orphans import end_dead_runs
 from tests.defs.project import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,24 +58,26 @@ CANCEL_AT_ONCE = """
 import sys
 import dagster as dg
 from core.progress import Terminal
-from pipelines.cli.run import Command, execute
+from pipelines.cli.execute import FORK, Command
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import OBSERVE
 from pipelines.settings import load
 
-def interrupt():
+join = FORK.Process.join
+
+def interrupt(process):
+    FORK.Process.join = join
     raise KeyboardInterrupt
 
+FORK.Process.join = interrupt
 prepare_home()
-command = Command(load())
-command.definitions()
 with dg.DagsterInstance.get() as instance:
-    sys.exit(execute(instance, command, OBSERVE, Terminal(every_s=1.0), meanwhile=interrupt))
+    sys.exit(Command(load()).execute(instance, OBSERVE, Terminal(every_s=1.0)))
 """
 
 
 def test_ctrl_c_before_a_run_exists_cancels_it(environment):
-    """`execute` says so by its status, so that the run that would follow does not start."""
+    """`Command.execute` says so by its status, so that the run that would follow does not start."""
     command = [sys.executable, "-c", CANCEL_AT_ONCE]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 130, done.stderr
@@ -160,11 +162,11 @@ def test_a_gate_that_fails_says_which(environment):
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def start_at_work(environment: dict[str, str], tmp_path: Path) -> "subprocess.Popen[str]":
+def start_at_work(environment: dict[str, str], tmp_path: Path, *more: str) -> "subprocess.Popen[str]":
     """A run in a process group of its own, whose step targets/prepared is at work."""
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART]
     process = subprocess.Popen(
-        [*command, "--set", "targets.embedded_rows=40000"],
+        [*command, "--set", "targets.embedded_rows=40000", *more],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -185,8 +187,7 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, 
     rest, _ = process.communicate()
     assert process.wait(60) == 130, rest
     assert "cancelled" in rest
-    assert not list((tmp_path / "storage" / "targets").rglob("*.parquet"))
-    assert not list(prepared.iterdir())
+    assert not list(prepared.iterdir()) and not (tmp_path / "storage" / "targets" / "train").exists()
     monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
     with dg.DagsterInstance.get() as instance:
         (cancelled,) = instance.get_runs(limit=1)
@@ -200,14 +201,15 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, 
     assert not [error for error in errors if error.stack or error.cause or error.context]
 
 
-def test_nothing_survives_the_process_of_the_run_that_is_killed(environment, tmp_path: Path):
-    process = start_at_work(environment, tmp_path)
+@pytest.mark.parametrize("at_once", ["1", "2"])
+def test_nothing_survives_the_process_of_the_run_that_is_killed(environment, tmp_path: Path, at_once: str):
+    process = start_at_work(environment, tmp_path, "--max-concurrent", at_once)
     (executing,), family = children(process.pid), descendants(process.pid)
     os.kill(executing, signal.SIGKILL)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 1, rest
     wait_gone(family, 120)
-    assert not list((tmp_path / "storage" / "targets").rglob("*.parquet"))  # the step did not go on to its end
+    assert not list((tmp_path / "storage" / "targets" / "prepared").glob("[!.]*"))  # the step did not go on to its end
 
 
 def test_a_run_whose_process_was_killed_is_ended_by_the_next(environment, monkeypatch):

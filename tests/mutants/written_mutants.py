@@ -256,7 +256,7 @@ def variables_are_not_read(original: Function, root: Any) -> list[Any]:
     return [*original(root)][:0]
 
 
-@mutant("pipelines.definitions.orphans:end_dead_runs", "defs/test_orphans.py")
+@mutant("pipelines.definitions.dead_runs:end_dead_runs", "defs/test_dead_runs.py")
 def dead_runs_keep_their_slots(original: Function, instance: Any, lost: Any = ()) -> list[str]:
     return []
 
