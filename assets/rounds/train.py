@@ -93,4 +93,4 @@ def _require_checks(rows: Path, suite: Path) -> None:
     failed = [result for result in validate(rows, suite=suite) if not result.passed and result.severity == "error"]
     if failed:
         said = "; ".join(f"{one.name} failed: {one.error or one.observed}" for one in failed)
-        raise InputError(f"rounds: the targets of this round do not pass: {said}; see docs/targets.md#checks")
+        raise InputError(f"rounds: the targets of this round do not pass: {said}; see docs/filters.md#checks")

@@ -1,6 +1,6 @@
 """The filters, in the order in which they apply, and their rules.
 
-To add a filter, write its rule and add an entry to `FILTERS`. The tables of the UI and ``docs/targets.md`` follow. A
+To add a filter, write its rule and add an entry to `FILTERS`. The tables of the UI and ``docs/filters.md`` follow. A
 rule returns what is wrong with a trace, with the evidence, or None, and changes nothing; thresholds are in
 `TargetSettings`. A trace is counted under the first reason that applies; its row names all of them. Contamination comes
 before all questions of quality, so that a set made of benchmark problems says so.

@@ -202,7 +202,7 @@ def test_every_reason_that_the_code_gives_is_in_the_registry() -> None:
 
 
 def test_the_documentation_lists_the_filters_as_they_are_registered() -> None:
-    page = (ROOT / "docs/targets.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/filters.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.M) == [(entry.name, entry.title) for entry in FILTERS]
 
 
