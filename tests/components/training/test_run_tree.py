@@ -87,6 +87,10 @@ ADDED = (
             "actor_rollout_ref.rollout.max_model_len=99",
             "actor_rollout_ref.rollout.max_model_len=99 and data.max_prompt",
         ),
+        (
+            "actor_rollout_ref.actor.use_dynamic_bsz=false",
+            "actor_rollout_ref.actor.use_dynamic_bsz=false: micro-batches then have a fixed number of rows",
+        ),
         ("policy.source=best", "policy.source=best and trainer.test_freq=-1 contradict each other"),
         ("data.order=easy_first data.train_max_samples=8", "data.order=easy_first and data.train_max_samples=8 contra"),
         (
