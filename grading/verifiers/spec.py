@@ -30,6 +30,8 @@ TYPES: Mapping[str, str] = {  # the class of each
     "regex": "grading.verifiers.regex:RegexVerifier",
     "json": "grading.verifiers.json:JsonVerifier",
     "code": "grading.verifiers.code:CodeVerifier",
+    "set": "grading.verifiers.set:SetVerifier",
+    "sql": "grading.verifiers.sql:SqlVerifier",
     "gym": "grading.verifiers.gym:GymVerifier",
     "judge": "grading.verifiers.judge:JudgeVerifier",
     "python": "grading.verifiers.python:PythonVerifier",
