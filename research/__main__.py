@@ -221,6 +221,19 @@ def promotion(
         say(line)
 
 
+@app.command(epilog=examples("luffy research baseline --page docs/results/baseline.md"))
+def baseline(
+    page: Annotated[Path, typer.Option(metavar="FILE.md", help="Page whose tables are written.")] = Path(
+        "var/research/baseline/page.md"
+    ),
+    steps: Annotated[int, typer.Option(parser=whole_number(1), help="Updates of each training.")] = 50,
+) -> None:
+    """Check the supervised and the policy loss against plain torch, verl and TRL, however an update is cut."""
+    from research.bench.measure import TRAINING, attend
+
+    attend(TRAINING, "-m", "research.baseline.audit", Path("var/research/baseline").absolute(), page.absolute(), steps)
+
+
 @app.command(epilog=examples("luffy research bench --only training --steps 8"))
 def bench(
     only: Annotated[list[str] | None, typer.Option(metavar="|".join(PARTS), help="Measure this. Repeatable.")] = None,

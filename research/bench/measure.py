@@ -65,6 +65,12 @@ def call(*command: object, environment: Mapping[str, str] | None = None) -> str:
     return done.stdout
 
 
+def attend(*command: object) -> None:
+    """Run a command that tells its progress; TaskFailed if it fails."""
+    if status := subprocess.run([str(part) for part in command], cwd=PROJECT, check=False).returncode:
+        raise TaskFailed(f"{command[2]} ended with status {status}; its message is above")
+
+
 def overrides(settings: Mapping[str, object]) -> list[str]:
     """Return the arguments that set each of ``settings``."""
     return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
