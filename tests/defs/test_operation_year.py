@@ -1,8 +1,8 @@
 """A year of weekly runs, observations and retentions through the real jobs, and what it leaves on the disk.
 
-``.venv/bin/python -m pytest -s tests/defs/test_operation_year.py`` prints the table of docs/operations.md. Answers of
-recorded frequency take the place of vLLM's, and written policies that of trainings. Between two weeks, everything
-becomes a week older: the files, and the times in Dagster's database.
+``.venv/bin/python -m pytest -s tests/defs/test_operation_year.py`` prints the table of docs/results/operation.md.
+Answers of recorded frequency take the place of vLLM's, and written policies replace trainings. Between two weeks,
+everything becomes a week older: the files, and the times in Dagster's database.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Our definitions inside the Dagster project of another team, set up by the lines of docs/operations.md."""
+"""Our definitions inside the Dagster project of another team, set up by the lines of docs/dagster-project.md."""
 
 import json
 import os
@@ -129,7 +129,7 @@ training:
 
 def documented(project: Path) -> dict[str, str]:
     """The blocks of the page's section by what they are, with the paths of this test."""
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "dagster-project.md").read_text(encoding="utf-8")
     section = re.split(r"^## (.*)$", page, flags=re.MULTILINE)
     text = dict(zip(section[1::2], section[2::2], strict=True))[SECTION]
     blocks = re.findall(r"^```(?:python|yaml)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
