@@ -36,4 +36,4 @@ def reply(gold: str, answer: str | None = None) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[1]), reply, first=("\\frac{1}{2}", "x+1"))
+    serve(float(sys.argv[1]), lambda: reply("\\frac{1}{2}", "x+1") and reply)  # the first one imports the library

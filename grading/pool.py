@@ -22,22 +22,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.errors import InputError
-from core.machine.processes import Process, descendants
 from core.plugins.user_code import python_path
 
 START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # time for an idle program to end after the end of its input
-GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
 NEEDED_BYTES = 256 << 20  # address space; with the versions of the lock the program starts in 100 MiB
 PROGRAM = ("grading.equivalence_worker",)
-
-
-class NoReply(Exception):
-    """The comparing process ended or had to be killed; ``verdict`` is "timeout" or "error"."""
-
-    def __init__(self, verdict: str, reason: str) -> None:
-        super().__init__(reason)
-        self.verdict = verdict
 
 
 class NotStarted(RuntimeError):
@@ -51,11 +41,10 @@ class Worker:
         _require_address_space()
         self._limit_s = limit_s
         self._buffer = b""
-        self._asked = 0
-        self._fork: Process | None = None  # the one that compares
         self._owner = os.getpid()
+        command = [sys.executable, "-P", "-m", *program, str(limit_s)]  # -P: nothing of the current folder is imported
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *program, str(limit_s)],  # -P: nothing of the current folder is imported
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"},
@@ -63,45 +52,28 @@ class Worker:
         )
         assert self._process.stdin and self._process.stdout
         self._requests, self._replies = self._process.stdin, self._process.stdout
-        try:
-            self._next(time.monotonic() + START_S)
-        except InputError:
-            self.close()
-            raise
-        except NoReply as error:
-            self.close()
-            status = self._process.returncode
-            command = f"{sys.executable} -P -m {' '.join(program)}"
-            raise NotStarted(
-                f"the grading worker did not start (exit status {status}): {command}; see its error above"
-            ) from error
+        self._ended = os.pidfd_open(self._process.pid)
+        first = self._next(START_S)
+        if first is not None and "ready" in first:
+            return
+        self.close()
+        if first is not None:
+            raise InputError(first["refused"])
+        raise NotStarted(
+            f"the grading worker did not start (exit status {self._process.returncode}): {' '.join(command[:-1])}; see "
+            "its error above"
+        )
 
     def ask(self, *arguments: Any) -> tuple[Any, ...]:
-        """Return what the program replies to JSON values; raises NoReply if there is nothing within the limit."""
-        while self._readable(time.monotonic()):
-            self._next(time.monotonic() + START_S)  # a fork that ended while idle was replaced
-        self._asked += 1
-        request = json.dumps({"id": self._asked, "arguments": arguments}).encode() + b"\n"
-        try:
-            self._requests.write(request)
+        """Return what the program replies to JSON values; ("error", reason) if it ends."""
+        with contextlib.suppress(OSError):  # no reply follows
+            self._requests.write(json.dumps(arguments).encode() + b"\n")
             self._requests.flush()
-        except OSError as error:
-            raise NoReply("error", "the worker's pipe is closed") from error
-        deadline = time.monotonic() + self._limit_s + GRACE_S
-        begun = False
-        while self._readable(deadline):
-            message = self._next(deadline)
-            if "ready" in message:
-                if begun:
-                    raise NoReply("error", "the process that graded it ended")
-            elif "begun" in message:
-                begun = message["begun"] == self._asked
-            elif message["id"] == self._asked:
-                if message["ends"]:
-                    self._await_fork()
-                return tuple(message["reply"])
-        self._replace()
-        raise NoReply("timeout", f"no reply within {self._limit_s + GRACE_S:g} s")
+        message = self._next(self._limit_s + START_S)
+        if message is None:
+            self.close()
+            return "error", "the grading worker ended"
+        return tuple(message["reply"])
 
     def usable(self) -> bool:
         """Return whether the worker is alive and belongs to this process; a forked copy must not share the pipes."""
@@ -109,7 +81,7 @@ class Worker:
 
     def close(self) -> None:
         """End the program and its fork, and wait for it."""
-        if self._owner != os.getpid():
+        if self._owner != os.getpid() or self._replies.closed:
             return
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
@@ -119,43 +91,19 @@ class Worker:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._replies.close()
+        os.close(self._ended)
 
-    def _replace(self) -> None:
-        """Kill the fork that hangs; the program then forks again."""
-        if self._fork is not None:
-            self._fork.send_signal(signal.SIGKILL)
-        self._await_fork()
-
-    def _await_fork(self) -> None:
-        """Wait for the next fork."""
-        while "ready" not in self._next(time.monotonic() + START_S):
-            pass  # a reply that came too late
-
-    def _next(self, deadline: float) -> dict:
-        """Return the next message: ``{"ready": pid}`` of a fork, ``{"begun": id}`` of a request, or the reply to it.
-
-        Raises InputError for ``{"refused": message}``, which a program writes that cannot start.
-        """
+    def _next(self, limit_s: float) -> dict[str, Any] | None:
+        """Return the next message: ready, refused or a reply; None if the program ends, or says nothing in time."""
+        deadline, replies = time.monotonic() + limit_s, self._replies.fileno()
         while b"\n" not in self._buffer:
-            if not self._readable(deadline):
-                raise NoReply("timeout", "no message from the worker")
-            chunk = os.read(self._replies.fileno(), 1 << 16)
+            ready, _, _ = select.select([replies, self._ended], [], [], max(0.0, deadline - time.monotonic()))
+            chunk = os.read(replies, 1 << 16) if replies in ready else b""
             if not chunk:
-                raise NoReply("error", "the worker ended")
+                return None
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
-        message = json.loads(line)
-        if "refused" in message:
-            raise InputError(message["refused"])
-        if "ready" in message:  # None: that fork has ended already
-            forks = {fork.pid: fork for fork in descendants(self._process.pid)}
-            self._fork = forks.get(message["ready"])
-        return message
-
-    def _readable(self, deadline: float) -> bool:
-        """Return whether data arrives before ``deadline``."""
-        left = max(0.0, deadline - time.monotonic())
-        return b"\n" in self._buffer or bool(select.select([self._replies.fileno()], [], [], left)[0])
+        return json.loads(line)
 
 
 def _require_address_space() -> None:
@@ -199,7 +147,7 @@ class WorkerPool:
             self._slots.put(worker)
 
     def ask(self, *arguments: Any) -> tuple[Any, ...]:
-        """Return (verdict, reason) of a free worker: "timeout" if it was killed, "error" if its process ended."""
+        """Return the reply of a free worker: ("timeout", reason) beyond the limit, ("error", reason) if one ended."""
         worker = self._slots.get()
         try:
             if self._closed.is_set():
@@ -207,12 +155,8 @@ class WorkerPool:
             if worker is not None and not worker.usable():
                 worker.close()
                 worker = None
-            if worker is None:
-                worker = Worker(self._limit_s, self._program)
-            try:
-                return worker.ask(*arguments)
-            except NoReply as error:
-                return error.verdict, str(error)
+            worker = worker or Worker(self._limit_s, self._program)
+            return worker.ask(*arguments)
         finally:
             self._slots.put(worker)
 

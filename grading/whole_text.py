@@ -23,4 +23,4 @@ def compare(text: str, gold: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[1]), compare)
+    serve(float(sys.argv[1]), lambda: compare("x+1", "\\frac{1}{2}") and compare)  # the first one imports the library

@@ -20,7 +20,7 @@ from typing import Any
 
 from core.errors import InputError, first_line
 from core.plugins.user_code import ARGUMENTS, import_problem, load_function
-from grading.worker_program import serve
+from grading.worker_program import Reply, serve
 
 EXPECTED = "expected a number from 0 to 1, or a mapping with one as its score"
 LONGEST = 1000  # characters of an answer that a function says it found
@@ -97,22 +97,15 @@ def load(path: str, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
 def main(target: str, memory: int, limit_s: float) -> None:
     """Import the function, or say why it cannot be, and serve calls."""
     path, kwargs = (json.loads(target)[key] for key in ("path", "kwargs"))
-    replies = os.dup(1)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
-    try:
+
+    def prepare() -> Reply:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
         function = load(path, kwargs)
-    except InputError as error:
-        os.write(replies, json.dumps({"refused": str(error)}).encode() + b"\n")
-        os._exit(1)
-    os.dup2(replies, 1)
-    os.close(replies)
+        return lambda arguments: call(function, arguments, kwargs)
 
-    def reply(arguments: Mapping[str, Any]) -> Outcome:
-        return call(function, arguments, kwargs)
-
-    serve(limit_s, reply, first=None, memory=memory, renewed=memory // 2)
+    serve(limit_s, prepare, memory=memory, renewed=memory // 2)
 
 
 if __name__ == "__main__":

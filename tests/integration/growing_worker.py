@@ -15,4 +15,4 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[1]), compare)
+    serve(float(sys.argv[1]), lambda: compare)

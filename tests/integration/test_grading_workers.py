@@ -43,12 +43,13 @@ def test_a_comparison_that_hangs_or_dies_is_replaced():
         os.kill(compares, signal.SIGSTOP)  # no alarm reaches it, as in one long call into C
         began = time.monotonic()
         grade = grader.compare("\\sqrt{9}", "3")
-        assert grade == (Verdict.TIMEOUT, "no reply within 0.75 s")
+        assert grade == (Verdict.TIMEOUT, "no reply within 0.5 s")
         assert time.monotonic() - began < 5.0  # a new program would have to import sympy again
         assert not alive(compares) and alive(worker)
         assert grader.verify("\\sqrt{16}", "4") is Verdict.CORRECT
         (compares,) = children(worker)
         os.kill(compares, signal.SIGKILL)  # while it is idle: the next one answers
+        wait_gone({compares}, 5.0)
         assert grader.verify("\\sqrt{25}", "5") is Verdict.CORRECT
         (compares,) = children(worker)
         killed = threading.Timer(0.2, os.kill, (compares, signal.SIGKILL))
@@ -60,22 +61,6 @@ def test_a_comparison_that_hangs_or_dies_is_replaced():
         os.kill(worker, signal.SIGKILL)
         time.sleep(0.1)
         assert grader.verify("\\sqrt{64}", "8") is Verdict.CORRECT
-
-
-def test_what_can_be_interrupted_keeps_its_worker():
-    before = set(children(os.getpid()))
-    with Grader(workers=1, limit_s=0.5) as grader:
-        grader.verify("\\sqrt{4}", "2")
-        (worker,) = set(children(os.getpid())) - before
-        kept = []
-        for most in (1000000, 1000001, 1000002):  # on a busy machine the worker's own alarm can come too late
-            compares = children(worker)
-            verdict, reason = grader.compare(slow(most), "5")
-            assert verdict is Verdict.TIMEOUT
-            kept.append(bool(compares) and children(worker) == compares)
-            if kept[-1]:
-                assert reason == "not settled in 0.5 s"
-        assert any(kept)
 
 
 def test_a_comparison_that_left_its_process_large_gets_a_new_one():

@@ -54,34 +54,26 @@ import sys, time
 from grading.worker_program import serve
 
 def compare(answer, gold):
-    while answer == "swallows the alarm":
+    while answer == "hangs":
         try:
             time.sleep(60)
         except BaseException:
             continue
-    if answer == "sleeps":
-        time.sleep(60)
     return "correct", "the same"
 
-serve(float(sys.argv[1]), compare)
+serve(float(sys.argv[1]), lambda: compare)
 """
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"), [("sleeps", "not settled in"), ("swallows the alarm", "no reply within")]
-)
-def test_a_comparison_that_hangs_ends_at_the_limit(
-    answer: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_comparison_that_hangs_ends_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hangs.py").write_text(HANGS, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     pool = WorkerPool(1, 2.0, ("hangs",))
     try:
         assert pool.ask("1", "1") == ("correct", "the same")
         began = time.monotonic()
-        verdict, said = pool.ask(answer, "1")
-        assert time.monotonic() - began < 30  # a hang lasts 60 s or for ever
-        assert verdict == "timeout" and reason in said
+        assert pool.ask("hangs", "1") == ("timeout", "no reply within 2 s")
+        assert time.monotonic() - began < 30
         assert pool.ask("1", "1") == ("correct", "the same")
     finally:
         pool.close()
