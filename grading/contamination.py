@@ -5,9 +5,10 @@ similarity of at least 90 of 100) or if shared runs cover at least half of the b
 number or variable of it is another one: then both follow one template. By this rule 56 of MATH's 7,474 training
 problems match a problem of MATH-500; 23 of them state the same or differ in one word. open-r1's rule, which rejects
 every candidate, would remove 747. Of texts with few words (``7+5-3=?``, "Compute $2^8$."), and of problems that a
-generator makes from templates, only equal ones match, because different ones look alike. The same problem occurs with
-and without its drawing (``[asy]…[/asy]``), so equality and similarity ignore drawings. Coverage does not: without its
-drawing, a benchmark problem may be little more than "What is the area of this trapezoid?".
+generator makes from templates, or that are held out of the traces, only equal ones match: different ones look alike.
+The same problem occurs with and without its drawing (``[asy]…[/asy]``), so equality and similarity ignore drawings.
+Coverage does not: without its drawing, a benchmark problem may be little more than "What is the area of this
+trapezoid?".
 """
 
 import json
@@ -47,6 +48,7 @@ class Match:
     problem: str
     ratio: float  # edit similarity, 0 to 100
     coverage: float  # share of the benchmark problem's words inside shared runs of eight
+    held_out: bool = False  # of the traces themselves, which makes it no memory
 
 
 class BenchmarkIndex:
@@ -61,7 +63,7 @@ class BenchmarkIndex:
         import numpy as np
 
         self._rows = benchmark.select(["benchmark", "id", "problem"]).to_pylist()
-        generated = generated_benchmarks(benchmark)
+        self._held_out, templated = held_out_benchmarks(benchmark), templated_benchmarks(benchmark)
         self._exact: dict[str, int] = {}
         self._texts: dict[int, tuple[str, np.ndarray, Counter[str]]] = {}
         numbers: list[np.ndarray] = []  # of the words of each problem
@@ -71,7 +73,7 @@ class BenchmarkIndex:
             for text in _spellings(row["problem"]):
                 self._exact.setdefault(text, number)
             tokens = _tokens(row["problem"])
-            if _wordy(tokens) and row["benchmark"] not in generated:
+            if _wordy(tokens) and row["benchmark"] not in templated:
                 numbers.append(_numbers(tokens))
                 owners.append(number)
                 lengths.append(len(tokens))
@@ -88,7 +90,7 @@ class BenchmarkIndex:
 
         if equal := [self._exact[text] for text in _spellings(problem) if text in self._exact]:
             row = self._rows[equal[0]]
-            return Match(row["benchmark"], row["id"], row["problem"], 100.0, 1.0)
+            return Match(row["benchmark"], row["id"], row["problem"], 100.0, 1.0, row["benchmark"] in self._held_out)
         tokens = _tokens(problem)
         if not _wordy(tokens):
             return None
@@ -160,12 +162,21 @@ def search_lineage(lineage: Mapping[str, Any], checkpoint: Path, benchmark: "pa.
     return search_targets(path, benchmark) if path and is_there(path) else None
 
 
-def generated_benchmarks(benchmark: "pa.Table") -> set[str]:
-    """The names of those benchmarks of a BENCHMARK table whose problems a generator makes from templates."""
+def templated_benchmarks(benchmark: "pa.Table") -> set[str]:
+    """The names of those benchmarks of a BENCHMARK table whose problems follow templates of the targets."""
+    generated = {entry["name"] for entry in _entries(benchmark) if entry.get("generator")}
+    return generated | held_out_benchmarks(benchmark)
+
+
+def held_out_benchmarks(benchmark: "pa.Table") -> set[str]:
+    """The names of those benchmarks of a BENCHMARK table that are held out of the traces."""
+    return {entry["name"] for entry in _entries(benchmark) if entry.get("held_out")}
+
+
+def _entries(benchmark: "pa.Table") -> list[dict[str, Any]]:
     from core.schemas import ENTRIES_KEY
 
-    entries = json.loads((benchmark.schema.metadata or {}).get(ENTRIES_KEY, b"[]"))
-    return {entry["name"] for entry in entries if entry.get("generator")}
+    return json.loads((benchmark.schema.metadata or {}).get(ENTRIES_KEY, b"[]"))
 
 
 def is_compared(problem: str) -> bool:

@@ -22,7 +22,7 @@ from core.errors import InputError
 from core.files import digest_bytes, digest_table
 from core.model.token_counts import load_lengths
 from core.parquet import shard_path
-from grading.contamination import BenchmarkIndex, generated_benchmarks
+from grading.contamination import BenchmarkIndex, held_out_benchmarks, templated_benchmarks
 from targets.counts import MOST_GOLDS, Counts
 from targets.engines.process_pool import build_engine
 from targets.engines.tasks import Engine
@@ -129,10 +129,13 @@ def prepare(
 
 
 def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
-    """The digest of the rows and of which benchmarks are generated, whose problems are compared in another way."""
+    """The digest of the rows, and of which benchmarks are compared in another way."""
     if benchmarks is None:
         return ""
-    return identity(digest_table(benchmarks), sorted(generated_benchmarks(benchmarks)))
+    held_out = sorted(held_out_benchmarks(benchmarks))
+    return identity(
+        digest_table(benchmarks), sorted(templated_benchmarks(benchmarks)), *([held_out] if held_out else [])
+    )
 
 
 def _inputs(

@@ -64,8 +64,13 @@ def log_probs_text(prepared: Prepared) -> str:
 
 
 def kept_text(prepared: Prepared) -> str:
-    """How many traces became targets, in all and of each source block where there are several."""
+    """How many traces became targets, in all and of each source block where there are several, and what is not usual:
+    questions that a benchmark holds out, and traces on which the verifier failed."""
     text = f"{prepared.counts['kept']:,} of {prepared.counts['read']:,} traces are used"
+    if held := prepared.counts.get("held_for_benchmark"):
+        text += f", {held:,} held for the benchmark"
+    if lost := prepared.counts.get("verify_error"):
+        text += f", {lost:,} lost because the verifier failed.{read_example(prepared.rejected, 'verify_error')}"
     if len(prepared.by_source) < 2:
         return text
     parts = [f"{name} {n.get('kept', 0):,} of {n['read']:,}" for name, n in sorted(prepared.by_source.items())]

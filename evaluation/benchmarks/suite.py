@@ -120,6 +120,7 @@ class Benchmark(BaseModel):
     prompt: str | None = None  # what a model is asked, with {problem} in it; none: the problem alone
     size: int | None = Field(default=None, ge=1)  # problems in the whole benchmark; how many a generator makes
     sample: int | None = Field(default=None, ge=1)  # so many problems of the files, drawn by the seed; none: all
+    held_out: bool = False  # of the traces: only equal problems are kept from the targets, and it is no contamination
     sources: Annotated[tuple[Source, ...], UserPath(_file_here)] = ()
     obtain: str | None = None  # where its files can be had, for people who do not have them
     generator: str | None = Field(default=None, pattern=rf"^(arithmetic|{GYM[:-1]}):[a-z0-9_]+$")

@@ -86,6 +86,34 @@ def demo(overrides: Overrides = None) -> int:
     return run(profile="embedded", overrides=overrides)
 
 
+@app.command(
+    rich_help_panel=START, epilog=examples("luffy new traces.jsonl", "luffy new traces.jsonl --verifier python")
+)
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Traces: JSON lines, parquet or CSV.")],
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Verifier of the answers: a type, or a mapping with type and options; python writes one to edit. "
+            "Default: math for numbers, else exact.",
+        ),
+    ] = None,
+    mapping: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YAML",
+            help="The columns, as {problem: …, answer: …, response: …}, or a ready mapping. Default: by their names.",
+        ),
+    ] = None,
+) -> None:
+    """Look at a file of traces, and write luffy.yaml here: the profile of a run that learns from them."""
+    from pipelines.cli.new import new
+
+    for line in new(file, verifier, mapping):
+        say(line)
+
+
 @app.command(rich_help_panel=START, epilog=examples("luffy ui --port 3001"))
 def ui(port: Port = 3000, host: Host = "127.0.0.1", profile: Profile = None) -> None:
     """Serve the Dagster UI, which shows and starts the same runs, until Ctrl-C."""

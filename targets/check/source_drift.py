@@ -306,6 +306,7 @@ OF_ONE: Mapping[str, Callable[[Version], Change]] = {
     "most_html_escapes": partial(_largest_share, "html_escapes"),
     "most_equal_golds": partial(_most_frequent, "gold_digest"),
     "most_damaged": partial(_rejected, "damaged_encoding"),
+    "most_verifier_errors": partial(_rejected, "verify_error"),
     "copied_files": _copies,
 }
 OF_TWO: Mapping[str, Callable[[Version, Version], Change]] = {

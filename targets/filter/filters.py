@@ -97,9 +97,15 @@ class Filter:
 def contaminated(trace: Trace, context: FilterContext) -> str | None:
     """Reject benchmark problems: equal, nearly equal, or with half of their text in shared runs of eight words."""
     match = context.benchmark_match(trace.problem or "")
-    if match is None:
+    if match is None or match.held_out:
         return None
     return f"{match.benchmark}/{match.id}: {match.ratio:.0f}% similar, {match.coverage:.0%} covered by runs of 8 words"
+
+
+def held_for_benchmark(trace: Trace, context: FilterContext) -> str | None:
+    """Reject questions that a benchmark holds out of the same traces."""
+    match = context.benchmark_match(trace.problem or "")
+    return f"{match.benchmark}/{match.id}" if match and match.held_out else None
 
 
 def figure(trace: Trace, context: FilterContext) -> str | None:
@@ -229,6 +235,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("several_turns", "a chat of several turns, or one that calls tools", Stage.READ),
     Filter("bad_text", "NUL, lone surrogates or bytes that are not UTF-8", Stage.READ),
     Filter("too_large", "a text over max_text_bytes, or more log-probabilities than max_target_tokens", Stage.READ),
+    Filter("held_for_benchmark", "a benchmark holds the question out", Stage.PROBLEM, held_for_benchmark),
     Filter("contaminated", "the problem overlaps with a benchmark", Stage.PROBLEM, contaminated),
     Filter("figure", "the problem needs a figure or a link", Stage.PROBLEM, figure),
     Filter(

@@ -185,16 +185,18 @@ def _im_start(text: str) -> Parts | Rejection:
 
 def _split(text: str, response_format: str) -> Parts | Rejection:
     """Thoughts and conclusion of a text with no marker between them: the paragraph of the last box, with the line
-    that announces a displayed box, is the conclusion. Rejected where the text goes on long after its last box."""
+    that announces a displayed box, is the conclusion. In a text without empty lines, each line is a paragraph.
+    Rejected where the text goes on long after its last box."""
     text = _without_wait(text)
     boxes = [box.start() for box in BOX.finditer(text)]
     if not boxes:
         return Rejection("no_box", "nothing boxed")
     last = boxes[-1]
-    start = text.rfind("\n\n", 0, last) + 2 if "\n\n" in text[:last] else 0
+    gap = "\n\n" if "\n\n" in text[:last] else "\n"
+    start = text.rfind(gap, 0, last) + len(gap) if gap in text[:last] else 0
     if text[start:last].lstrip().startswith(DISPLAY) or last == start:
-        previous = text.rfind("\n\n", 0, start - 2)
-        start = previous + 2 if previous >= 0 else start
+        previous = text.rfind(gap, 0, start - len(gap))
+        start = previous + len(gap) if previous >= 0 else start
     start = _after_last_wait(text, start, last)
     answer = text[start:].strip()
     if len(text) - last > LONGEST_CLOSING + len("\\boxed{}"):

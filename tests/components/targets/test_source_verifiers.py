@@ -9,6 +9,7 @@ import pytest
 from preparing import rows
 
 from core.errors import InputError
+from targets.check.source_drift import measure, read_version
 from targets.prepare import prepare
 from targets.prepared_files import Prepared, hint_texts, kept_text, require_targets
 from targets.select.split import select_train
@@ -230,3 +231,16 @@ def test_what_a_verifier_could_not_decide_is_asked_again(
         {"read": 2, "kept": 2},
     ]
     assert [one.reused for one in prepared] == [False, False, True]
+
+
+def test_rows_that_a_verifier_loses_are_told(tmp_path: Path, tokenizer: Path, jsonl: Any) -> None:
+    (tmp_path / "fails.py").write_text(
+        "def ask(data_source, solution_str, ground_truth, extra_info):\n    return {'Lima': 1.0}[ground_truth]\n"
+    )
+    verifier = {"type": "python", "path": f"{tmp_path}/fails.py:ask", "answer": "tag:answer"}
+    config = build_config({"source": [{"path": str(jsonl(capital("Peru"), capital("Kenya"))), "verifier": verifier}]})
+    prepared = prepare(config, tmp_path / "out", tokenizer_json=tokenizer)
+    assert kept_text(prepared).startswith("1 of 2 traces are used, 1 lost because the verifier failed. The first, ")
+    assert "KeyError: 'Nairobi'" in kept_text(prepared)
+    version = read_version(prepared.profile)
+    assert measure(version, version)["most_verifier_errors"].value == 0.5

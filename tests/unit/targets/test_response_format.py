@@ -98,8 +98,9 @@ def test_what_is_cut_or_glued_is_rejected(response: str, reason: str) -> None:
     assert rejection.reason == reason
 
 
-def test_plain_text_is_split_only_when_asked_to() -> None:
-    text = "First we add.\n\nThe sum is \\boxed{4}."
+@pytest.mark.parametrize("gap", ["\n\n", "\n"])
+def test_plain_text_is_split_only_when_asked_to(gap: str) -> None:
+    text = f"First we add.{gap}The sum is \\boxed{{4}}."
     assert isinstance(parse_response(text), Rejection)
     parts = parse_response(text, split_plain=True)
     assert parts == Parts("First we add.", "The sum is \\boxed{4}.", "plain+split")
