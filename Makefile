@@ -37,7 +37,6 @@ GPU_LOCK_STAMP := .venv-gpu-lock/installed.$(call digest,requirements/train-gpu.
 AUDIT_STAMP := .venv-audit/installed.$(call digest,requirements/audit.lock)
 DOCS_STAMP := .venv-docs/installed.$(call digest,requirements/docs.lock)
 INTEROP_STAMP := .venv-interop/installed.$(call digest,requirements/interop.lock)
-export DAGSTER_HOME := $(CURDIR)/var/dagster
 export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 

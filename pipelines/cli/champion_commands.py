@@ -59,7 +59,7 @@ def _storage(profile: str | None) -> Storage:
 def _move(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None:
     storage = _storage(profile)
     registry = Registry(storage.path)
-    prepare_home()
+    prepare_home(storage.root)
     # No other move may come between our move and its report.
     with storage.writable(), registry.locked():
         record = move(registry)

@@ -37,7 +37,7 @@ def run_graph(
 
     ``profile``: The name that the user gave, which the suggestions repeat.
     """
-    prepare_home()  # in the user's folder, where a relative DAGSTER_HOME starts
+    prepare_home(settings.storage.root)  # in the user's folder, where a relative DAGSTER_HOME starts
     os.chdir(PROJECT)
     if job == ROUNDS and settings.rounds is None:
         raise InputError("the settings have no section rounds; add one to the profile, or take --profile rounds")

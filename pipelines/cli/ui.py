@@ -16,11 +16,11 @@ from pipelines.settings import load
 
 def serve(host: str, port: int, profile: str | None) -> None:
     """Replace this process by the server of the UI, after checking the settings and the port."""
-    load(profile)
+    settings = load(profile)
     if name := profile or profile_name():  # the server and its code location start from a variable, as in a deployment
         os.environ[PROFILE] = str(Path(name).absolute()) if is_path(name) else name
     check_port(host, port)
-    home = prepare_home()
+    home = prepare_home(settings.storage.root)
     sys.stdout.write(f"Dagster UI: http://{host}:{port}  (instance {home})\n")
     sys.stdout.flush()
     # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.

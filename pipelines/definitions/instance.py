@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from assets.shared.storage import Storage
 from core import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
@@ -10,12 +11,13 @@ from core.files import atomic_write
 CONFIG = "dagster.yaml"
 
 
-def prepare_home() -> Path:
-    """Create DAGSTER_HOME (default ``var/dagster``) with the project's dagster.yaml; InputError if that fails.
+def prepare_home(storage: str) -> Path:
+    """Create DAGSTER_HOME with the project's dagster.yaml; InputError if that fails.
 
-    A dagster.yaml that the operator wrote is kept.
+    Without the variable it is a folder of the ``storage``, so that each has a history of its own. A dagster.yaml that
+    the operator wrote stays.
     """
-    home = Path(os.environ.setdefault("DAGSTER_HOME", str(PROJECT / "var" / "dagster"))).absolute()
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(Storage(root=storage).path / "dagster"))).absolute()
     os.environ["DAGSTER_HOME"] = str(home)
     ours, target = (PROJECT / CONFIG).read_text(encoding="utf-8"), home / CONFIG
     marker = ours.splitlines()[0]

@@ -70,7 +70,7 @@ def interrupt(process):
     raise KeyboardInterrupt
 
 FORK.Process.join = interrupt
-prepare_home()
+prepare_home(load().storage.root)
 with dg.DagsterInstance.get() as instance:
     sys.exit(Command(load()).execute(instance, OBSERVE, Terminal(every_s=1.0)))
 """
