@@ -71,7 +71,7 @@ def generated(
         (source for source in luffy.settings.targets.sources if source.path == NAME), Source(path=NAME, name=NAME)
     )
     request = _request(settings, problems, source)
-    reference = _previous(storage, request)
+    reference = _previous(storage, request, ended=settings.budget_covers_cached)
     spent: Mapping[str, Any] = {}
     if reference is None or storage.force:
         reference, spent = generate_traces(context, settings, problems, source, request, storage, interpreter)
@@ -91,20 +91,21 @@ def _request(options: GenerateSettings, problems: Path, source: Source) -> str:
     folder = Path(_teacher(options))
     if not (Endpoint.parse(options.teacher) or folder.is_dir()):
         return ""
-    limits = {"concurrency", "budget_tokens", "budget_money", "input_price", "output_price"}
+    limits = {"concurrency", "budget_money", "input_price", "output_price", "budget_covers_cached"}
+    limits |= set() if options.budget_covers_cached else {"budget_tokens"}
     settings = options.model_dump(mode="json", exclude={"teacher", "problems", "replicas", "grade_workers", *limits})
     teacher = checkpoint_digest(folder) if folder.is_dir() else options.teacher
     spec = [source.spec.digest, source.name, source.fields]
     return kinds.GRADED.identity(teacher, digest_file(problems), settings, *spec)
 
 
-def _previous(storage: Storage, request: str) -> GeneratedReference | None:
-    """Return the last generation, if it is complete and belongs to the same request."""
+def _previous(storage: Storage, request: str, *, ended: bool) -> GeneratedReference | None:
+    """Return the last generation, if it belongs to the same request and is complete, or its budget has ``ended``."""
     try:
         last = storage.read_reference(KEY.to_user_string(), GeneratedReference)
     except InputError:
         return None  # never materialized, or gone
-    return last if request and last.request == request and last.rows == last.requested else None
+    return last if request and last.request == request and (ended or last.rows == last.requested) else None
 
 
 def generate_traces(
@@ -115,12 +116,8 @@ def generate_traces(
     request: str,
     storage: Storage,
     interpreter: TrainingInterpreter,
-    **more: Any,
 ) -> tuple[GeneratedReference, Mapping[str, Any]]:
-    """Run the command and keep its file under the digest of its rows; also return what the command spent.
-
-    ``more``: further fields of its request.
-    """
+    """Run the command and keep its file under the digest of its rows; also return what the command spent."""
     from evaluation.command_requests import TracesRequest
 
     last: dict[str, Any] = {}
@@ -142,7 +139,6 @@ def generate_traces(
             data_source=str(source.name),
             fields=source.fields,
             **asked,
-            **more,
             **({} if Endpoint.parse(options.teacher) else interpreter.placement(context)),
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]

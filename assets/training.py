@@ -8,7 +8,7 @@ import dagster as dg
 from assets.checks import Verdicts, check_keys, require_passed, verdicts
 from assets.models import KEY as BASE
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.live_metrics import StepObserver, metrics_key
+from assets.shared.live_metrics import METRICS, StepObserver
 from assets.shared.metadata import rounded
 from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
@@ -29,6 +29,8 @@ FAILED_CHECKS = "failed_checks"  # entry of the lineage: the checks that the tar
 
 
 @profile_asset(
+    key=POLICY,
+    group_name="training",
     kinds={"verl", "vllm", "pytorch"},
     pool="gpu",
     code_version=kinds.POLICY.code_version,
@@ -48,18 +50,15 @@ def policy(
     from core.model.lineage_file import parse_manifest
     from training.job.run_folder import RunFolder
 
-    settings, key = luffy.settings.training, luffy.names.plain(context.asset_key)
-    if key != POLICY:  # rounds/N/policy
-        settings = settings.model_copy(update={"seed": settings.seed + int(key.path[1]) - 1})
-    # rounds/N/train checks its own targets.
-    checked = verdicts(context.instance, check_keys(luffy) if key == POLICY else [], train.digest)
+    settings = luffy.settings.training
+    checked = verdicts(context.instance, check_keys(luffy), train.digest)
     require_passed(checked, ignore=settings.ignore_checks)
     interpreter.executable()
     request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
     if unread := [text for text in settings.overrides if text not in request.overrides]:
         context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
     out = storage.result("training", "policy", request.identity(), complete="policy")
-    observer = StepObserver(context, metrics_key(context.asset_key))
+    observer = StepObserver(context, luffy.names.key(METRICS))
     if RunFolder(out).answers(request):
         observer.reused = True
         if line := kinds.POLICY.reused(out, parse_manifest(out / "policy").code.digest):

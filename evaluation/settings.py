@@ -13,6 +13,8 @@ from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOption
 from evaluation.generation.templates import template_names
 from evaluation.generation.token_budget import Budget
 
+OF_ENDPOINTS = ("concurrency", "endpoint", "budget_", "input_", "output_")  # beginnings of names
+
 
 def _template(name: str) -> str:
     """Return ``name``; ValueError unless it is a prompt template."""
@@ -158,6 +160,7 @@ class GenerateSettings(SamplingSettings):
     budget_tokens: int | None = Field(
         default=None, ge=1, description="Stop a materialization after this many tokens (prompts and answers together)."
     )
+    budget_covers_cached: bool = Field(default=False, description="The budget is for all materializations together.")
     budget_money: float | None = Field(
         default=None, gt=0, description="Stop a materialization when its tokens have cost this much."
     )
@@ -184,7 +187,7 @@ class GenerateSettings(SamplingSettings):
         """Return the fields of `evaluation.command_requests.TracesRequest`, except for the paths."""
         here = {"teacher", "problems", "grade_workers", "grade_limit_s"}
         if Endpoint.parse(self.teacher) is None:
-            here |= {"concurrency", "endpoint", "budget_tokens", "budget_money", "input_price", "output_price"}
+            here |= {name for name in type(self).model_fields if name.startswith(OF_ENDPOINTS)}
         return {**self.model_dump(exclude=here), "workers": self.grade_workers, "limit_s": self.grade_limit_s}
 
 

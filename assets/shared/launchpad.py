@@ -23,7 +23,7 @@ from core.settings import FILE, RUNS, Layer, resolve, set_layers, write_run
 COMMAND = "luffy/command"  # tag of a run that a terminal executes, which has written its settings itself
 OWNER = "luffy/process"  # tag of a run: the process that executes it
 # Sections that decide which definitions exist, or that only these read.
-FIXED = ("suite", "checks", "interpreter", "rounds", "catalog", "schedule", "notify")
+FIXED = ("suite", "checks", "interpreter", "catalog", "schedule", "notify")
 TYPED: dict[str, tuple[Any, str, str]] = {
     "recipe": (str, "training.recipe", "The recipe of the training."),
     "steps": (int, "training.config.trainer.total_training_steps", "The steps of the training."),

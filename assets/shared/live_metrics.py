@@ -44,17 +44,12 @@ def observed(step: int, total: int) -> bool:
     return step in (1, total) or step % math.ceil(total / (POINTS - 2)) == 0
 
 
-def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:
-    """Return the key of the external asset of the step metrics of ``policy``."""
-    return dg.AssetKey([*policy.path[:-1], METRICS.path[-1]])
-
-
-def metrics_spec(names: Names, policy: dg.AssetKey) -> dg.AssetSpec:
-    """Declare the external asset that records observations of the training of ``policy``."""
+def metrics_spec(names: Names) -> dg.AssetSpec:
+    """Declare the external asset that records observations of the training."""
     return dg.AssetSpec(
-        names.key(metrics_key(policy)),
-        deps=[names.key(policy)],
-        group_name=names.group(policy.path[0]),
+        names.key(METRICS),
+        deps=[names.key(dg.AssetKey(["training", "policy"]))],
+        group_name=names.group(METRICS.path[0]),
         kinds={"verl"},
         description="Step metrics of a training while it runs: rewards, lengths, losses, timings. Each run records "
         f"about {POINTS} points; the full curves are in the policy's metadata and in metrics.jsonl.",

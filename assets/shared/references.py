@@ -123,7 +123,7 @@ class SuiteReference(Reference):
 
 
 class PolicyReference(Reference):
-    """Reference to the result of training/policy and rounds/N/policy."""
+    """Reference to the result of training/policy."""
 
     base: str  # digest of the model that it was trained from
     metrics: str  # file of the step metrics
@@ -144,14 +144,6 @@ class ScoresReference(Reference):
     opponent_scores: str | None = None  # file of its answers
 
 
-class RoundScoresReference(Reference):
-    """Reference to the result of rounds/N/scores: all benchmarks."""
-
-    policy: Checkpoint
-    metrics: str  # file of the step metrics
-    samples: dict[str, str]  # files, by benchmark
-
-
 class ScorecardReference(Reference):
     """Reference to the result of report/scorecard."""
 
@@ -165,26 +157,3 @@ class ChampionReference(Reference):
     """Reference to the result of registry/champion."""
 
     promoted: bool
-
-
-class RoundFacts(Reference):
-    """What the references to the traces and to the training set of a round have in common."""
-
-    round: int
-    unsolved: int  # problems, before the teacher was asked
-    asked: int  # about how many of them it was asked in this round
-    teacher: str
-    teacher_tokens: int  # of this round
-    teacher_tokens_in_all: int  # of the rounds so far
-    policy_before: str  # digest of the policy whose samples chose the problems
-
-
-class RoundReference(RoundFacts):
-    """Reference to the result of rounds/N/traces: all traces up to this round."""
-
-    rows: int
-    problems: int
-
-
-class RoundTrainReference(RoundFacts, TrainReference):
-    """Reference to the result of rounds/N/train, with the facts of its round for the lineage of the policy."""

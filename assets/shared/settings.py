@@ -69,33 +69,6 @@ class ModelSettings(Section):
         return ContextExtension(self.rope_theta, self.rope_scaling, self.max_position_embeddings)
 
 
-class RoundSettings(Section):
-    """Options of rounds/*, whose teacher is that of the section generate."""
-
-    number: int = Field(default=3, ge=1, le=50, description="Maximum number of rounds.")
-    budget_tokens: int = Field(
-        ge=1, description="Maximum tokens of the teacher per round, prompts and answers together."
-    )
-    budget_tokens_in_all: int | None = Field(
-        default=None,
-        ge=1,
-        description="Maximum tokens of the teacher in all rounds together. None: only the limit per round.",
-    )
-    unsolved_below: float = Field(
-        default=0.25,
-        gt=0,
-        le=1,
-        description="The teacher is asked about problems that the policy solves in less than this share of its own "
-        "samples.",
-    )
-    target_share: float = Field(
-        default=0.5,
-        ge=0,
-        lt=1,
-        description="Minimum share of the rows of a training set that have a target. Targets are repeated to reach it.",
-    )
-
-
 class RetentionSettings(Section):
     """Options of operations/retention: what stays besides everything that is referred to."""
 
@@ -121,7 +94,6 @@ class StageSettings(Section):
     storage: StorageSettings = StorageSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
     generate: GenerateSettings | None = None
-    rounds: RoundSettings | None = None
     targets: TargetSettings = TargetSettings()
     difficulty: DifficultySettings | None = None
     split: SplitSettings = SplitSettings()

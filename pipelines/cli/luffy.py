@@ -165,6 +165,7 @@ def doctor(
     epilog=examples(
         "luffy run --profile small --set 'targets.source=[traces.parquet]' --set model.source=model",
         "luffy run --select +key:targets/train",
+        "luffy run --profile rounds --rounds 3",
     ),
 )
 def run(
@@ -173,30 +174,26 @@ def run(
     select: Select = None,
     max_concurrent: AtOnce = 1,
     force: Annotated[bool, typer.Option("--force", help="Make what is selected again: storage.force=true.")] = False,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", parser=whole_number(1), help="Ask the teacher about what is unsolved, train on it; N times."
+        ),
+    ] = None,
 ) -> int:
     """Run the graph on your data, model and benchmarks. Unchanged results are reused."""
     from pipelines.cli.run import run_graph
     from pipelines.settings import DEFAULT, load
 
     settings = load(profile, [*(overrides or []), *(["storage.force=true"] if force else [])])
+    if rounds is not None:
+        if select is not None:
+            raise InputError("--rounds and --select: give one of them: a round runs the whole graph")
+        from pipelines.cli.rounds import run_rounds
+
+        return run_rounds(settings, rounds, max_concurrent)
     named = "" if profile is None or profile == DEFAULT else profile
     return run_graph(settings, select, max_concurrent, profile=named)
-
-
-@app.command(
-    rich_help_panel=DATA,
-    epilog=examples(
-        "luffy rounds --profile rounds --set rounds.number=2",
-        "luffy rounds --profile rounds --select +key:rounds/1/traces",
-    ),
-)
-def rounds(profile: Profile = None, overrides: Overrides = None, select: Select = None) -> int:
-    """Ask a teacher about problems that the policy does not solve, continue training, repeat. Results are reused."""
-    from pipelines.cli.run import run_graph
-    from pipelines.definitions.jobs import ROUNDS
-    from pipelines.settings import load
-
-    return run_graph(load(profile, overrides or []), select, 1, ROUNDS, profile=profile or "")
 
 
 @app.command(cls=PackageCommand, rich_help_panel=DATA)

@@ -14,6 +14,8 @@ from assets.generated import KEY as GENERATED
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
+from assets.targets import DIFFICULTY
+from assets.training import POLICY
 from core import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
@@ -22,35 +24,38 @@ from pipelines.cli.selection import selection_keys
 from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.instance import prepare_home
-from pipelines.definitions.jobs import EVERYTHING, OBSERVE, ROUNDS
+from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.settings import Settings, built_in
 from pipelines.training_check import check_training
 
-POLICY_NAME = "policy"  # last part of the key of a training
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
 def run_graph(
-    settings: Settings, select: str | None, max_concurrent: int, job: str = EVERYTHING, *, profile: str = ""
+    settings: Settings,
+    select: str | None,
+    max_concurrent: int,
+    job: str = EVERYTHING,
+    *,
+    profile: str = "",
+    suggests: bool = True,
 ) -> int:
     """Materialize the assets of ``job``, or those of them that ``select`` names, and show it; the exit status.
 
-    ``profile``: The name that the user gave, which the suggestions repeat.
+    ``profile``: The name that the user gave, which the suggestions of what to do next repeat.
     """
     prepare_home(settings.storage.root)  # in the user's folder, where a relative DAGSTER_HOME starts
     os.chdir(PROJECT)
-    if job == ROUNDS and settings.rounds is None:
-        raise InputError("the settings have no section rounds; add one to the profile, or take --profile rounds")
     command = Command(settings)
     keys, others = selection_keys(command.definitions, "*" if select is None else select, job)
     left_out = f"not in the job {job}: {', '.join(key.to_user_string() for key in others)}"
-    hint = "materialize them in the UI, or by their own command (luffy rounds)"
+    hint = "materialize them in the UI, or by luffy champion retention"
     if not keys:
         reason = f"{left_out}; {hint}" if others else "the selection contains no asset to materialize; `*` selects all"
         raise InputError(f"--select {select!r}: {reason}")
-    if job == ROUNDS or any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
+    if any(key.path[0] in NEEDS_TRAINING_PYTHON or key in (GENERATED, DIFFICULTY) for key in keys):
         python = TrainingInterpreter(**settings.interpreter.model_dump()).examined()
-        if any(key.path[-1] == POLICY_NAME for key in keys):
+        if POLICY in keys:
             check_training(settings, python)
     terminal = Terminal(every_s=LINE_SECONDS)
     if select and others:
@@ -65,7 +70,7 @@ def run_graph(
         status = command.execute(instance, job, terminal, keys if select else None, max_concurrent)
     if status == 0:
         show_result(command.storage, terminal, keys)
-        for line in _next_steps(settings, keys, profile):
+        for line in _next_steps(settings, keys, profile) if suggests else ():
             terminal.line(line)
     return status
 
@@ -81,20 +86,8 @@ def show_result(storage: Storage, terminal: Terminal, keys: Sequence[dg.AssetKey
         with open(f"{folder}/{TEXT}", encoding="utf-8") as text:
             terminal.line(text.read().rstrip())
         terminal.line(f"\nreport: {folder}/{PAGE}")
-    elif scored := last_scorecard(storage, keys):
-        with open(f"{scored}/rounds.md", encoding="utf-8") as text:
-            terminal.line(f"\n{text.read().rstrip()}")
-        terminal.line(f"\nreport: {scored}/rounds.html")
     else:
         terminal.line(f"\noutputs: {storage.path}")
-
-
-def last_scorecard(storage: Storage, keys: Sequence[dg.AssetKey]) -> str | None:
-    """The folder of the scorecard of the last round of this run, if it had rounds: later ones were skipped."""
-    names = [key.to_user_string() for key in keys if key.path[0] == "rounds" and key.path[-1] == "scorecard"]
-    written = [name for name in names if storage.reference_file(name).exists()]
-    last = max(written, key=lambda name: storage.reference_file(name).stat().st_mtime_ns, default=None)
-    return storage.read_reference(last, Reference).path if last else None
 
 
 def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -> Iterator[str]:

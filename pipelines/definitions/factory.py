@@ -16,7 +16,6 @@ from assets.models import base
 from assets.registry.champion import champion
 from assets.registry.retention import retention
 from assets.report import scorecard, scorecard_inputs
-from assets.rounds.round_definitions import build_rounds
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.launchpad import io_manager, luffy_resource, storage_resource
 from assets.shared.live_metrics import metrics_spec
@@ -24,7 +23,7 @@ from assets.shared.profile import IO_MANAGER, Names
 from assets.shared.ray_cluster import on_cluster
 from assets.source import SOURCE, SOURCE_SPEC, check_upstream_assets, source, upstream_assets
 from assets.targets import DIFFICULTY, PREPARED, prepared, prepared_inputs, train
-from assets.training import POLICY, policy
+from assets.training import policy
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.catalog import describe
 from pipelines.definitions.jobs import build_jobs
@@ -51,11 +50,9 @@ def build_defs(
         base.build(names),
         policy.build(
             names,
-            key=POLICY,
-            group_name=POLICY.path[0],
             automation_condition=retrain_on_new_targets(),
         ),
-        metrics_spec(names, POLICY),
+        metrics_spec(names),
         ledger.build(names),
         benchmarks_suite.build(names, description=description_of(suite)),
         *build_evals(names, suite),
@@ -64,8 +61,6 @@ def build_defs(
         champion.build(names),
         retention.build(names),
     ]
-    if settings.rounds:
-        assets += build_rounds(names, settings.rounds.number, settings.generate, settings.training.recipe)
     computed = [asset for asset in assets if isinstance(asset, dg.AssetsDefinition)]
     keys = [names.plain(key) for asset in computed if asset.is_materializable for key in asset.keys]
     check_upstream_assets(names, upstream_assets(settings.targets), keys)
@@ -84,8 +79,7 @@ def build_defs(
 
 def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition]:
     """Build the target assets; a teacher's traces and pass rates are among them if the profile has their sections."""
-    # In rounds, the teacher is asked about some problems, and never about all of them.
-    teacher, rates = None if settings.rounds else settings.generate, settings.difficulty
+    teacher, rates = settings.generate, settings.difficulty
     upstream = upstream_assets(settings.targets)
     check_upstream_assets(names, upstream, (SOURCE, PREPARED, DIFFICULTY))  # which cannot even be built
     sources = [SOURCE, *upstream]

@@ -14,9 +14,8 @@ PREPARE = "prepare_targets"
 TRAIN = "train_policy"
 SCORE = "score_policy"
 RETAIN = "retention"
-ROUNDS = "rounds"
 # Launched on their own.
-REQUESTED_GROUPS, REQUESTED_KEY = ("operations", "rounds"), ["training", "checkpoints"]
+REQUESTED_GROUP, REQUESTED_KEY = "operations", ["training", "checkpoints"]
 SOURCE = ["targets", "source"]
 DESCRIPTIONS = {
     EVERYTHING: "Everything: targets, gates, training, evals of base and policy, scorecard, champion. Unchanged "
@@ -26,8 +25,6 @@ DESCRIPTIONS = {
     TRAIN: "Train a policy on the present targets, and show what it used of them. It is refused unless the targets "
     "have passed their checks. Run it after a preparation.",
     SCORE: "Evaluate base and policy, write the scorecard and decide on the champion. Run it after a training.",
-    ROUNDS: "Ask the teacher about what the policy does not solve, train on it and score the policy, in rounds. "
-    "What earlier runs have done is reused.",
     RETAIN: "List old outputs that nothing refers to. With dry_run: false, remove them.",
     OBSERVE: "Record the digest and the number of rows of the raw traces, which show whether they have changed.",
 }
@@ -35,7 +32,7 @@ DESCRIPTIONS = {
 
 def is_on_request(key: dg.AssetKey) -> bool:
     """Return whether `everything` leaves the asset out; a group is the first part of a key."""
-    return key.path[0] in REQUESTED_GROUPS or list(key.path) == REQUESTED_KEY
+    return key.path[0] == REQUESTED_GROUP or list(key.path) == REQUESTED_KEY
 
 
 def in_groups(names: Names, keys: Sequence[dg.AssetKey], *groups: str) -> dg.AssetSelection:
@@ -58,8 +55,6 @@ def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
         SCORE: in_groups(names, keys, "evals", "ood", "report", "registry"),
         RETAIN: in_groups(names, keys, "operations"),
     }
-    if any(key.path[0] == "rounds" for key in keys):
-        selections[ROUNDS] = in_groups(names, keys, "models", "benchmarks", "rounds")
     jobs = {
         job: dg.define_asset_job(names.name(job), selection=selection, description=DESCRIPTIONS[job])
         for job, selection in selections.items()

@@ -21,6 +21,8 @@ ROWS: list[Row] = [
     (f"{LUFFY} doctor --set training.seed=1", {}, "--set: it changes settings of a profile: name the profile"),
     (f"{LUFFY} doctor --profile nothing", {}, "nothing"),
     (f"{RUN} --select nope", {}, "--select 'nope'"),
+    (f"{RUN} --rounds 2", {}, "--rounds: they ask the teacher of the section generate within a budget per round"),
+    (f"{RUN} --rounds 2 --select x", {}, "--rounds and --select: give one of them"),
     (f"{RUN} --select 'key:((('", {}, "--select 'key:((('"),
     (f"{RUN} --select group:nothing", {}, "no asset has the group nothing"),
     (f"{RUN} --select ''", {}, "--select ''"),
