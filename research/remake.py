@@ -51,7 +51,7 @@ def report(recorded: RecordedRun, remade: RecordedRun) -> int:
         say(check)
         different |= bool(check.differences) and check.kind in (RESPONSES, VERDICTS)
     steps, agree = len(recorded.metrics), steps_that_agree(recorded, remade)
-    say(f"the first {agree} of {steps} steps agree within {TOLERANCE:.0%}: docs/plugins.md says what follows")
+    say(f"the first {agree} of {steps} steps agree within {TOLERANCE:.0%}: docs/results/comparing.md says what follows")
     say(f"\n{score_table(recorded, remade).to_text()}")
     return DIFFERENT if different or agree < steps else 0
 
