@@ -23,6 +23,7 @@ from assets.shared.references import (
     SuiteReference,
 )
 from assets.shared.storage import Storage
+from assets.shared.training_metadata import explanation_lines
 from assets.targets import PREPARED
 from assets.training import POLICY
 from core import kinds
@@ -129,6 +130,7 @@ def scorecard(
         training_metrics=read_json_lines(Path(policy.metrics)),
         filter_counts=storage.read_reference(PREPARED.to_user_string(), PreparedReference).filter_counts,
         decision=decision,
+        explanation=explanation_lines(Path(policy.metrics).parent),
     )
     versions = [[name, reference.digest] for role in ROLES for name, reference in scores[role].items()]
     digest = kinds.GRADED.identity(versions, sorted(champion.items()), decision)

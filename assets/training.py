@@ -13,7 +13,7 @@ from assets.shared.metadata import rounded
 from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.storage import Storage
-from assets.shared.training_metadata import against_champion, curves, explanation, samples
+from assets.shared.training_metadata import against_champion, curves, explanation, explanation_lines, samples
 from assets.targets import TRAIN
 from core import kinds
 from core.files import read_json_lines
@@ -35,9 +35,9 @@ FAILED_CHECKS = "failed_checks"  # entry of the lineage: the checks that the tar
     pool="gpu",
     code_version=kinds.POLICY.code_version,
     ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
-    description="The trained policy: a Hugging Face folder with lineage.json. verl and vLLM train it by mixed-policy "
-    "RL, in which each group of rollouts has targets among its samples. An interrupted run resumes, and a run with the "
-    "same targets, base model and configuration is reused.",
+    description="The trained policy: a Hugging Face folder with lineage.json. It imitates targets, "
+    "learns from rewards for its own answers, or both, as its recipe says. An interrupted run resumes, and a run with "
+    "the same targets, base model and configuration is reused.",
 )
 def policy(
     context: dg.AssetExecutionContext,
@@ -109,23 +109,23 @@ def _result(
     reference = PolicyReference(path=str(folder), digest=digest, base=base.digest, metrics=str(RunFolder(out).metrics))
     return reference.result(
         {
+            "verdict": " ".join(explanation_lines(out)),
+            **curves(records),
+            **explanation(out),
+            **samples(out / "rollouts"),
+            **against_champion(registry, digest, records),
             "recipe": settings.recipe,
-            "seed": settings.seed,
-            "hardware": settings.hardware,
             "steps": manifest.steps,
-            "attempts": manifest.attempts,
             "targets": train.rows,
             "reused": observer.reused,
-            "identity": manifest.identity,
+            "device-hours": rounded(manifest.device_hours),
+            "seed": settings.seed,
+            "hardware": settings.hardware,
+            "attempts": manifest.attempts,
             "folder": dg.MetadataValue.path(str(folder)),
             "run folder": dg.MetadataValue.path(str(out)),
             "lineage": dg.MetadataValue.json({k: v for k, v in manifest.to_json().items() if k != "config"}),
             "configuration": dg.MetadataValue.json(manifest.config),
-            "device-hours": rounded(manifest.device_hours),
-            **curves(records),
-            **against_champion(registry, digest, records),
-            **explanation(out),
-            **samples(out / "rollouts"),
         },
     )
 

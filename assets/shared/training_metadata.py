@@ -79,6 +79,16 @@ def explanation(out: Path) -> dict[str, Any]:
     return {"explanation": dg.MetadataValue.md(text)}
 
 
+def explanation_lines(out: Path) -> list[str]:
+    """Say in a sentence or two what happened in the run in folder ``out``, and why it does not learn if it does not."""
+    from training.diagnosis import report
+    from training.diagnosis.causes import explain
+    from training.diagnosis.record import read_record
+
+    record = read_record(out)
+    return [report.summary(record), *(finding.line() for finding in explain(record)[:1])]
+
+
 def samples(folder: Path) -> dict[str, Any]:
     """Return some samples of the first and of the last step, as a table of plain text."""
     from training.job.records import rollout_log

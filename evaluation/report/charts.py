@@ -36,6 +36,7 @@ PALETTE = {  # name of the CSS variable: (light, dark); no light colour stands f
     "champion": ("#4a66a8", "#8fa8e6"),
     "bad": ("#b8442c", "#f08a70"),
     "correct": ("#0d7567", "#35a08d"),
+    "partial": ("#7fb8ae", "#5b918a"),
     "wrong": ("#d98c72", "#b0634b"),
     "no_answer": ("#e5c07b", "#a98746"),
     "no_think_end": ("#d0b36a", "#8c7438"),

@@ -9,6 +9,7 @@ from core.text.markdown import escape_markdown
 from training.diagnosis import AFTER
 from training.diagnosis.causes import Finding, seen
 from training.diagnosis.record import ROSE, RunRecord
+from training.diagnosis.updates import FELL
 
 LONGEST = 400  # characters of a text of a sample
 
@@ -17,7 +18,8 @@ def summary(record: RunRecord) -> str:
     """Describe in a sentence what happened to the reward, or to the loss of a supervised run."""
     steps, ends = len(record.records), record.ends(REWARD)
     if record.value("objective") == "sft" and (loss := record.ends(SFT_LOSS)) is not None:
-        return f"{steps} steps, supervised loss {loss[0]:.3g} at first and {loss[1]:.3g} at last"
+        said = "it learns" if loss[1] <= FELL * loss[0] else "it has hardly fallen"
+        return f"{steps} steps, supervised loss {loss[0]:.3g} at first and {loss[1]:.3g} at last: {said}"
     if ends is None:
         return f"{steps} steps; the reward of on-policy samples was not recorded at two steps or more"
     said = "it learns" if record.learns else f"it has not risen by {ROSE:g} and stayed there"
@@ -54,7 +56,7 @@ def lines(record: RunRecord, findings: Sequence[Finding]) -> Iterator[str]:
 
 def unknown(record: RunRecord) -> Iterator[str]:
     """Yield what the record of a run lacks, so that some tests had nothing to look at."""
-    if not record.samples:
+    if not record.samples and record.value("objective") != "sft":
         yield "it has no samples (rollouts/), so nothing was said about the texts"
     if record.error:
         yield f"its last attempt ended: {record.error}"

@@ -22,6 +22,7 @@ from evaluation.statistics.benchmark_scores import UNSETTLED, Summary, summarize
 from evaluation.statistics.by_category import LengthBin, Subject, by_length, by_subject
 from evaluation.statistics.paired import Difference, average_difference, paired_difference
 from grading.contamination import Contamination
+from grading.verdict import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,7 @@ class Row:
     champion: Summary | None = None
     gain: Difference | None = None  # policy minus champion
     domain: str = "math"
+    verifier: str = "math"  # its type
     published: Published | None = None
     subjects: tuple[Subject, ...] = ()
     lengths: Mapping[str, tuple[LengthBin, ...]] = field(default_factory=dict)  # role -> bins
@@ -97,6 +99,7 @@ class Scorecard:
     contamination: Contamination | None = None  # None: not looked for
     costs: Sequence[tuple[str, str]] = ()
     decision: Sequence[tuple[str, str]] = ()  # on the promotion, as the registry stands
+    explanation: Sequence[str] = ()  # what happened in the training, in sentences
     created: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     def verdict(self) -> str:
@@ -110,6 +113,16 @@ class Scorecard:
             parts.append(f"worse {'' if better else 'than the base '}on {len(worse)} ({'; '.join(worse)})")
         return f"The trained model is {' and '.join(parts)}, by more than luck."
 
+    @property
+    def has_partial(self) -> bool:
+        """Whether an answer has a score between 0 and 1."""
+        return any(Verdict.PARTIAL in summary.verdicts for row in self.rows for summary in row.roles().values())
+
+    def measure(self) -> str:
+        """Say what the scores are."""
+        kind = "Mean score, to which a partly right answer adds its part" if self.has_partial else "Right answers"
+        return f"{kind}, in percent with 95% intervals"
+
 
 def build_scorecard(
     base: "Mapping[str, pa.Table]",
@@ -122,6 +135,7 @@ def build_scorecard(
     training_metrics: Sequence[Mapping[str, Any]] = (),
     filter_counts: Iterable[tuple[str, int]] = (),
     decision: Sequence[tuple[str, str]] = (),
+    explanation: Sequence[str] = (),
 ) -> Scorecard:
     """Return the scorecard of GRADED tables by benchmark name.
 
@@ -133,6 +147,7 @@ def build_scorecard(
         training_metrics: ``{"step": int, "data": {name: value}}`` records.
         filter_counts: the stages of target preparation in order, as (name, rows left) pairs.
         decision: The decision about the promotion of the policy, as (name, text) pairs.
+        explanation: What happened in the training, and what to change, in sentences.
 
     Raises:
         InputError: for results of several checkpoints or of others than the lineage names, for benchmarks that only one
@@ -174,6 +189,7 @@ def build_scorecard(
         contamination=contamination,
         costs=costs(made_of, training_metrics, roles),
         decision=decision,
+        explanation=explanation,
     )
 
 
@@ -209,6 +225,7 @@ def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.T
         title=entry.title,
         group=entry.group,
         domain=entry.domain_name,
+        verifier=entry.spec.type,
         base=summarize(base),
         policy=summarize(policy),
         difference=paired_difference(base, policy),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.files import atomic_write
-from core.metric_table import View, titles
+from core.metric_table import SFT_LOSS, View, titles
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report import charts
 from evaluation.report.figures import training_curves
@@ -25,6 +25,7 @@ MOST_CURVES = 9
 MOST_REPEATED = 10  # training problems that repeat a benchmark problem
 VERDICTS = {
     Verdict.CORRECT: "correct",
+    Verdict.PARTIAL: "partly right",
     Verdict.WRONG: "wrong",
     Verdict.NO_ANSWER: "no answer",
     Verdict.NO_THINK_END: "thoughts never closed",
@@ -44,6 +45,7 @@ def write_page(card: Scorecard, path: Path) -> None:
 def render_page(card: Scorecard) -> str:
     """Return the page's HTML text."""
     counts = [(f"{r.name} · {role}", s.verdicts) for r in card.rows for role, s in r.roles().items() if s != r.champion]
+    curves = {SFT_LOSS: "Supervised loss", **titles(View.RECIPES)}
     shares = charts.shares("What became of the samples", counts, list(VERDICTS))
     return render(
         "scorecard.html.jinja",
@@ -63,7 +65,7 @@ def render_page(card: Scorecard) -> str:
             for verdict, title in VERDICTS.items()
             if any(verdict in verdicts for _, verdicts in counts)
         ],
-        curves=[figure(svg) for svg in training_curves(card.training_metrics, titles(View.RECIPES))[:MOST_CURVES]],
+        curves=[figure(svg) for svg in training_curves(card.training_metrics, curves)[:MOST_CURVES]],
         funnel=figure(charts.funnel("Rows after each stage", card.filter_counts)) if card.filter_counts else None,
         composition=composition_table(card),
         learned=learned_table(card.lineage.learned()),

@@ -1,14 +1,20 @@
 """Build the tables of a scorecard, and write it as text for a terminal and as Markdown."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from core.ledger_verdicts import VERDICTS
 from core.text.markdown import escape_markdown
+from core.text.patterns import compile_quick_pattern
+from core.text.printable import printable
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report.scorecard.scorecard import Row, Scorecard
+from evaluation.report.scorecard.transcripts import SHOWN
 from evaluation.report.table import Cell, Table, change, p_value, percent, score
 from evaluation.statistics.benchmark_scores import SHARES
+from grading.verdict import Verdict
+
+MARKER = compile_quick_pattern(r"<\|[\w ]{1,40}\|>(?:\s*(?:system|user|assistant)\b)?")  # of a chat, in a prompt
 
 
 def render_text(card: Scorecard, width: int = 100) -> str:
@@ -19,7 +25,19 @@ def render_text(card: Scorecard, width: int = 100) -> str:
         *(f"note: {warning}" for warning in card.warnings),
     )
     lines = [line for text in texts for line in textwrap.wrap(text, width, subsequent_indent="  ")]
-    return "\n".join([scores_table(card, brief=True).to_text(width), *lines])
+    return "\n".join([scores_table(card, brief=True).to_text(width), *lines, *_gains(card, width)])
+
+
+def _gains(card: Scorecard, width: int) -> Iterator[str]:
+    """Yield questions with the answers before and after the training, which made them right."""
+    gains = [transcript for transcript in card.transcripts if transcript.kind == "gained"][:SHOWN]
+    if gains:
+        yield "\nbefore and after the training:"
+    for gain in gains:
+        question = MARKER.sub(" ", gain.prompt)
+        yield textwrap.shorten(printable(f"{question} -> {gain.gold}"), width, placeholder="…")
+        for name, text in (("before", gain.before or ""), ("after ", gain.response)):
+            yield f"  {name}  {textwrap.shorten(printable(text), width - 10, placeholder='…')}"
 
 
 def render_markdown(card: Scorecard) -> str:
@@ -29,8 +47,8 @@ def render_markdown(card: Scorecard) -> str:
     parts = [
         f"**{escape_markdown(card.verdict())}**",
         scores_table(card).to_markdown(),
-        "Percent of samples answered right, with 95% intervals. Averages are unweighted: each benchmark of a group "
-        f"counts the same. {checkpoints}; {card.sampling}",
+        f"{card.measure()}. Averages are unweighted: each benchmark of a group counts the same. {checkpoints}; "
+        f"{card.sampling}",
         *(f"> {escape_markdown(warning)}" for warning in card.warnings),
         *(_subjects_table(row).to_markdown() for row in card.rows if row.subjects),
     ]
@@ -87,7 +105,9 @@ def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
 def samples_table(card: Scorecard) -> Table:
     """Return the outcomes of the policy's samples, with the base's number as the detail of each cell."""
     several = any(row.policy.k > 1 for row in card.rows)
-    table = Table(["policy, below it the base", *(["pass@k", "maj@k"] if several else []), "tokens", *SHARES])
+    solved = ["solved"] if card.has_partial else []
+    several_columns = ["pass@k", "maj@k"] if several else []
+    table = Table(["policy, below it the base", *several_columns, *solved, "tokens", *SHARES])
     for row in card.rows:
         base, policy = row.base, row.policy
         cells = [Cell(row.title)]
@@ -96,6 +116,9 @@ def samples_table(card: Scorecard) -> Table:
             before = percent(base.pass_at[k]) if k in base.pass_at else "fewer samples"
             cells.append(Cell(percent(policy.pass_at[k]), f"k = {k}; {before}"))
             cells.append(Cell(percent(policy.majority), percent(base.majority)))
+        if solved:
+            after, before = (s.verdicts.get(Verdict.CORRECT, 0) / s.samples for s in (policy, base))
+            cells.append(Cell(percent(after), percent(before)))
         cells.append(Cell(f"{policy.mean_tokens:.0f}", f"{base.mean_tokens:.0f}"))
         values = ((getattr(policy, name), getattr(base, name)) for name in SHARES.values())
         table.add(*cells, *(Cell(percent(after), percent(before)) for after, before in values))

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 LONGEST = 6_000  # characters of a response on the page
 
+SHOWN = 3  # gains of a scorecard, over its benchmarks
 KINDS = {
     "gained": "wrong before training, right after",
     "lost": "right before training, wrong after",
     "right": "right",
+    "partial": "partly right",
     "wrong": "wrong",
     "truncated": "stopped at the token limit",
 }
@@ -40,18 +42,24 @@ class Transcript:
 
 
 def choose_transcripts(tables: "Mapping[str, tuple[pa.Table, pa.Table]]") -> list[Transcript]:
-    """Choose at most one transcript of each kind per benchmark from {benchmark: (base, policy)}, by the rows alone."""
-    return [transcript for name, pair in tables.items() for transcript in _choose(name, *pair)]
+    """Choose transcripts of each kind per benchmark from {benchmark: (base, policy)}, by the rows alone.
+
+    That is one of each kind, or `SHOWN` gains where there is one benchmark.
+    """
+    gains = max(1, SHOWN // max(1, len(tables)))
+    return [transcript for name, pair in tables.items() for transcript in _choose(name, gains, *pair)]
 
 
-def _choose(name: str, base: "pa.Table", policy: "pa.Table") -> list[Transcript]:
+def _choose(name: str, gains: int, base: "pa.Table", policy: "pa.Table") -> list[Transcript]:
     before = {(row["id"], row["sample"]): row for row in base.to_pylist()}
-    chosen: dict[str, Transcript] = {}
+    chosen: dict[str, list[Transcript]] = {kind: [] for kind in KINDS}
+    taken: set[str] = set()
     for row in sorted(policy.to_pylist(), key=_shuffled):
         kind, old = _kind(row, before.get((row["id"], row["sample"])))
-        if kind in chosen or any(taken.id == row["id"] for taken in chosen.values()):
+        if row["id"] in taken or len(chosen[kind]) >= (gains if kind == "gained" else 1):
             continue
-        chosen[kind] = Transcript(
+        taken.add(row["id"])
+        transcript = Transcript(
             benchmark=name,
             id=row["id"],
             kind=kind,
@@ -64,7 +72,8 @@ def _choose(name: str, base: "pa.Table", policy: "pa.Table") -> list[Transcript]
             before=shorten(old["response"], LONGEST) if old else None,
             before_extracted=old["extracted"] if old else None,
         )
-    return [chosen[kind] for kind in KINDS if kind in chosen]
+        chosen[kind].append(transcript)
+    return [transcript for transcripts in chosen.values() for transcript in transcripts]
 
 
 def _kind(row: Mapping[str, Any], old: Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any] | None]:
@@ -73,6 +82,8 @@ def _kind(row: Mapping[str, Any], old: Mapping[str, Any] | None) -> tuple[str, M
     right = row["verdict"] == Verdict.CORRECT
     if old is not None and (old["verdict"] == Verdict.CORRECT) != right:
         return ("gained" if right else "lost"), old
+    if row["verdict"] == Verdict.PARTIAL:
+        return "partial", None
     return ("right" if right else "wrong"), None
 
 

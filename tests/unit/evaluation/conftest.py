@@ -24,7 +24,7 @@ def graded():
                     extracted, score, verdict = None, 0.0, sample
                 else:
                     extracted, score = sample if isinstance(sample, tuple) else ("7" if sample else "8", float(sample))
-                    verdict = "correct" if score >= 1 else "wrong"
+                    verdict = "correct" if score >= 1 else "partial" if score else "wrong"
                 rows.append(
                     {
                         "benchmark": benchmark,

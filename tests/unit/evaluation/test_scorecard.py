@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from core.errors import InputError
-from evaluation.benchmarks.suite import load_suite
+from evaluation.benchmarks.suite import Benchmark, load_suite
 from evaluation.report.scorecard.lineage_summary import Lineage
 from evaluation.report.scorecard.publish import MARKDOWN, NUMBERS, PAGE, TEXT, write_scorecard
 from evaluation.report.scorecard.scorecard import build_scorecard
@@ -162,8 +162,21 @@ def test_page_shows_every_part(card):
         "@media print",
     ):
         assert part in text, part
+    assert re.findall(r"<h2>(.*?)</h2>", text)[:3] == ["Scores", "Training", "Samples"]
     assert "Entropy" not in text  # a curve of nothing but nan is no curve
     assert "&lt;embedded&gt;" in text
+
+
+def test_partly_right_answers_are_told_apart(graded):
+    before, after = graded({"p": [0], "q": [0.5], "r": [0]}, "exam"), graded({"p": [1], "q": [0.6], "r": [1]}, "exam")
+    exam = Benchmark(name="exam", group="evals", title="Exam", verifier="number", sources=[{"file": "exam.jsonl"}])
+    card = build_scorecard({"exam": before}, {"exam": after}, suite=[exam], explanation=["it learns"])
+    page = render_page(card)
+    assert "Mean score, to which a partly right answer adds its part" in page and "partly right</span>" in page
+    assert re.search(r">solved</th>.*66\.7%.*0\.0%", page, re.DOTALL) and "by the verifier number (exam)" in page
+    assert "wrong before training, right after" in page and "<p>it learns</p>" in page
+    gains = render_text(card).partition("before and after the training:\n")[2]
+    assert gains.count("before ") == gains.count("after ") == 2
 
 
 def test_mixed_checkpoints_are_refused(results, graded):
