@@ -97,7 +97,6 @@ def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
 
 def test_every_key_of_verl_exists_there() -> None:
     named = [row[0] for row in rows("Keys of verl")]
-    named += [row[2] for row in rows("Keys of LUFFY") if row[2] not in (SAME, NONE)]
     named.remove("actor_rollout_ref.model.override_config.attn_implementation")  # in a section of the model's own
     defaults = OmegaConf.create(verl_defaults())
     assert not [key for key in named if not in_config(defaults, key)]
