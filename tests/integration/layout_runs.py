@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from engine_ranks import LENGTHS
+from peft import PeftModel
 from processes import free_port
 from training_runs import ROOT
 from transformers import AutoModelForCausalLM
@@ -56,9 +58,10 @@ def sequences() -> list[torch.Tensor]:
     return [torch.randint(5, 250, (length,), generator=draw) for length in LENGTHS]
 
 
-def log_probs_of(folder: Path) -> float:
-    """Sum of the log-probabilities of all sequences with the model in ``folder``, without verl."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+def log_probs_of(folder: Path, adapter: Path | None = None) -> float:
+    """Sum of the log-probabilities of all sequences with the model in ``folder`` and an adapter, without verl."""
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model = model if adapter is None else PeftModel.from_pretrained(model, adapter).eval()
     total = 0.0
     for ids in sequences():
         with torch.no_grad():

@@ -11,7 +11,7 @@ from transformers import AutoConfig
 
 from core.model.base_model import SHIPPED
 from training.diagnosis.trial import write_untied_model
-from training.export.merge import merge
+from training.export.merge import ADAPTER, merge
 
 UNTIED_LAYOUTS = [name for name in LAYOUTS if name.startswith("untied")]
 OTHER = ("bf16", "lora", "sequence parallel", "sequence parallel sdpa", *UNTIED_LAYOUTS)
@@ -90,6 +90,9 @@ def test_a_merged_checkpoint_is_the_model_that_the_ranks_trained(
     merge(folder / layout, out, "float32")
     assert not any("lora" in name for name in os.listdir(out))
     assert log_probs_of(out) == pytest.approx(results[layout]["log_probs after"], rel=1e-4)
+    assert (out / ADAPTER).is_dir() == (layout == "lora")
+    if layout == "lora":
+        assert log_probs_of(SHIPPED, out / ADAPTER) == pytest.approx(log_probs_of(out), rel=1e-6)
 
 
 def test_a_policy_in_bfloat16_has_half_the_bytes(results: Results, folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 verl's ranks each save their part of the parameters, in float32. Here they are joined on one processor, after or beside
 the training: no GPU waits for it, and a checkpoint has no second copy of the model. LoRA's adapters are added to the
-matrices that they adapt.
+matrices that they adapt, and also written by themselves, as a folder that peft and vLLM load.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
+from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
 from core.cli import exit_status
@@ -23,7 +24,10 @@ from training.export import DTYPES
 
 SHARD_SIZE = "5GB"
 BASE, DOWN, UP = ".base_layer.", ".lora_A.default.weight", ".lora_B.default.weight"
+Parameters = dict[str, torch.Tensor]
 PEFT = "base_model.model."
+LORA = "lora_train_meta.json"
+ADAPTER = "adapter"  # the folder below the model
 
 
 def merge(actor: Path, out: Path, dtype: str) -> None:
@@ -36,7 +40,8 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
     if not (source / "config.json").is_file():
         raise InputError(f"{source}: no config.json there: expected a checkpoint of verl")
     config: dict[str, Any] = read_json(source / "config.json")
-    weights = dict(_whole(actor, getattr(torch, dtype)))
+    ranks = _ranks(actor)
+    weights = dict(_whole(ranks, _lora_scale(actor), getattr(torch, dtype)))
     if config.get("tie_word_embeddings"):
         weights.pop("lm_head.weight", None)
     for file in model_files(source):
@@ -45,12 +50,26 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
     write_json({**config, "dtype": dtype}, out / "config.json")
     save_torch_state_dict(weights, out, max_shard_size=SHARD_SIZE, metadata={"format": "pt"})
     check_model(out, "sample")
+    if adapters := {name: rank for name, rank in ranks[0].items() if DOWN in name or UP in name}:
+        joined = {name.replace(".default", ""): _join([rank[name] for rank in ranks]) for name in adapters}
+        write_adapter(joined, read_json(actor / LORA), out / ADAPTER)
 
 
-def _whole(actor: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield (name, tensor) of every parameter, joined from the ranks and merged with its adapters."""
-    ranks = _ranks(actor)
-    scale = _lora_scale(actor)
+def write_adapter(tensors: Parameters, lora: dict[str, Any], out: Path) -> None:
+    """Write LoRA's matrices, by peft's names, as an adapter of the base model, in float32."""
+    out.mkdir()
+    adapted = {name.rsplit(".lora_", 1)[0].rsplit(".", 1)[1] for name in tensors}
+    settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": lora["r"], "lora_alpha": lora["lora_alpha"]}
+    settings |= {"lora_dropout": 0.0, "bias": "none", "inference_mode": True, "base_model_name_or_path": None}
+    write_json({**settings, "target_modules": sorted(adapted)}, out / "adapter_config.json")
+    plain = {name: tensor.float().contiguous() for name, tensor in tensors.items()}
+    save_file(plain, out / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def _whole(
+    ranks: list[dict[str, torch.Tensor]], scale: float, dtype: torch.dtype
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield (name, tensor) of every parameter, joined from the ranks and merged with its adapters by ``scale``."""
     for name in list(ranks[0]):
         if DOWN in name or UP in name:
             continue
@@ -62,7 +81,7 @@ def _whole(actor: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]
         yield name.removeprefix(PEFT).replace(BASE, "."), tensor.to(dtype).contiguous()
 
 
-def _ranks(actor: Path) -> list[dict[str, torch.Tensor]]:
+def _ranks(actor: Path) -> list[Parameters]:
     """Return the parameters of each rank of one copy of the model, mapped from their files."""
     world = read_json(actor / "fsdp_config.json")["world_size"]
     files = [actor / f"model_world_size_{world}_rank_{rank}.pt" for rank in range(world)]
@@ -74,7 +93,7 @@ def _ranks(actor: Path) -> list[dict[str, torch.Tensor]]:
     return [first, *(_load(file) for file in files[1:copy])]
 
 
-def _load(file: Path) -> dict[str, torch.Tensor]:
+def _load(file: Path) -> Parameters:
     return torch.load(file, map_location="cpu", mmap=True, weights_only=True)
 
 
@@ -91,7 +110,7 @@ def _join(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _lora_scale(actor: Path) -> float:
-    file = actor / "lora_train_meta.json"
+    file = actor / LORA
     if not file.is_file():
         return 0.0
     settings = read_json(file)
