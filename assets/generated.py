@@ -17,6 +17,7 @@ from core import PROJECT, kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_file
+from core.interpreter_settings import InterpreterSettings
 from core.progress import progress_line
 from evaluation.generation.endpoint import Endpoint
 from evaluation.settings import GenerateSettings
@@ -118,7 +119,7 @@ def generate_traces(
     interpreter: TrainingInterpreter,
 ) -> tuple[GeneratedReference, Mapping[str, Any]]:
     """Run the command and keep its file under the digest of its rows; also return what the command spent."""
-    from evaluation.command_requests import TracesRequest
+    from evaluation.commands import Traces
 
     last: dict[str, Any] = {}
 
@@ -128,18 +129,17 @@ def generate_traces(
         else:
             context.log.info(progress_line(message))
 
-    asked = options.asked()
-    with storage.working("generations", "jobs", identity(request, options.teacher, str(problems), asked)) as folder:
-        file = TracesRequest(
-            teacher=_teacher(options),
-            problems=problems,
+    local = Endpoint.parse(options.teacher) is None
+    asked = options.model_copy(update={"teacher": _teacher(options), "problems": str(problems)})
+    with storage.working("generations", "jobs", identity(request, asked.model_dump())) as folder:
+        file = Traces(
             out=folder / FILE,
             cache=storage.path / "samples",
             verifier=spec_text(source.spec),
             data_source=str(source.name),
             fields=source.fields,
-            **asked,
-            **({} if Endpoint.parse(options.teacher) else interpreter.placement(context)),
+            generate=asked,
+            interpreter=InterpreterSettings(**interpreter.placement(context) if local else {}),
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]
         interpreter.run(context, arguments, report, lambda: SAMPLES_KEPT)

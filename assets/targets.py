@@ -28,9 +28,8 @@ from core import kinds
 from core.errors import InputError
 from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
-from core.settings import FILE, write_run
-from targets.command_requests import PrepareRequest
-from targets.settings import TargetSections, TargetSettings
+from targets.commands import Prepare
+from targets.settings import TargetSettings
 
 if TYPE_CHECKING:
     from targets.prepared_files import Prepared
@@ -166,10 +165,10 @@ def prepare_traces(
         )
         return
     with tempfile.TemporaryDirectory() as scratch:
-        request = PrepareRequest(
+        request = Prepare(
             out=folder,
             tokenizer=Path(base.path),
-            settings=write_run(TargetSections(targets=settings), Path(scratch) / FILE),
+            targets=settings,
             benchmarks=suite.path,
             cache=decisions,
             generated=Path(teacher.path) if teacher else None,

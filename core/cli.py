@@ -74,7 +74,7 @@ def new_app(help_text: str, *, add_completion: bool = False, epilog: str | None 
         help=help_text,
         epilog=epilog,
         add_completion=add_completion,
-        rich_markup_mode="rich",
+        rich_markup_mode=None,  # its tables leave half of a line for the help of an option
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -104,34 +104,9 @@ def run_command(command: Callable[..., None], arguments: Sequence[str] | None, p
     return exit_status(lambda: run_app(app, sys.argv[1:] if arguments is None else arguments, program))
 
 
-def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return the ``parser`` of an option that takes a whole number from ``least`` up to ``most``."""
-
-    def parse(text: str) -> int:
-        import typer
-
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least or (most is not None and value > most):
-            limit = "" if most is None else f" up to {most}"
-            raise typer.BadParameter(f"got {str(text)[:80]!r}, expected a whole number from {least}{limit}")
-        return value
-
-    return parse
-
-
 def examples(*lines: str) -> str:
     """Return the end of a help text: commands that work as they stand."""
-    return "\n\n".join(["[bold]Examples[/bold]", *map(as_written, lines)])
-
-
-def as_written(text: str) -> str:
-    """Escape the brackets of ``text`` that a help text would lose as markup."""
-    from rich.markup import escape
-
-    return escape(text)
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
 def refuse_options_before(context: "typer.Context") -> None:

@@ -105,7 +105,8 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
             return f"{'.'.join(path)}{dot}{message}" if path else message
         given = repr(first["input"])
         secret = "://" in given and "@" in given  # an address may hold a password
-        shown = "" if secret or message.startswith("got ") or "(got " in message else f" (got {given:.80})"
+        quiet = secret or first["type"] == "missing"
+        shown = "" if quiet or message.startswith("got ") or "(got " in message else f" (got {given:.80})"
         return f"{'.'.join(path)}: {message}{shown}" if path else message
     known = getattr(_model_in(section), "model_fields", {})
     if len(path) <= 2 and (elsewhere := _sections_with(path[-1], model)):

@@ -18,7 +18,8 @@ def run_module(name: str, *arguments: str, python: str | Path = sys.executable, 
     """
     command = [str(python), "-m", name, *arguments]
     environment = {**os.environ, "PYTHONPATH": python_path(), **variables}
-    done = subprocess.run(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    done = subprocess.run(command, cwd=PROJECT, env=environment, text=True, check=False, **pipes)
     if done.returncode == 2:  # the last line says what is wrong
         raise InputError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
     if done.returncode:

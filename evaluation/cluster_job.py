@@ -11,11 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.backends import Placement, build_backend
+from core.backends import build_backend
 from core.backends.monitor import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines, next_attempt
 from core.backends.task import Task, base_environment
 from core.code_digest import SHORT_DIGEST, identity
+from core.commands import Command
 from core.errors import TaskFailed
+from core.interpreter_settings import InterpreterSettings
 from core.machine.jsonl_tail import EVENTS_FILE
 
 SLURM = {"time": 1440}  # minutes, as for a training
@@ -23,12 +25,19 @@ SLURM = {"time": 1440}  # minutes, as for a training
 PASSED_ON = ("HF_HUB_OFFLINE", "VLLM_USE_V2_MODEL_RUNNER")
 
 
-def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[[dict[str, Any]], None]) -> None:
+def run_elsewhere(
+    command: str,
+    request: Command,
+    interpreter: InterpreterSettings,
+    out: Path,
+    report: Callable[[dict[str, Any]], None],
+) -> None:
     """Run ``python -m evaluation COMMAND`` as a job to its end, or take over the job of an earlier command.
 
     Args:
         command: `generate` or `traces`.
-        request: The work of the job, and where it runs. Equal requests in the same folder mean the same job.
+        request: The work of the job. Equal requests in the same folder mean the same job.
+        interpreter: Where it runs.
         out: the folder that the job writes; its request, log and progress go into ``attempts/`` below.
         report: receives the job's events.
 
@@ -36,11 +45,11 @@ def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[
         InputError: the cluster does not take the job, or the job finds a mistake in its input.
         TaskFailed: the job failed.
     """
-    backend = build_backend({**request.model_dump(), "slurm": SLURM | request.slurm})
+    backend = build_backend({**interpreter.model_dump(), "slurm": SLURM | interpreter.slurm})
     with hold(out, "evaluation", _say):
         folder = out.resolve() / "attempts"
         folder.mkdir(exist_ok=True)
-        here = request.model_copy(update={"backend": "local", "ray_address": None, "slurm": {}})
+        here = request.model_copy(update={"interpreter": InterpreterSettings()})
         job = identity(str(Path.cwd()), command, request.model_dump(mode="json"))[:SHORT_DIGEST]
         task = partial(
             _task, job, ("evaluation", command, "--request", str(here.write(folder / f"request-{job}.json")))

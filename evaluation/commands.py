@@ -1,4 +1,4 @@
-"""The work of the commands of ``python -m evaluation`` that take a request; their docstrings are their help."""
+"""The commands of ``python -m evaluation``, in their usual order; `evaluation.report` has the pages that they write."""
 
 import atexit
 import os
@@ -7,215 +7,506 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PositiveInt, TypeAdapter, ValidationError
 
 from core.cli import say
-from core.machine.request_paths import check_output
-from evaluation.command_requests import (
-    CompareRequest,
-    DifficultyRequest,
-    GenerateRequest,
-    GradeRequest,
-    ReportRequest,
-    SuiteRequest,
-    TracesRequest,
+from core.commands import Command, from_yaml, option
+from core.errors import InputError
+from core.files import read_object, write_text
+from core.interpreter_settings import InterpreterSettings
+from core.machine.request_paths import OutputFile, OutputFolder, check_output
+from evaluation.generation.endpoint import Endpoint
+from evaluation.generation.generate import CACHE
+from evaluation.generation.requests import Counts, Sampling
+from evaluation.generation.token_budget import Budget
+from evaluation.settings import (
+    BenchmarkSettings,
+    DifficultySettings,
+    EvaluationSettings,
+    GenerateSettings,
+    SuiteSettings,
 )
+from grading.row_fields import Columns
+from grading.spec_values import read_spec, require_fields, spec_text
+from grading.verifiers.spec import open_verifier, parse_spec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evaluation.benchmarks.suite import Benchmark
+    from evaluation.report.model_comparison import Results
+
+COUNTS = TypeAdapter(dict[str, dict[str, PositiveInt]])
+MODEL = "A model folder, a hub id[@revision], or MODEL@URL of an OpenAI-compatible endpoint"
+SUITE_FILE = option(..., "File that `suite` wrote.", metavar="FILE.parquet")
+KEPT_SAMPLES = option(CACHE, "Folder that keeps samples for later commands.", metavar="DIR")
 
 
-def suite(request: SuiteRequest) -> None:
+def _spec(value: Any) -> Any:
+    """Return a verifier as the text of its spec with absolute paths: the command may run elsewhere."""
+    return spec_text(parse_spec(value, "--verifier") if isinstance(value, dict) else read_spec(value, "--verifier"))
+
+
+Verifier = Annotated[str, BeforeValidator(_spec)]
+VERIFIER = option(
+    "math", "The verifier of the answers: a type, or a mapping with its type and options.", metavar="SPEC"
+)
+DATA_SOURCE = option("generated", "The data_source that the verifier gets.", metavar="NAME")
+
+
+class _Problems(Command):
+    """Base of the commands that read a suite."""
+
+    suite: SuiteSettings = SuiteSettings()
+    benchmarks: BenchmarkSettings = BenchmarkSettings()
+
+    def problems(self, entries: "list[Benchmark]") -> "pa.Table":
+        """Return the problems of ``entries``."""
+        from evaluation.benchmarks.benchmark_problems import read_suite
+
+        settings = self.benchmarks
+        chosen = {"limit": settings.limit, "seed": settings.seed, "system_prompt": settings.system_prompt}
+        return read_suite(entries, settings.folders, **chosen)
+
+
+class Suite(_Problems):
     """Write the problems of benchmarks into one suite file."""
-    from core.files import write_table
-    from evaluation.benchmarks.benchmark_files import local_files
-    from evaluation.benchmarks.benchmark_problems import read_suite
-    from evaluation.benchmarks.suite import select_benchmarks
 
-    benchmarks = select_benchmarks(request.suite, request.benchmarks)
-    check_output(request.out, Path(request.suite), *local_files(benchmarks, request.roots))
-    table = read_suite(
-        benchmarks, list(request.roots), limit=request.limit, seed=request.seed, system_prompt=request.system_prompt
-    )
-    write_table(table, request.out)
-    say(f"{request.out}: {table.num_rows} problems of {', '.join(benchmark.name for benchmark in benchmarks)}")
+    everyday = ("suite.name", "benchmarks.roots", "benchmarks.limit")
+    examples = ("luffy evaluate suite --suite embedded --limit 20 --out suite.parquet",)
+
+    out: OutputFile = option(..., "The file to write.", metavar="FILE.parquet")
+
+    def run(self) -> None:
+        from core.files import write_table
+        from evaluation.benchmarks.benchmark_files import local_files
+
+        entries = self.suite.entries()
+        check_output(self.out, Path(self.suite.name), *local_files(entries, self.benchmarks.folders))
+        table = self.problems(entries)
+        write_table(table, self.out)
+        say(f"{self.out}: {table.num_rows} problems of {', '.join(entry.name for entry in entries)}")
 
 
-def generate(request: GenerateRequest) -> None:
+class Generate(Command):
     """Draw samples with vLLM (in the training interpreter)."""
-    from core.machine.jsonl_tail import send_event
-    from evaluation.generation.generate import generate as draw_samples
-    from evaluation.generation.model_source import open_model
-    from evaluation.sample_tables import read_suite_file
 
-    table = read_suite_file(request.suite)
-    if request.backend != "local":
-        _submit("generate", request, request.out)
-        for name in table["benchmark"].unique().to_pylist():
-            if request.benchmarks is None or name in request.benchmarks:
-                say(request.out / f"{name}.parquet")
-        return
-    with _sampling_process():
-        paths = draw_samples(
-            open_model(request.model, checkpoint=request.checkpoint, **request.engines(request.model)),
-            table,
-            request.out,
-            benchmarks=request.benchmarks,
-            sampling=request.sampling(),
-            counts=request.sample_counts(),
-            cache=request.cache,
-            report=send_event,
-        )
-    request.write(request.out / "request.json")
-    for path in paths.values():
-        say(path)
+    everyday = ("evaluation.samples", "evaluation.temperature", "evaluation.max_tokens", "evaluation.template")
+    examples = (
+        "luffy evaluate generate --model Qwen/Qwen3-0.6B --suite suite.parquet --out samples",
+        "luffy evaluate generate --request samples/request.json",
+    )
+
+    model: str = option(..., f"{MODEL}.", metavar="MODEL")
+    suite: Path = SUITE_FILE
+    out: OutputFolder = option(..., "Folder for <benchmark>.parquet with responses.", metavar="DIR")
+    benchmarks: tuple[str, ...] | None = option(None, "Sample only this benchmark. Repeatable.", metavar="NAME")
+    cache: Path = KEPT_SAMPLES
+    checkpoint: str | None = option(None, "Digest that names the model in results.", hidden=True)
+    counts: Path | None = option(None, "JSON file of samples per problem, {benchmark: {id: N}}.", hidden=True)
+    evaluation: EvaluationSettings = EvaluationSettings()
+    interpreter: InterpreterSettings = InterpreterSettings()
+
+    def run(self) -> None:
+        from core.machine.jsonl_tail import send_event
+        from evaluation.generation.generate import generate
+        from evaluation.generation.model_source import open_model
+        from evaluation.sample_tables import read_suite_file
+
+        table = read_suite_file(self.suite)
+        if self.interpreter.backend != "local":
+            _submit("generate", self, self.interpreter, self.out)
+            for name in table["benchmark"].unique().to_pylist():
+                if self.benchmarks is None or name in self.benchmarks:
+                    say(self.out / f"{name}.parquet")
+            return
+        counts = self.sample_counts()
+        with _sampling_process():
+            paths = generate(
+                open_model(self.model, checkpoint=self.checkpoint, **self.evaluation.engines(self.model)),
+                table,
+                self.out,
+                benchmarks=self.benchmarks,
+                sampling=self.sampling(),
+                counts=counts,
+                cache=self.cache,
+                report=send_event,
+            )
+        self.write(self.out / "request.json")
+        for path in paths.values():
+            say(path)
+
+    def sampling(self) -> Sampling:
+        """Return how samples are drawn; without their number, where ``counts`` has it."""
+        return self.evaluation.sampling(None if self.counts else self.evaluation.fixed().samples)
+
+    def sample_counts(self) -> Counts | None:
+        """Return the content of the file ``counts``; InputError if it is not one."""
+        if self.counts is None:
+            return None
+        try:
+            return COUNTS.validate_python(read_object(self.counts, unique=True))
+        except ValidationError as error:
+            expected = "expected {benchmark: {problem id: samples}}"
+            raise InputError(f"{self.counts}: {error.errors()[0]['msg']}; {expected}") from error
 
 
-def traces(request: TracesRequest) -> None:
+class Traces(Command):
     """Draw reasoning traces of a teacher, for targets (in the training interpreter)."""
-    from dataclasses import asdict, replace
 
-    from core.errors import InputError
-    from core.machine.jsonl_tail import send_event
-    from evaluation.generation.endpoint import Endpoint
-    from evaluation.generation.model_source import open_model
-    from evaluation.generation.teacher_traces import TraceOptions, draw_traces, read_problems
-    from evaluation.generation.token_budget import Budget
-    from evaluation.statistics.solve_rate import verdicts_of
-    from grading.verifiers.spec import open_verifier
+    everyday = ("generate.teacher", "generate.problems", "generate.samples", "generate.budget_tokens")
+    examples = (
+        "luffy evaluate traces --teacher Qwen/Qwen3-8B --problems problems.jsonl --out traces.parquet",
+        "luffy evaluate traces --teacher NAME@http://HOST:8000/v1 --problems problems.jsonl "
+        "--budget-tokens 1000000 --out traces.parquet",
+    )
 
-    if request.backend != "local":
-        if Endpoint.parse(request.teacher):
-            raise InputError("--backend: an endpoint has its own engines and is asked from here: leave --backend out")
-        _submit("traces", request, Path(f"{request.out}.job"))
-        say(request.out)
-        return
-    check_output(request.out, request.problems)
-    request.check_fields()
-    problems = read_problems(request.problems, request.problem_column, request.answer_column, request.fields)
-    teacher = open_model(request.teacher, **request.engines(request.teacher))
-    if isinstance(teacher, Endpoint) and request.concurrency:
-        teacher = replace(teacher, concurrency=request.concurrency)
-    limited = request.budget_tokens is not None or request.budget_money is not None
-    limits = (request.budget_tokens, request.budget_money, request.input_price, request.output_price)
-    budget = None
-    if limited or isinstance(teacher, Endpoint):
-        budget = Budget(*limits, covers_cached=request.budget_covers_cached)
-    verifier = open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s)
-    with _sampling_process(), verifier:
-        log_probs = request.log_probs and not isinstance(teacher, Endpoint)
-        drawn = draw_traces(
-            teacher,
-            problems,
-            request.out,
-            TraceOptions(request.sampling(), request.system_prompt, budget, log_probs),
-            cache=request.cache,
-            verify=lambda rows: verdicts_of(rows, verifier, request.data_source),
-            report=send_event,
-        )
-        spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
-        send_event({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
-    say(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
-    if drawn.empty:
-        say(f"note: {drawn.empty_text}")
-    if repeats := len(problems) - len({problem.text for problem in problems}):
-        say(f"note: {repeats:,} rows of {request.problems} repeat an earlier problem, and have the same samples")
-    if budget:
-        end = "" if drawn.rows == drawn.requested else "; the budget ends here: raise it and run the command again"
-        say(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
+    out: OutputFile = option(..., "File of the traces, which is a source of targets.", metavar="FILE.parquet")
+    fields: Annotated[Columns, from_yaml("--fields")] = option(
+        {}, "Columns that the verifier reads, too: [options], or {entry: column.path}.", metavar="YAML"
+    )
+    verifier: Verifier = VERIFIER
+    data_source: str = DATA_SOURCE
+    log_probs: bool = option(True, "Keep the teacher's log-probabilities, unless it is an endpoint.")
+    cache: Path = KEPT_SAMPLES
+    generate: GenerateSettings
+    interpreter: InterpreterSettings = InterpreterSettings()
+
+    def run(self) -> None:
+        from dataclasses import asdict, replace
+
+        from core.machine.jsonl_tail import send_event
+        from evaluation.generation.model_source import open_model
+        from evaluation.generation.teacher_traces import TraceOptions, draw_traces, read_problems
+        from evaluation.statistics.solve_rate import verdicts_of
+
+        settings, path = self.generate, Path(self.generate.problems)
+        endpoint = Endpoint.parse(settings.teacher)
+        if self.interpreter.backend != "local" and endpoint is None:
+            _submit("traces", self, self.interpreter, Path(f"{self.out}.job"))
+            say(self.out)
+            return
+        check_output(self.out, path)
+        spec = read_spec(self.verifier, "--verifier")
+        try:
+            require_fields(spec, self.fields, f"the file {path}")
+        except ValueError as error:
+            raise InputError(f"--fields: {error}") from None
+        problems = read_problems(path, settings.problem_column, settings.answer_column, self.fields)
+        teacher = open_model(settings.teacher, **settings.engines(settings.teacher))
+        if isinstance(teacher, Endpoint):
+            teacher = replace(teacher, concurrency=settings.concurrency)
+        budget = Budget(*settings.budget(), covers_cached=settings.budget_covers_cached) if endpoint else None
+        verifier = open_verifier(spec, workers=settings.grade_workers, limit_s=settings.grade_limit_s)
+        sampling, log_probs = settings.sampling(settings.samples), self.log_probs and endpoint is None
+        with _sampling_process(), verifier:
+            drawn = draw_traces(
+                teacher,
+                problems,
+                self.out,
+                TraceOptions(sampling, settings.system_prompt, budget, log_probs),
+                cache=self.cache,
+                verify=lambda rows: verdicts_of(rows, verifier, self.data_source),
+                report=send_event,
+            )
+            spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
+            send_event({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
+        say(f"{self.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
+        if drawn.empty:
+            say(f"note: {drawn.empty_text}")
+        if repeats := len(problems) - len({problem.text for problem in problems}):
+            say(f"note: {repeats:,} rows of {path} repeat an earlier problem, and have the same samples")
+        if budget:
+            end = "" if drawn.rows == drawn.requested else "; the budget ends here: raise it and run the command again"
+            say(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
 
 
-def difficulty(request: DifficultyRequest) -> None:
+class Difficulty(Command):
     """Measure how often a model solves each problem."""
-    from core.files import write_table
-    from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
-    from grading.verifiers.spec import open_verifier
 
-    check_output(request.out, request.samples)
-    with open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s) as verifier:
-        table = measure_difficulty(request.samples, verifier, request.data_source, thinking=request.thinking)
-    write_table(table, request.out)
-    say(histogram_text(table))
-    say(f"{request.out}: {table.num_rows:,} problems")
+    examples = ("luffy evaluate difficulty --samples traces.parquet --out difficulty.parquet",)
+
+    samples: Path = option(..., "File that `traces` wrote.", metavar="FILE.parquet")
+    out: OutputFile = option(..., "The pass rate of each problem.", metavar="FILE.parquet")
+    verifier: Verifier = VERIFIER
+    data_source: str = DATA_SOURCE
+    difficulty: DifficultySettings = DifficultySettings()
+
+    def run(self) -> None:
+        from core.files import write_table
+        from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
+
+        settings, spec = self.difficulty, read_spec(self.verifier, "--verifier")
+        check_output(self.out, self.samples)
+        with open_verifier(spec, workers=settings.grade_workers, limit_s=settings.grade_limit_s) as verifier:
+            thinking = settings.thinking is not False
+            table = measure_difficulty(self.samples, verifier, self.data_source, thinking=thinking)
+        write_table(table, self.out)
+        say(histogram_text(table))
+        say(f"{self.out}: {table.num_rows:,} problems")
 
 
-def grade(request: GradeRequest) -> None:
+class Grade(Command):
     """Grade samples."""
-    from core.files import write_table
-    from evaluation.sample_tables import read_folder, read_suite_file
-    from evaluation.statistics.benchmark_scores import summarize
-    from grading.graded_table import Verifiers, grade_table, problems_of
 
-    table, tables = read_suite_file(request.suite), read_folder(request.samples, "samples")
-    for samples in tables.values():
-        problems_of(samples, table)  # refuses what it cannot grade before anything is written
-    with Verifiers(request.workers, request.limit_s) as verifiers:
-        for name, samples in tables.items():
-            rules = {"thinking": request.thinking, "truncated": request.truncated}
-            graded = grade_table(samples, table, verifiers, **rules)
-            write_table(graded, request.out / f"{name}.parquet")
-            say(f"{name}: {summarize(graded).to_text()}")
+    everyday = ("evaluation.thinking", "evaluation.truncated")
+    examples = ("luffy evaluate grade --suite suite.parquet --samples samples --out graded",)
+
+    suite: Path = SUITE_FILE
+    samples: Path = option(..., "Folder that `generate` wrote.", metavar="DIR")
+    out: OutputFolder = option(..., "Folder for <benchmark>.parquet with verdicts.", metavar="DIR")
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    def run(self) -> None:
+        from core.files import write_table
+        from evaluation.sample_tables import read_folder, read_suite_file
+        from evaluation.statistics.benchmark_scores import summarize
+        from grading.graded_table import Verifiers, grade_table, problems_of
+
+        table, tables = read_suite_file(self.suite), read_folder(self.samples, "samples")
+        for samples in tables.values():
+            problems_of(samples, table)  # refuses what it cannot grade before anything is written
+        rules = {"thinking": self.evaluation.thinking, "truncated": self.evaluation.truncated}
+        with Verifiers(self.evaluation.grade_workers, self.evaluation.grade_limit_s) as verifiers:
+            for name, samples in tables.items():
+                graded = grade_table(samples, table, verifiers, **rules)
+                write_table(graded, self.out / f"{name}.parquet")
+                say(f"{name}: {summarize(graded).to_text()}")
 
 
-def compare(request: CompareRequest) -> None:
+class Compare(_Problems):
     """Compare models: checkpoints, hub ids or graded results."""
-    from evaluation.report.comparison_warnings import comparison_warnings
-    from evaluation.report.model_comparison import comparison_table, evaluate
 
-    with _sampling_process():
-        (first, baseline), *others = (results := evaluate(request)).items()
-        say(comparison_table(results, pass_at=request.pass_at).to_text())
+    everyday = (*Suite.everyday, "evaluation.samples")
+    examples = (
+        "luffy evaluate compare Qwen/Qwen3-0.6B Qwen/Qwen3-1.7B --limit 20",
+        "luffy evaluate compare graded-base graded-policy",
+    )
+
+    models: tuple[str, ...] = option(
+        ...,
+        f"{MODEL}, or a folder that `grade` wrote. The others are compared with the first.",
+        cli="",
+        metavar="MODEL...",
+    )
+    pass_at: int | None = option(None, "Also report pass@K. Every problem needs K stored samples.", metavar="K", ge=1)
+    out: OutputFolder | None = option(None, "Keep the graded results of each model below this folder.", metavar="DIR")
+    cache: Path = KEPT_SAMPLES
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    def run(self) -> int | None:
+        from evaluation.report.comparison_warnings import comparison_warnings
+        from evaluation.report.model_comparison import comparison_table
+
+        (first, baseline), *others = (results := self.results()).items()
+        say(comparison_table(results, pass_at=self.pass_at).to_text())
         for name, tables in others:
             for warning in comparison_warnings(baseline, tables, (first, name)):
                 say(f"note: {warning}")
+        return None
+
+    def results(self) -> "dict[str, Results]":
+        """Return the graded results of each model; those that have none are evaluated.
+
+        Raises:
+            InputError: A name is no model and no folder of results, or an option would change nothing.
+        """
+        from evaluation.report.model_comparison import evaluate, stored_results
+
+        results = stored_results(self.models)
+        unused = [name for name in self.given if name not in ("MODEL...", "--pass-at", "--profile")]
+        if unused and len(results) == len(self.models):
+            raise InputError(
+                f"compare: {', '.join(unused)} would change nothing: graded results are compared as they are; leave it "
+                "out, or name a model"
+            )
+        if names := [name for name in self.models if name not in results]:
+            with _sampling_process():
+                results |= evaluate(names, self._suite(), self.evaluation, self.cache, self.out)
+        return {name: results[name] for name in self.models}
+
+    def _suite(self) -> "pa.Table":
+        from evaluation.sample_tables import read_suite_file
+
+        if self.suite.name.endswith(".parquet"):
+            return read_suite_file(Path(self.suite.name))
+        return self.problems(self.suite.entries())
 
 
-def report(request: ReportRequest) -> None:
-    """Write the scorecard of a base model and a policy."""
-    from core.files import write_text
-    from core.metric_table import read_step_metrics
-    from evaluation.benchmarks.suite import suite_entries
-    from evaluation.report.scorecard.report_inputs import read_filter_counts, read_lineage
-    from evaluation.report.scorecard.scorecard import build_scorecard
-    from evaluation.report.scorecard.scorecard_html import write_page
-    from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
-    from evaluation.sample_tables import read_folder, read_suite_file, require_suite
-    from grading.contamination import search_lineage, search_targets
+class Leaderboard(Compare):
+    """Rank all checkpoints that were graded on the same problems, after an evaluation of the models that you name."""
 
-    inputs = (request.suite, request.base, request.policy, request.champion, request.targets, request.lineage)
-    check_output(request.out, *inputs, request.metrics, request.filter_counts)
-    if request.markdown:
-        check_output(request.markdown, *inputs, request.metrics, request.filter_counts, request.out)
-    table = read_suite_file(request.suite)
-    lineage, contamination = read_lineage(request.lineage) if request.lineage else {}, None
-    if request.targets:
-        contamination = search_targets(request.targets, table)
-    elif request.lineage:
-        contamination = search_lineage(lineage, request.lineage.parent, table)
-    folders = {"base": request.base, "policy": request.policy, "champion": request.champion}
-    results = {role: read_folder(folder, "graded") for role, folder in folders.items() if folder}
-    for role, tables in results.items():
-        require_suite(tables, table, f"--{role} {folders[role]}")
-    scorecard = build_scorecard(
-        results["base"],
-        results["policy"],
-        suite=suite_entries(table),
-        champion=results.get("champion"),
-        contamination=contamination,
-        lineage=lineage,
-        training_metrics=read_step_metrics(request.metrics) if request.metrics else [],
-        filter_counts=read_filter_counts(request.filter_counts) if request.filter_counts else [],
+    examples = ("luffy evaluate leaderboard", "luffy evaluate leaderboard Qwen/Qwen3-0.6B --set suite.name=mine.yaml")
+
+    models: tuple[str, ...] = option((), f"{MODEL}, to evaluate first.", cli="", metavar="[MODEL]...")
+    pass_at: None = option(None, "Of `compare`.", hidden=True)
+    out: OutputFolder | None = option(
+        Path("var/storage/graded"),
+        "Folder of graded results, also of those of the models.",
+        cli="--results",
+        metavar="DIR",
     )
-    write_page(scorecard, request.out)
-    if request.markdown:
-        write_text(render_markdown(scorecard), request.markdown)
-    say(render_text(scorecard))
-    say(f"\n{request.out}")
+    markdown: OutputFile | None = option(None, "Also write the tables to this file.", metavar="FILE.md")
+
+    def run(self) -> int | None:
+        from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
+
+        assert self.out is not None
+        if self.markdown:
+            check_output(self.markdown, self.out)
+        if self.models:
+            self.results()
+        rankings = rank_folder(self.out)
+        say(leaderboard_text(rankings))
+        if self.markdown:
+            write_text(leaderboard_markdown(rankings), self.markdown)
+            say(f"\n{self.markdown}")
+        return None
 
 
-def _submit(command: str, request: GenerateRequest | TracesRequest, out: Path) -> None:
-    """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
+class Report(Command):
+    """Write the scorecard of a base model and a policy."""
+
+    examples = ("luffy evaluate report --suite suite.parquet --base graded-base --policy graded --out card.html",)
+
+    suite: Path = SUITE_FILE
+    base: Path = option(..., "Results of the base, from `grade`.", metavar="DIR")
+    policy: Path = option(..., "Results of the policy, from `grade`.", metavar="DIR")
+    out: OutputFile = option(..., "The page to write.", metavar="FILE.html")
+    champion: Path | None = option(None, "Results of the champion, to compare the policy with.", metavar="DIR")
+    targets: Path | None = option(
+        None,
+        "Training targets to search for problems of the suite. Default: the file that --lineage names.",
+        metavar="FILE.parquet",
+    )
+    lineage: Path | None = option(None, "The policy's lineage.json.", metavar="JSON")
+    metrics: Path | None = option(None, "The training run's metrics.jsonl.", metavar="JSONL")
+    filter_counts: Path | None = option(
+        None, "How many rows each step of the preparation left, as a list of [step, rows].", metavar="JSON"
+    )
+    markdown: OutputFile | None = option(None, "Also write a summary to this file.", metavar="FILE.md")
+
+    def run(self) -> None:
+        from core.metric_table import read_step_metrics
+        from evaluation.benchmarks.suite import suite_entries
+        from evaluation.report.scorecard.report_inputs import read_filter_counts, read_lineage
+        from evaluation.report.scorecard.scorecard import build_scorecard
+        from evaluation.report.scorecard.scorecard_html import write_page
+        from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
+        from evaluation.sample_tables import read_folder, read_suite_file, require_suite
+        from grading.contamination import search_lineage, search_targets
+
+        inputs = (self.suite, self.base, self.policy, self.champion, self.targets, self.lineage)
+        check_output(self.out, *inputs, self.metrics, self.filter_counts)
+        if self.markdown:
+            check_output(self.markdown, *inputs, self.metrics, self.filter_counts, self.out)
+        table = read_suite_file(self.suite)
+        lineage, contamination = read_lineage(self.lineage) if self.lineage else {}, None
+        if self.targets:
+            contamination = search_targets(self.targets, table)
+        elif self.lineage:
+            contamination = search_lineage(lineage, self.lineage.parent, table)
+        folders = {"base": self.base, "policy": self.policy, "champion": self.champion}
+        results = {role: read_folder(folder, "graded") for role, folder in folders.items() if folder}
+        for role, tables in results.items():
+            require_suite(tables, table, f"--{role} {folders[role]}")
+        scorecard = build_scorecard(
+            results["base"],
+            results["policy"],
+            suite=suite_entries(table),
+            champion=results.get("champion"),
+            contamination=contamination,
+            lineage=lineage,
+            training_metrics=read_step_metrics(self.metrics) if self.metrics else [],
+            filter_counts=read_filter_counts(self.filter_counts) if self.filter_counts else [],
+        )
+        write_page(scorecard, self.out)
+        if self.markdown:
+            write_text(render_markdown(scorecard), self.markdown)
+        say(render_text(scorecard))
+        say(f"\n{self.out}")
+
+
+class Browse(Command):
+    """Write all graded samples to one HTML page that opens offline."""
+
+    results: Path = option(..., "Folder that `grade` wrote.", cli="", metavar="DIR")
+    out: OutputFile = option(..., "The page to write.", metavar="FILE.html")
+
+    def run(self) -> None:
+        from evaluation.report.sample_browser import browse
+        from evaluation.sample_tables import read_folder
+
+        check_output(self.out, self.results)
+        rows = browse(read_folder(self.results, "graded"), self.out)
+        say(f"{self.out}: {rows:,} rows")
+
+
+class Export(Command):
+    """Write graded samples as logs that `inspect view` opens, or a suite as tasks of lm-evaluation-harness."""
+
+    examples = (
+        "luffy evaluate export inspect --suite suite.parquet --samples graded --out logs",
+        "luffy evaluate export lm-eval --suite suite.parquet --out tasks",
+    )
+
+    kind: Literal["inspect", "lm-eval"] = option(..., "What to write.", cli="", metavar="inspect|lm-eval")
+    suite: Path = SUITE_FILE
+    out: OutputFolder = option(..., "Folder for the logs or tasks.", metavar="DIR")
+    samples: Path | None = option(
+        None,
+        "Folder that `grade` wrote; for tasks also that of `generate`, if they shall use its sampling and its rendered "
+        "prompts, which samples of an endpoint do not have.",
+        metavar="DIR",
+    )
+    thinking: bool | None = option(
+        None, "Tasks count an answer only after </think>. Default: the prompt template decides."
+    )
+
+    def run(self) -> None:
+        from core import PROJECT
+        from core.model.prompts import PromptRecord
+        from evaluation.sample_tables import read_folder, read_suite_file
+
+        if self.kind == "inspect":
+            self._logs()
+            return
+        from evaluation.export.lm_eval import write_tasks
+
+        sampled = read_folder(self.samples, "samples") if self.samples else None
+        names = write_tasks(read_suite_file(self.suite), self.out, sampled=sampled, thinking=self.thinking)
+        rendered = sampled and not any(PromptRecord.of(table).is_messages for table in sampled.values())
+        template = "" if rendered else " --apply_chat_template"
+        say(f"{self.out}: {', '.join(names)}")
+        say(f"PYTHONPATH={PROJECT} lm_eval --include_path {self.out} --tasks luffy{template} --model …")
+
+    def _logs(self) -> None:
+        from datetime import UTC, datetime
+
+        from evaluation.export.inspect_log import write_logs
+        from evaluation.sample_tables import read_folder, read_suite_file
+
+        if self.samples is None or self.thinking is not None:
+            raise InputError("export inspect: give --samples with the folder that `grade` wrote, and no --thinking")
+        tables = read_folder(self.samples, "graded")
+        newest = max((self.samples / f"{name}.parquet").stat().st_mtime for name in tables)
+        graded = datetime.fromtimestamp(newest, UTC)
+        for path in write_logs(tables, read_suite_file(self.suite), self.out, graded=graded):
+            say(path)
+
+
+COMMANDS = (Suite, Generate, Traces, Difficulty, Grade, Compare, Leaderboard, Report, Browse, Export)
+
+
+def _submit(name: str, command: Command, interpreter: InterpreterSettings, out: Path) -> None:
+    """Run a command as a job of a cluster, which keeps its log and progress below ``out``."""
     from core.machine.jsonl_tail import send_event
     from evaluation.cluster_job import run_elsewhere
 
     _leave_on_term()  # which ends the job
-    run_elsewhere(command, request, out, send_event)
+    run_elsewhere(name, command, interpreter, out, send_event)
 
 
 def _leave_on_term() -> list[int]:

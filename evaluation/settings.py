@@ -10,10 +10,9 @@ from core.errors import InputError, did_you_mean
 from core.settings import Section, UserPath, yaml_path
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
+from evaluation.generation.requests import Sampling
 from evaluation.generation.templates import template_names
 from evaluation.generation.token_budget import Budget
-
-OF_ENDPOINTS = ("concurrency", "endpoint", "budget_", "input_", "output_")  # beginnings of names
 
 
 def _template(name: str) -> str:
@@ -86,9 +85,33 @@ class SamplingSettings(Section):
     tensor_parallel: Literal["auto"] | PositiveInt = Field(
         default="auto", description="GPUs per engine. auto: as few as the weights need."
     )
+    endpoint: Annotated[Any, AfterValidator(_endpoint)] = Field(
+        default={},
+        description="Changes of the requests to MODEL@URL, such as {max_tokens_key: max_completion_tokens, "
+        "leave_out: [seed, temperature, top_p], extra_body: {…}}.",
+    )
     trust_remote_code: bool = Field(default=False, description="Run code that the model folder contains.")
     grade_workers: int = Field(default=2, ge=1, description="Processes that compare answers.")
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
+
+    def sampling(self, samples: int | None) -> Sampling:
+        """Return how ``samples`` of each problem are drawn; None: as many as its benchmark defines."""
+        return Sampling(samples, self.temperature, self.top_p, self.max_tokens, self.seed)
+
+    def engines(self, *models: str) -> dict[str, Any]:
+        """Return the arguments of `evaluation.generation.model_source.open_model` for ``models``.
+
+        Raises:
+            InputError: There are changes of requests to an endpoint, and none of the models is one.
+        """
+        if self.endpoint and not any(map(Endpoint.parse, models)):
+            raise InputError(f"endpoint: {', '.join(models)}: no MODEL@URL; leave it out for a model on this machine")
+        names = ("template", "replicas", "trust_remote_code", "chat_template_kwargs")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "tensor_parallel": None if self.tensor_parallel == "auto" else self.tensor_parallel,
+            "endpoint": EndpointOptions.parse(self.endpoint, "endpoint"),
+        }
 
 
 class EvaluationSettings(SamplingSettings):
@@ -154,16 +177,11 @@ class GenerateSettings(SamplingSettings):
     samples: int = Field(default=1, ge=1, description="Traces per problem.")
     system_prompt: str | None = Field(default=None, description="System message before every problem.")
     concurrency: int = Field(default=CONCURRENCY, ge=1, description="Number of simultaneous requests to an endpoint.")
-    endpoint: Annotated[Any, AfterValidator(_endpoint)] = Field(
-        default={}, description="Changes of the requests to an endpoint: max_tokens_key, leave_out, extra_body."
-    )
     budget_tokens: int | None = Field(
-        default=None, ge=1, description="Stop a materialization after this many tokens (prompts and answers together)."
+        default=None, ge=1, description="Stop after this many tokens, prompts and answers together."
     )
     budget_covers_cached: bool = Field(default=False, description="The budget is for all materializations together.")
-    budget_money: float | None = Field(
-        default=None, gt=0, description="Stop a materialization when its tokens have cost this much."
-    )
+    budget_money: float | None = Field(default=None, gt=0, description="Stop when the tokens have cost this much.")
     input_price: float = Field(default=0.0, ge=0, description="Price of a million tokens of prompts.")
     output_price: float = Field(default=0.0, ge=0, description="Price of a million tokens of answers.")
 
@@ -182,13 +200,6 @@ class GenerateSettings(SamplingSettings):
     def budget(self) -> tuple[int | None, float | None, float, float]:
         """Return the limits and prices, as `Budget` takes them."""
         return self.budget_tokens, self.budget_money, self.input_price, self.output_price
-
-    def asked(self) -> dict[str, Any]:
-        """Return the fields of `evaluation.command_requests.TracesRequest`, except for the paths."""
-        here = {"teacher", "problems", "grade_workers", "grade_limit_s"}
-        if Endpoint.parse(self.teacher) is None:
-            here |= {name for name in type(self).model_fields if name.startswith(OF_ENDPOINTS)}
-        return {**self.model_dump(exclude=here), "workers": self.grade_workers, "limit_s": self.grade_limit_s}
 
 
 class ReportSettings(Section):

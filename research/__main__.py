@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from core import PROJECT
-from core.cli import examples, exit_status, new_app, run_app, say, whole_number
+from core.cli import examples, exit_status, new_app, run_app, say
 from core.errors import InputError
 from core.files import atomic_write, write_table
 from core.machine.request_paths import check_output, writable_file, writable_folder
@@ -25,9 +25,7 @@ Recipes = Annotated[
     list[str] | None,
     typer.Argument(metavar="[RECIPE]...", help="Recipes and variants, or recipe files. Default: those of the file."),
 ]
-Seeds = Annotated[
-    int | None, typer.Option(metavar="N", parser=whole_number(1), help="Seeds per recipe. Default: those of the file.")
-]
+Seeds = Annotated[int | None, typer.Option(metavar="N", min=1, help="Seeds per recipe. Default: those of the file.")]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a setting. Repeatable.")
 ]
@@ -210,8 +208,8 @@ def disagreements(
 
 @app.command(epilog=examples("luffy research promotion --years 2000"))
 def promotion(
-    years: Annotated[int, typer.Option(parser=whole_number(1), help="Years to simulate.")] = 400,
-    seed: Annotated[int, typer.Option(parser=whole_number(0), help="Seed of the simulation.")] = 0,
+    years: Annotated[int, typer.Option(min=1, help="Years to simulate.")] = 400,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
 ) -> None:
     """Simulate years of weekly promotion decisions: false promotions, gains that are missed, losses out of domain."""
     from research.promotion_years import simulate
@@ -226,7 +224,7 @@ def baseline(
     page: Annotated[Path, typer.Option(metavar="FILE.md", help="Page whose tables are written.")] = Path(
         "var/research/baseline/page.md"
     ),
-    steps: Annotated[int, typer.Option(parser=whole_number(1), help="Updates of each training.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="Updates of each training.")] = 50,
 ) -> None:
     """Check the supervised and the policy loss against plain torch, verl and TRL, however an update is cut."""
     from research.bench.measure import TRAINING, attend
@@ -241,8 +239,8 @@ def bench(
         Path | None,
         typer.Option(metavar="FILE.parquet", help="Traces to prepare in both ways: problem, response, answer."),
     ] = None,
-    rows: Annotated[int, typer.Option(parser=whole_number(1), help="Generated traces to prepare.")] = 100_000,
-    steps: Annotated[int, typer.Option(parser=whole_number(4), help="Steps of each training.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, help="Generated traces to prepare.")] = 100_000,
+    steps: Annotated[int, typer.Option(min=4, help="Steps of each training.")] = 20,
     model: Annotated[str | None, typer.Option(help="Model to train. Default: the embedded one.")] = None,
 ) -> None:
     """Measure the speed and memory of this machine with the product: Dagster, the preparation, a training step."""

@@ -354,14 +354,6 @@ class CheckSettings(Section):
         return SUITE if self.suite is None else PROJECT / Path(self.suite).expanduser()
 
 
-class TargetSections(Section):
-    """The sections that `luffy targets` reads."""
-
-    targets: TargetSettings = TargetSettings()
-    split: SplitSettings = SplitSettings()
-    checks: CheckSettings = CheckSettings()
-
-
 def build_config(values: dict[str, Any], *, where: str = "targets config") -> TargetSettings:
     """A TargetSettings, or InputError that names the first key that does not fit and what was expected."""
     return validated(TargetSettings, values, f"{where}: ")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli import examples, exit_status, new_app, refuse_options_before, run_app
-from core.command_options import options_of, request_of
+from core.commands import build, options_of
 from core.errors import InputError
 from core.files import atomic_folder
 from core.model.lineage_file import InputRecord
@@ -51,7 +51,7 @@ def train(
     if print_config:
         _print_config(context, given)
         return
-    request = request_of(TrainingRequest, context, given)
+    request = build(TrainingRequest, context, given)
     if request.heldout is None and has_first_stage(request.recipe):
         heldout = request.targets.path.with_name("heldout.parquet")
         if not is_there(heldout):
@@ -81,7 +81,7 @@ def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
 
     given = {name: value for name, value in given.items() if value is not None}
     files = {} if "request" in given else {"targets": "targets", "model": "model", "out": "run"}  # it depends on none
-    request = request_of(TrainingRequest, context, files | given)
+    request = build(TrainingRequest, context, files | given)
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out)
     sys.stdout.write(OmegaConf.to_yaml(config))
 

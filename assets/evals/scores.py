@@ -23,6 +23,7 @@ from assets.training import POLICY
 from core import kinds
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
+from core.interpreter_settings import InterpreterSettings
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
@@ -31,7 +32,7 @@ from evaluation.settings import EvaluationSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evaluation.command_requests import GenerateRequest
+    from evaluation.commands import Generate
     from evaluation.statistics.benchmark_scores import Summary
 
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
@@ -167,26 +168,23 @@ def _request(
     out: Path,
     counts: Counts | None,
     placement: Mapping[str, Any],
-) -> "GenerateRequest":
+) -> "Generate":
     """Return the request for samples of the benchmarks ``names`` in ``out``, where their counts are written, too."""
     from core.files import write_json
-    from evaluation.command_requests import GenerateRequest
+    from evaluation.commands import Generate
 
     if counts:
         write_json(counts, out / "counts.json")
-    return GenerateRequest(
+    return Generate(
         model=model.path,
         suite=Path(suite.path),
         benchmarks=tuple(names),
         out=out,
         checkpoint=model.digest,
         cache=(out if storage.force else storage.path) / "samples",
-        **options.model_dump(
-            include={*SAMPLING, "replicas", "tensor_parallel", "trust_remote_code"},
-            exclude={"samples"} if counts else None,
-        ),
+        evaluation=EvaluationSettings.model_validate(options.model_dump(include=set(EvaluationSettings.model_fields))),
+        interpreter=InterpreterSettings(**placement),
         counts=out / "counts.json" if counts else None,
-        **placement,
     )
 
 

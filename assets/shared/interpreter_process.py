@@ -15,20 +15,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, Self
+from typing import IO, Any
 
 import dagster as dg
-from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
 from core import PROJECT
 from core.cli import PARENT
-from core.errors import STOPPED, InputError, stopped
+from core.errors import STOPPED, stopped
 from core.existing_python import examine, is_locked
+from core.interpreter_settings import InterpreterSettings
 from core.machine.driver import installed_driver, require_driver
 from core.machine.jsonl_tail import EVENTS_FILE, RecordFile
 from core.plugins.user_code import python_path
-from core.settings import Section, without_nulls
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
 
@@ -40,34 +39,6 @@ BACKTICKS = compile_quick_pattern("`+")
 Message = Callable[[dict[str, Any]], None]
 
 
-class InterpreterSettings(Section):
-    """The interpreter and the backend of trainings and evaluations."""
-
-    python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
-    offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
-    grace_seconds: float = Field(default=30.0, gt=0, description="Seconds between TERM and KILL on cancellation.")
-    backend: Literal["local", "ray", "slurm"] = Field(
-        default="local", description="Where trainings and evaluations run: here, on a Ray cluster, or under Slurm."
-    )
-    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
-    slurm: Annotated[dict[str, Any], AfterValidator(without_nulls)] = Field(
-        default={}, description="Parameters of sbatch, as submitit names them."
-    )
-
-    @field_validator("ray_address")
-    @classmethod
-    def _is_dashboard(cls, address: str | None) -> str | None:
-        from core.backends.ray_job import checked_dashboard  # here, since most code locations name no cluster
-
-        return address and checked_dashboard(address)
-
-    @model_validator(mode="after")
-    def _has_address(self) -> Self:
-        if self.backend == "ray" and self.ray_address is None:
-            raise ValueError("backend ray needs interpreter.ray_address, the dashboard of the cluster")
-        return self
-
-
 class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
     """The Python that has torch, verl and vLLM; a relative path lies below the project."""
 
@@ -75,19 +46,6 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
         """Return the fields of `core.backends.Placement`: where a program that needs GPUs runs. Call it just before."""
         address = self.ray_address if self.backend == "ray" else None
         return {"backend": self.backend, "ray_address": address, "slurm": self.slurm if self.backend == "slurm" else {}}
-
-    def path(self) -> Path:
-        """Return where the interpreter should be."""
-        return PROJECT / Path(self.python).expanduser()
-
-    def executable(self) -> Path:
-        """Return the interpreter's path; InputError if there is none."""
-        path = self.path()
-        if not (path.is_file() and os.access(path, os.X_OK)):
-            raise InputError(
-                f"no training interpreter at {path}: run `make setup`, or choose another one (interpreter.python)"
-            )
-        return path
 
     def examined(self) -> Path:
         """Return `executable`, after a look at the driver, and at packages that came from no lock."""

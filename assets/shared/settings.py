@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from assets.shared.interpreter_process import InterpreterSettings
 from core import PROJECT
+from core.interpreter_settings import InterpreterSettings
 from core.model.context_extension import ContextExtension
 from core.settings import Section, UserPath, output_path, without_nulls
 from evaluation.promotion.promotion_limits import PromotionLimits

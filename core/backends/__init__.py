@@ -13,28 +13,25 @@ from core.backends.local import LocalBackend
 from core.backends.ray_job import RayJobBackend, checked_dashboard
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
+from core.commands import Command, from_yaml, option
 from core.errors import InputError
-from core.request_model import Request, from_yaml, option
 
 BACKENDS = ("local", "ray", "slurm")
-PLACE = "Where it runs"
 
 
-class Placement(Request):
+class Placement(Command):
     """Where a program that needs GPUs runs."""
 
     backend: Literal["local", "ray", "slurm"] = option(
-        "local", "Run on this machine, as a job of a Ray cluster, or as a job of Slurm.", PLACE
+        "local", "Run on this machine, as a job of a Ray cluster, or as a job of Slurm."
     )
     ray_address: Annotated[str, AfterValidator(checked_dashboard)] | None = option(
-        None, "Dashboard of the Ray cluster, such as http://HOST:8265.", PLACE, metavar="URL"
+        None, "Dashboard of the Ray cluster, such as http://HOST:8265.", metavar="URL"
     )
     slurm: Annotated[dict[str, Any], from_yaml("--slurm")] = option(
         {},
         "Parameters of sbatch by the names that submitit gives them, such as {partition: gpu, time: 600}.",
-        PLACE,
         metavar="YAML",
-        expected="a mapping, such as {partition: gpu, time: 600}",
     )
 
     @model_validator(mode="after")

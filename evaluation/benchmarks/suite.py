@@ -6,7 +6,6 @@ file alone, so that the Dagster code location can define one asset per benchmark
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -191,18 +190,6 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
     content, context = read_yaml(path, "benchmark suite"), {"folder": path.resolve().parent}
     advice = f"; see {PROJECT / SUITES / 'paper.yaml'}"
     return validated(_Suite, content, f"benchmark suite {path}: ", advice, context=context).benchmarks
-
-
-def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = None) -> list[Benchmark]:
-    """Return the benchmarks of a suite, or those of them that ``names`` lists; InputError for a name that it lacks."""
-    benchmarks = load_suite(name_or_path)
-    available = [benchmark.name for benchmark in benchmarks]
-    if unknown := [name for name in names or [] if name not in available]:
-        advice = "; a file of problems is a source in a suite of your own" if Path(unknown[0]).is_file() else ""
-        raise InputError(
-            f"benchmark {', '.join(unknown)}: not in suite {name_or_path}, which has {', '.join(available)}{advice}"
-        )
-    return [benchmark for benchmark in benchmarks if not names or benchmark.name in names]
 
 
 def suite_entries(suite: "pa.Table") -> list[Benchmark]:

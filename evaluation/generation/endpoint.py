@@ -208,6 +208,6 @@ def _says_what_it_waits_for(pending: Collection[Future[Any]]) -> Iterator[None]:
 def _request_hint(reason: str) -> str:
     """Name the option that makes the request acceptable, if the reason names a field that the server refuses."""
     if "max_completion_tokens" in reason:
-        return "; send it by --endpoint '{max_tokens_key: max_completion_tokens}'"
+        return "; send it by the setting endpoint: {max_tokens_key: max_completion_tokens}"
     named = [name for name in DRAWN if name in reason]
-    return f"; leave it out by --endpoint '{{leave_out: [{', '.join(named)}]}}'" if named else ""
+    return f"; leave it out by the setting endpoint: {{leave_out: [{', '.join(named)}]}}" if named else ""

@@ -168,6 +168,6 @@ def _config(model: str, trust_remote_code: bool) -> Any:
     except (OSError, ValueError) as error:
         raise InputError(
             f"model {model}: transformers cannot read its config.json ({first_line(error)}): take another model, or "
-            "let code of its folder run (--trust-remote-code) if it has some"
+            "let code of its folder run (evaluation.trust_remote_code=true) if it has some"
         ) from error
     return config.get_text_config()

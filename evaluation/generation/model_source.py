@@ -172,7 +172,7 @@ def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options:
         if options.get("template", TRAINING) != TRAINING or options.get("chat_template_kwargs"):
             raise InputError(
                 f"{name}: an endpoint renders prompts with its own chat template; leave out the template and its "
-                "arguments, or send these by --endpoint '{extra_body: {chat_template_kwargs: {…}}}'"
+                "arguments, or send these by the setting endpoint: {extra_body: {chat_template_kwargs: {…}}}"
             )
         return replace(remote, options=endpoint) if endpoint else remote
     folder = Path(name).expanduser()

@@ -93,7 +93,7 @@ def _memory_of_a_gpu() -> int:
 
     if not _on_cluster():
         if not (memory := smallest()):
-            raise InputError("no GPU is here (torch sees none): give --backend, or use the CPU environment")
+            raise InputError("no GPU is here (torch sees none): set interpreter.backend, or use the CPU environment")
         return memory
     import ray
 

@@ -97,8 +97,8 @@ def read_problems(
             if isinstance(value, bool) or not isinstance(value, str | int | float) or is_empty_cell(value):
                 raise InputError(
                     f"{path}: row {number}: column {name}: expected text, found {value!r:.80}; the row has "
-                    f"{', '.join(map(str, list(row)[:20]))}: name the columns with --problem-column and "
-                    "--answer-column (in a profile, generate.problem_column and generate.answer_column)"
+                    f"{', '.join(map(str, list(row)[:20]))}: set generate.problem_column and "
+                    "generate.answer_column"
                 )
         text, gold = map(str, values)
         read = read_fields(row, fields or {}, f"{path}: row {number}", "fields")

@@ -5,18 +5,18 @@ here on one suite; samples come from the cache where it has them.
 """
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.model.model_folder import HUB_ID
-from core.request_model import option_name
-from evaluation.command_requests import CompareRequest
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.model_source import LocalModel, open_model
 from evaluation.report.table import Table, change, p_value, percent, power_from, score
+from evaluation.settings import EvaluationSettings
 from evaluation.statistics.benchmark_scores import SHARES, pass_at_k, solved_samples, summarize
 from evaluation.statistics.paired import paired_difference
 
@@ -24,18 +24,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Results = dict[str, "pa.Table"]  # benchmark -> GRADED
-OF_RESULTS = {"models", "pass_at"}  # fields of the request that graded results take
 
 
-def evaluate(request: CompareRequest) -> dict[str, Results]:
-    """Return {model: {benchmark: GRADED}} for folders of results, checkpoints and hub ids.
+def stored_results(names: Sequence[str]) -> dict[str, Results]:
+    """Return {name: {benchmark: GRADED}} for those of ``names`` that are folders of graded results.
 
-    The folder ``out`` of the request keeps the graded results of checkpoints and hub ids, one folder per model, named
-    by its digest.
+    Raises:
+        InputError: A name is given twice, or is neither a folder of results nor a model.
     """
     from evaluation.sample_tables import checkpoint_of, read_folder
 
-    names, engines = request.models, request.engines(*request.models)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"compare: {', '.join(repeated)} given twice; give each model once")
     stored = {name: Path(name) for name in names if any(Path(name).glob("*.parquet"))}
@@ -46,62 +44,49 @@ def evaluate(request: CompareRequest) -> dict[str, Results]:
                 f"{name}: no <benchmark>.parquet of luffy evaluate grade there, no config.json of a model, and "
                 "neither a hub id (owner/name[@revision]) nor an endpoint (MODEL@URL)"
             )
-    if len(stored) == len(names) and (unused := _of_evaluations(request)):
-        raise InputError(
-            f"compare: {', '.join(unused)} would change nothing: graded results are compared as they are; leave it "
-            "out, or name a model"
-        )
-    models = {name: open_model(name, **engines) for name in names if name not in stored}
     results = {name: read_folder(folder, "graded") for name, folder in stored.items()}
     for name, tables in results.items():
         checkpoint_of(tables, f"{name}: its scores")
-    if models:
-        suite = _suite(request)
-        with tempfile.TemporaryDirectory() as folder:
-            for number, (name, model) in enumerate(models.items()):
-                results[name] = _evaluate(model, suite, request, Path(folder) / str(number))
-    return {name: results[name] for name in names}
+    return results
 
 
-def _of_evaluations(request: CompareRequest) -> list[str]:
-    """Return the options, other than their defaults, that decide how a model is evaluated."""
-    fields = {name: field for name, field in CompareRequest.model_fields.items() if name not in OF_RESULTS}
-    return [option_name(name, field) for name, field in fields.items() if getattr(request, name) != field.default]
+def evaluate(
+    names: Sequence[str], suite: "pa.Table", settings: EvaluationSettings, cache: Path, out: Path | None
+) -> dict[str, Results]:
+    """Sample and grade models on ``suite``; return {name: {benchmark: GRADED}}.
+
+    The folder ``out`` keeps the results, one folder per model, named by its digest.
+    """
+    engines = settings.engines(*names)
+    models = {name: open_model(name, **engines) for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            name: _evaluate(model, suite, settings, cache, Path(folder) / str(number), out)
+            for number, (name, model) in enumerate(models.items())
+        }
 
 
-def _suite(request: CompareRequest) -> "pa.Table":
-    from evaluation.benchmarks.benchmark_problems import read_suite
-    from evaluation.benchmarks.suite import select_benchmarks
-    from evaluation.sample_tables import read_suite_file
-
-    if request.suite.endswith(".parquet"):
-        return read_suite_file(Path(request.suite))
-    chosen = select_benchmarks(request.suite, request.benchmarks)
-    return read_suite(chosen, request.roots, limit=request.limit, seed=request.seed)
-
-
-def _evaluate(model: LocalModel | Endpoint, suite: "pa.Table", request: CompareRequest, folder: Path) -> Results:
+def _evaluate(
+    model: LocalModel | Endpoint,
+    suite: "pa.Table",
+    settings: EvaluationSettings,
+    cache: Path,
+    folder: Path,
+    out: Path | None,
+) -> Results:
     from core.files import digest_bytes, write_table
     from evaluation.sample_tables import read_folder
     from grading.graded_table import Verifiers, grade_table
 
-    generate(
-        model,
-        suite,
-        folder,
-        benchmarks=request.benchmarks,
-        sampling=request.sampling(),
-        cache=request.cache,
-    )
-    with Verifiers(request.workers, request.limit_s) as verifiers:
-        graded = {
-            name: grade_table(samples, suite, verifiers, thinking=request.thinking, truncated=request.truncated)
-            for name, samples in read_folder(folder, "samples").items()
-        }
-    if request.out:
+    generate(model, suite, folder, sampling=settings.sampling(settings.fixed().samples), cache=cache)
+    rules = {"thinking": settings.thinking, "truncated": settings.truncated}
+    with Verifiers(settings.grade_workers, settings.grade_limit_s) as verifiers:
+        sampled = read_folder(folder, "samples").items()
+        graded = {name: grade_table(samples, suite, verifiers, **rules) for name, samples in sampled}
+    if out:
         digest = model.checkpoint if isinstance(model, LocalModel) else digest_bytes(model.checkpoint.encode())
         for name, table in graded.items():
-            write_table(table, request.out / digest[:SHORT_DIGEST] / f"{name}.parquet")
+            write_table(table, out / digest[:SHORT_DIGEST] / f"{name}.parquet")
     return graded
 
 

@@ -1,10 +1,11 @@
-"""``luffy``: one command for everything that a user of the project does.
+"""``luffy``: one program for everything that a user of the project does.
 
-It only reads the command line. The modules beside this one do the work, and are imported when their command runs, so
-that help and completion answer at once. ``targets``, ``train`` and ``evaluate`` are the applications of
+A command reads its command line here; the modules next to this one do the work, and are imported when it runs, so that
+help and completion answer at once. ``targets``, ``train`` and ``evaluate`` are the commands of
 ``python -m targets|training|evaluation``.
 """
 
+import inspect
 import os
 import sys
 import tomllib
@@ -17,267 +18,269 @@ import typer
 from typer.core import TyperCommand
 
 from core import PROJECT
-from core.cli import COMMAND, as_written, examples, exit_status, new_app, run_app, say, whole_number
+from core.cli import COMMAND, examples, exit_status, run_app, say
+from core.commands import PROFILE, SETS, Command, Profiled, add_default, application, option
 from core.errors import InputError
-from core.plugins.config_files import HARDWARE, config_file
+from core.plugins.config_files import HARDWARE, config_file, config_names
 from core.plugins.user_code import python_path
-from pipelines.cli.shared_options import (
-    AtOnce,
-    Host,
-    Overrides,
-    Port,
-    Profile,
-    Reason,
-    Select,
-    hardware_profiles,
-    profiles,
-)
+from pipelines.cli.programs import interpreter, start_program
 
-START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"
-PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
-TRAINING_PYTHON = {"train", "evaluate"}  # commands that need it, except for their help
 HELP = {"-h", "--help"}
+PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
+PACKAGES_HELP = {
+    "targets": "Turn raw traces into training targets.",
+    "train": "Train a policy on prepared targets.",
+    "evaluate": "Sample, grade and compare any models.",
+}
+PORT = option(3000, "Port of the UI.", metavar="PORT", ge=1, le=65535)
+REASON = option("", "Your reason, which stays with the decision.", metavar="TEXT")
 
 
-class PackageCommand(TyperCommand):
-    """A command that is the application of a package, which is imported when somebody calls it or asks for its help."""
+class Demo(Command):
+    """Run the whole graph on a small built-in task: targets, training, evaluation, scorecard."""
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        package = PACKAGES[str(self.name)]
-        completing = extra.get("resilient_parsing", False)
-        if self.name in TRAINING_PYTHON and not completing and not HELP & {*args}:
-            python = _interpreter().executable()
-            os.environ |= {COMMAND: f"luffy {self.name}", "PYTHONPATH": python_path()}
-            program = ["-P", "-m", "core.machine.interruptible", package]  # -P: not what the current folder calls so
-            os.execv(python, [str(python), *program, *args])
-        application = typer.main.get_command(import_module(f"{package}.__main__").app)
-        return application.make_context(info_name, args, parent, **extra)
+    sets: tuple[str, ...] = SETS
+
+    def run(self) -> int:
+        return Run(profile="embedded", sets=self.sets).run()
 
 
-app = new_app(
-    "Train a small model on worked examples of your field, and prove that it got better.",
-    add_completion=True,
-    epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
-    "`luffy --install-completion` lets your shell complete the commands and their options.",
-)
-champions = new_app("Show the champion (the policy in use) and the last decisions, or move it by hand.")
-app.add_typer(champions, name="champion", rich_help_panel=CHAMPION)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        sys.stdout.write(f"luffy {project['version']}\n")
-        raise typer.Exit
-
-
-@app.callback()
-def program(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Declare the options of the program itself."""
-
-
-@app.command(rich_help_panel=START)
-def demo(overrides: Overrides = None) -> int:
-    """Run the whole graph on a small built-in task: targets, training, evaluation, scorecard. It needs no GPU."""
-    return run(profile="embedded", overrides=overrides)
-
-
-@app.command(
-    rich_help_panel=START, epilog=examples("luffy new traces.jsonl", "luffy new traces.jsonl --verifier python")
-)
-def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Traces: JSON lines, parquet or CSV.")],
-    verifier: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="Verifier of the answers: a type, or a mapping with type and options; python writes one to edit. "
-            "Default: math for numbers, else exact.",
-        ),
-    ] = None,
-    mapping: Annotated[
-        str | None,
-        typer.Option(
-            metavar="YAML",
-            help="The columns, as {problem: …, answer: …, response: …}, or a ready mapping. Default: by their names.",
-        ),
-    ] = None,
-) -> None:
+class New(Command):
     """Look at a file of traces, and write luffy.yaml here: the profile of a run that learns from them."""
-    from pipelines.cli.new import new
 
-    for line in new(file, verifier, mapping):
-        say(line)
+    examples = ("luffy new traces.jsonl", "luffy new traces.jsonl --verifier python")
 
+    file: Path = option(..., "Traces: JSON lines, parquet or CSV.", cli="", metavar="FILE")
+    verifier: str | None = option(
+        None,
+        "Verifier of the answers: a type, or a mapping with type and options; python writes one to edit. Default: math "
+        "for numbers, else exact.",
+        metavar="SPEC",
+    )
+    mapping: str | None = option(
+        None,
+        "The columns, as {problem: …, answer: …, response: …}, or a ready mapping. Default: by their names.",
+        metavar="YAML",
+    )
 
-@app.command(rich_help_panel=START, epilog=examples("luffy ui --port 3001"))
-def ui(port: Port = 3000, host: Host = "127.0.0.1", profile: Profile = None) -> None:
-    """Serve the Dagster UI, which shows and starts the same runs, until Ctrl-C."""
-    from pipelines.cli.ui import serve
+    def run(self) -> None:
+        from pipelines.cli.new import new
 
-    serve(host, port, profile)
-
-
-@app.command(rich_help_panel=START, epilog=examples("luffy doctor --machine-only", "luffy doctor --profile small"))
-def doctor(
-    hardware: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Hardware profile to train with. Default: cpu.", autocompletion=hardware_profiles
-        ),
-    ] = None,
-    port: Port = 3000,
-    machine_only: Annotated[bool, typer.Option("--machine-only", help="Only check the machine; do not train.")] = False,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Look for known faults in 20 prompts of this profile's training instead.",
-            autocompletion=profiles,
-        ),
-    ] = None,
-    overrides: Overrides = None,
-) -> int:
-    """Check this machine, then train and evaluate the built-in model on it; or examine a training before it starts."""
-    if profile is not None:
-        if hardware is not None or machine_only:
-            option = "--machine-only" if machine_only else "--hardware"
-            raise InputError(
-                f"{option} and --profile: give one of them: the profile names the hardware of its training"
-            )
-        from pipelines.cli.profile_doctor import examine_profile
-
-        return examine_profile(profile, overrides or [])
-    if overrides:
-        raise InputError("--set: it changes settings of a profile: name the profile with --profile")
-    from pipelines.cli.doctor import doctor
-
-    config_file(HARDWARE, hardware or "cpu")
-    return doctor(hardware or "cpu", port, machine_only=machine_only, python=_interpreter().path())
+        for line in new(self.file, self.verifier, self.mapping):
+            say(line)
 
 
-@app.command(
-    rich_help_panel=DATA,
-    epilog=examples(
+class Run(Profiled):
+    """Run the graph on your data, model and benchmarks; unchanged results are reused."""
+
+    examples = (
         "luffy run --profile small --set 'targets.source=[traces.parquet]' --set model.source=model",
         "luffy run --select +key:targets/train",
         "luffy run --profile rounds --rounds 3",
-    ),
-)
-def run(
-    profile: Profile = None,
-    overrides: Overrides = None,
-    select: Select = None,
-    max_concurrent: AtOnce = 1,
-    force: Annotated[bool, typer.Option("--force", help="Make what is selected again: storage.force=true.")] = False,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", parser=whole_number(1), help="Ask the teacher about what is unsolved, train on it; N times."
-        ),
-    ] = None,
-) -> int:
-    """Run the graph on your data, model and benchmarks. Unchanged results are reused."""
-    from pipelines.cli.run import run_graph
-    from pipelines.settings import DEFAULT, load
+    )
 
-    settings = load(profile, [*(overrides or []), *(["storage.force=true"] if force else [])])
-    if rounds is not None:
-        if select is not None:
-            raise InputError("--rounds and --select: give one of them: a round runs the whole graph")
-        from pipelines.cli.rounds import run_rounds
+    select: str | None = option(
+        None,
+        "Only these assets, such as key:targets/train, or +key:targets/train to include dependencies.",
+        metavar="ASSETS",
+    )
+    max_concurrent: int = option(1, "Maximum number of stages that run at the same time.", ge=1)
+    force: bool = option(False, "Make what is selected again: storage.force=true.")
+    rounds: int | None = option(None, "Ask the teacher about what is unsolved, train on it; N times.", ge=1)
 
-        return run_rounds(settings, rounds, max_concurrent)
-    named = "" if profile is None or profile == DEFAULT else profile
-    return run_graph(settings, select, max_concurrent, profile=named)
+    def run(self) -> int:
+        from pipelines.cli.run import run_graph
+        from pipelines.settings import DEFAULT, load
+
+        settings = load(self.profile, [*self.sets, *(["storage.force=true"] if self.force else [])])
+        if self.rounds is not None:
+            if self.select is not None:
+                raise InputError("--rounds and --select: give one of them: a round runs the whole graph")
+            from pipelines.cli.rounds import run_rounds
+
+            return run_rounds(settings, self.rounds, self.max_concurrent)
+        named = "" if self.profile is None or self.profile == DEFAULT else self.profile
+        return run_graph(settings, self.select, self.max_concurrent, profile=named)
 
 
-@app.command(cls=PackageCommand, rich_help_panel=DATA)
-def targets() -> None:
-    """Turn raw traces into training targets, without Dagster."""
+class Ui(Profiled):
+    """Serve the Dagster UI, which shows and starts the same runs, until Ctrl-C."""
+
+    examples = ("luffy ui --port 3001",)
+
+    port: int = PORT
+    host: str = option("127.0.0.1", "Address to listen on. Keep it local: the UI has no login.", metavar="ADDRESS")
+
+    def run(self) -> None:
+        from pipelines.cli.ui import serve
+
+        serve(self.host, self.port, self.profile)
 
 
-@app.command(
-    rich_help_panel=DATA,
-    epilog=examples(
+class Doctor(Profiled):
+    """Check this machine by a small training, or a profile's training for known faults before it starts."""
+
+    examples = ("luffy doctor --machine-only", "luffy doctor --profile small")
+
+    hardware: str | None = option(
+        None,
+        "Hardware profile to train with. Default: cpu.",
+        metavar="NAME",
+        complete=lambda: config_names(HARDWARE),
+    )
+    port: int = PORT
+    machine_only: bool = option(False, "Only check the machine; do not train.")
+
+    def run(self) -> int:
+        if self.profile is not None:
+            if self.hardware is not None or self.machine_only:
+                given = "--machine-only" if self.machine_only else "--hardware"
+                raise InputError(
+                    f"{given} and --profile: give one of them: the profile names the hardware of its training"
+                )
+            from pipelines.cli.profile_doctor import examine_profile
+
+            return examine_profile(self.profile, self.sets)
+        if self.sets:
+            raise InputError("--set: it changes settings of a profile: name the profile with --profile")
+        from pipelines.cli.doctor import doctor
+
+        hardware = self.hardware or "cpu"
+        config_file(HARDWARE, hardware)
+        return doctor(hardware, self.port, machine_only=self.machine_only, python=interpreter().path())
+
+
+class Verify(Command):
+    """Try a verifier on a file of responses: count each verdict, and show ten examples of each."""
+
+    examples = (
         "luffy verify --verifier choice --in responses.jsonl",
         "luffy verify --verifier '{type: python, path: my_reward.py:score}' --in responses.jsonl",
-    ),
-)
-def verify(
-    verifier: Annotated[
-        str, typer.Option(metavar="SPEC", help="Verifier: a type, or a mapping with type and options.")
-    ],
-    file: Annotated[
-        Path,
-        typer.Option("--in", metavar="FILE.jsonl", help="Responses: JSON objects with response, gold and fields."),
-    ],
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            metavar="YAML",
-            help=as_written(
-                "The fields of a source, for a trial of what its rows will have: [options], or {entry: column.path}; "
-                "by default all keys."
-            ),
-        ),
-    ] = None,
-    thinking: Annotated[
-        bool, typer.Option("--thinking", help="Count an answer only after </think>, as in training.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(metavar="N", parser=whole_number(1), help="Number of responses to grade at the same time.")
-    ] = 2,
-) -> int:
-    """Try a verifier on a file of responses: count each verdict, and show ten examples of each."""
-    from core.text.parse import parse_yaml
-    from grading.verifier_trial import check_fields, describe, only_errors, read_columns, read_responses, try_verifier
-    from grading.verifiers.spec import parse_spec
+    )
 
-    spec, columns = parse_spec(parse_yaml(verifier, "--verifier"), "--verifier"), read_columns(fields)
-    check_fields(spec, columns, file)
-    tried = try_verifier(spec, read_responses(file, columns), thinking=thinking, workers=workers)
-    for line in describe(tried):
-        say(line)
-    return int(only_errors(tried))
+    verifier: str = option(..., "Verifier: a type, or a mapping with type and options.", metavar="SPEC")
+    file: Path = option(
+        ..., "Responses: JSON objects with response, gold and fields.", cli="--in", metavar="FILE.jsonl"
+    )
+    fields: str | None = option(
+        None,
+        "The fields of a source, for a trial of what its rows will have: [options], or {entry: column.path}; by "
+        "default all keys.",
+        metavar="YAML",
+    )
+    thinking: bool = option(False, "Count an answer only after </think>, as in training.")
+    workers: int = option(2, "Number of responses to grade at the same time.", ge=1)
+
+    def run(self) -> int:
+        from core.text.parse import parse_yaml
+        from grading.verifier_trial import (
+            check_fields,
+            describe,
+            only_errors,
+            read_columns,
+            read_responses,
+            try_verifier,
+        )
+        from grading.verifiers.spec import parse_spec
+
+        spec, columns = parse_spec(parse_yaml(self.verifier, "--verifier"), "--verifier"), read_columns(self.fields)
+        check_fields(spec, columns, self.file)
+        responses = read_responses(self.file, columns)
+        tried = try_verifier(spec, responses, thinking=self.thinking, workers=self.workers)
+        for line in describe(tried):
+            say(line)
+        return int(only_errors(tried))
 
 
-@app.command(cls=PackageCommand, rich_help_panel=DATA)
-def train() -> None:
-    """Train a policy on prepared targets, without Dagster."""
+class Explain(Command):
+    """Explain why a training does not learn: the first cause, its evidence, and the setting to change."""
 
-
-@app.command(
-    rich_help_panel=DATA,
-    epilog=examples(
+    examples = (
         "luffy explain var/storage/training/policy/3f2a9c81d0e4b765",
         "luffy explain research/runs/drift/stale_8_none-2.zip --page explain.html",
-    ),
-)
-def explain(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a training, or a recorded run (.zip).")],
-    page: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write an HTML page.")] = None,
-) -> None:
-    """Explain why a training does not learn: the first cause, its evidence, and the setting to change."""
-    from pipelines.cli.explain import explain_run
+    )
 
-    explain_run(run, page)
+    folder: Path = option(..., "Folder of a training, or a recorded run (.zip).", cli="", metavar="RUN")
+    page: Path | None = option(None, "Also write an HTML page.", metavar="FILE.html")
 
+    def run(self) -> None:
+        from pipelines.cli.explain import explain_run
 
-@app.command(cls=PackageCommand, rich_help_panel=DATA)
-def evaluate() -> None:
-    """Sample, grade and compare any models, without Dagster."""
+        explain_run(self.folder, self.page)
 
 
-@app.command(
-    rich_help_panel=COMPARISON,
-    context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
-    epilog=examples("luffy research compare luffy hpt --seeds 8", "luffy research bench --help"),
-)
+class Show(Command):
+    """Show the champion (the policy in use) and the last decisions, or move it by hand."""
+
+    profile: str | None = PROFILE
+
+    def run(self) -> None:
+        from pipelines.cli.champion_commands import show
+
+        show(self.profile)
+
+
+class Promote(Show):
+    """Make a policy the champion by hand."""
+
+    examples = ('luffy champion promote 3f2a9c81 --reason "fewer refusals"',)
+
+    to: str = option(..., "The first characters of a policy's digest, or the folder of its run.", cli="", metavar="TO")
+    reason: str = REASON
+
+    def run(self) -> None:
+        from pipelines.cli.champion_commands import promote
+
+        promote(self.to, self.reason, self.profile)
+
+
+class Rollback(Show):
+    """Return to the previous champion."""
+
+    examples = ('luffy champion rollback --reason "worse on long problems"',)
+
+    reason: str = REASON
+
+    def run(self) -> None:
+        from pipelines.cli.champion_commands import rollback
+
+        rollback(self.reason, self.profile)
+
+
+class Retention(Profiled):
+    """List the old outputs that neither a champion nor anything else refers to, or remove them."""
+
+    examples = ("luffy champion retention --set retention.keep_days=60", "luffy champion retention --remove")
+
+    remove: bool = option(False, "Remove them. Default: only list them.")
+
+    def run(self) -> int:
+        from pipelines.cli.champion_commands import retention
+
+        return retention(self.profile, self.sets, remove=self.remove)
+
+
+class PackageCommand(TyperCommand):
+    """A command that is the program of a package, which is imported when somebody calls it or asks for its help.
+
+    Trainings and evaluations run in the training interpreter.
+    """
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        name = str(self.name)
+        asked = extra.get("resilient_parsing", False) or HELP & {*args}  # for completion, or for the help
+        if name == "evaluate" and not asked:
+            start_program("evaluate", "evaluation", args)
+        program = import_module(f"{PACKAGES[name]}.__main__").app
+        if name == "train":
+            from pipelines.cli.train import Train, names_program
+
+            if names_program(program, args) and not asked:
+                start_program("train", "training", [text.removeprefix("training.config.") for text in args])
+            add_default(program, Train)
+        return typer.main.get_command(program).make_context(info_name, args, parent, **extra)
+
+
 def research(context: typer.Context) -> None:
     """Compare recipes, check recorded runs, measure speed.
 
@@ -287,80 +290,42 @@ def research(context: typer.Context) -> None:
     os.execv(sys.executable, [sys.executable, "-P", "-m", "research", *context.args])
 
 
-@app.command(
-    rich_help_panel=COMPARISON,
-    epilog=examples("luffy leaderboard", "luffy leaderboard Qwen/Qwen3-0.6B models/mine --set suite.name=mine.yaml"),
-)
-def leaderboard(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...", help="Model folders or hub ids to evaluate first, on the suite of the profile."
-        ),
-    ] = None,
-    profile: Profile = None,
-    overrides: Overrides = None,
-) -> int:
-    """Rank all evaluated checkpoints."""
-    from pipelines.cli.leaderboard_command import rank
-
-    return rank(models or [], profile, overrides or [])
+def _print_version(asked: bool) -> None:
+    if asked:
+        project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        sys.stdout.write(f"luffy {project['version']}\n")
+        raise typer.Exit
 
 
-@champions.callback(invoke_without_command=True)
-def champion(context: typer.Context, profile: Profile = None) -> None:
-    """Show the champion (the policy in use) and the last decisions, or move it by hand."""
-    if context.invoked_subcommand is None:
-        from pipelines.cli.champion_commands import show
-
-        show(profile)
-    elif profile is not None:
-        raise InputError(
-            f"--profile: give it behind the command: luffy champion {context.invoked_subcommand} --profile"
-        )
-
-
-@champions.command(epilog=examples('luffy champion promote 3f2a9c81 --reason "fewer refusals"'))
-def promote(
-    to: Annotated[
-        str, typer.Argument(metavar="TO", help="The first characters of a policy's digest, or the folder of its run.")
-    ],
-    reason: Reason = "",
-    profile: Profile = None,
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
 ) -> None:
-    """Make a policy the champion by hand."""
-    from pipelines.cli.champion_commands import promote
-
-    promote(to, reason, profile)
+    """Declare the options of the program itself."""
 
 
-@champions.command(epilog=examples('luffy champion rollback --reason "worse on long problems"'))
-def rollback(reason: Reason = "", profile: Profile = None) -> None:
-    """Return to the previous champion."""
-    from pipelines.cli.champion_commands import rollback
-
-    rollback(reason, profile)
-
-
-@champions.command(
-    epilog=examples("luffy champion retention --set retention.keep_days=60", "luffy champion retention --remove")
-)
-def retention(
-    remove: Annotated[bool, typer.Option("--remove", help="Remove them. Default: only list them.")] = False,
-    profile: Profile = None,
-    overrides: Overrides = None,
-) -> int:
-    """List the old outputs that neither a champion nor anything else refers to, or remove them."""
-    from pipelines.cli.champion_commands import retention
-
-    return retention(profile, overrides or [], remove=remove)
+def build_app() -> typer.Typer:
+    """Return the program with its commands, in the order of their use."""
+    app = application(
+        "Train a small model on worked examples of your field, and prove that it got better.",
+        (Demo, New, Run, Ui, Doctor, Verify, Explain),
+        add_completion=True,
+        epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
+        "`luffy --install-completion` lets your shell complete the commands and their options.",
+    )
+    app.callback()(program)
+    for name, about in PACKAGES_HELP.items():
+        app.command(name, cls=PackageCommand, help=about)(lambda: None)
+    champion = application(inspect.getdoc(Show) or "", (Promote, Rollback, Retention), Show)
+    app.add_typer(champion, name="champion")
+    passed_on = {"allow_extra_args": True, "allow_interspersed_args": False}
+    about = examples("luffy research compare luffy hpt --seeds 8", "luffy research bench --help")
+    app.command(context_settings=passed_on, epilog=about)(research)
+    return app
 
 
-def _interpreter() -> Any:
-    from assets.shared.interpreter_process import TrainingInterpreter
-    from pipelines.settings import load
-
-    return TrainingInterpreter(python=load().interpreter.python)
+app = build_app()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -69,7 +69,8 @@ def _sampling(limit: int, train: TrainReference, base: ModelReference, folder: P
     """Return the arguments with which `evaluation generate` samples as rollouts do: at temperature 1, all tokens."""
     write_table(prompts(Path(train.path)), folder / "suite.parquet")
     arguments = ["--model", base.path, "--suite", str(folder / "suite.parquet"), "--out", str(folder / DRAWN)]
-    arguments += ["--temperature", "1", "--top-p", "1", "--max-tokens", str(limit), "--template", "tokenizer"]
+    arguments += ["--temperature", "1", "--max-tokens", str(limit), "--template", "tokenizer"]
+    arguments += ["--set", "evaluation.top_p=1"]
     return [*arguments, "--samples", str(SAMPLES), "--cache", str(folder / "cache")]
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import dagster as dg
 
@@ -18,6 +19,7 @@ from assets.targets import DIFFICULTY
 from assets.training import POLICY
 from core import PROJECT
 from core.errors import InputError
+from core.program import run_module
 from core.progress import Terminal
 from pipelines.cli.execute import Command
 from pipelines.cli.selection import selection_keys
@@ -26,7 +28,6 @@ from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.settings import Settings, built_in
-from pipelines.training_check import check_training
 
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
@@ -73,6 +74,21 @@ def run_graph(
         for line in _next_steps(settings, keys, profile) if suggests else ():
             terminal.line(line)
     return status
+
+
+def check_training(settings: Settings, python: Path) -> None:
+    """Check the training's configuration, unless it is that of the built-in task; InputError for a wrong key or value.
+
+    Only the training environment, which has verl, knows every key.
+    """
+    training = settings.training
+    if training != built_in().training:
+        options = ["--shared", "--recipe", training.recipe, "--hardware", training.hardware]
+        options += [part for text in training.overrides for part in ("--set", text)]
+        try:
+            run_module("training", "compose", *options, python=python)
+        except InputError as error:
+            raise InputError(f"training.config: {error}") from None
 
 
 def show_result(storage: Storage, terminal: Terminal, keys: Sequence[dg.AssetKey]) -> None:

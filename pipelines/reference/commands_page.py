@@ -4,8 +4,10 @@ from typing import Any
 
 import typer
 
+from core.commands import add_default
 from evaluation.__main__ import app as evaluation
 from pipelines.cli.luffy import app
+from pipelines.cli.train import Train
 from pipelines.reference.page_markdown import code, page, prose, table
 from targets.__main__ import app as targets
 from training.__main__ import app as training
@@ -13,6 +15,7 @@ from training.__main__ import app as training
 
 def commands_page() -> str:
     """Generate the page with every command and its options."""
+    add_default(training, Train)
     behind = {
         "targets": _commands("targets", targets),
         "train": _commands("train", training),
@@ -48,12 +51,5 @@ def _options(command: Any) -> str:
     def name(option: Any) -> str:
         return code(option.metavar if option.param_type_name == "argument" else ", ".join(option.opts))
 
-    def default(option: Any) -> str:
-        return "" if option.default in (None, "", False) else code(option.default)
-
-    rows = [
-        (name(option), default(option), prose(option.help.replace("\\[", "[")))
-        for option in command.params
-        if option.name != "help"
-    ]
-    return table(("option", "default", "meaning"), rows) if rows else ""
+    rows = [(name(option), prose(option.help)) for option in command.params if option.name != "help"]
+    return table(("option", "meaning"), rows) if rows else ""

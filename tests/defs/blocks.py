@@ -159,7 +159,7 @@ class Sandbox:
                     for option, value in pairwise(arguments):
                         if option == "--profile" and not value.endswith(".yaml"):
                             self._check_variable(block, f"LUFFY_PROFILE={value}")
-                        if option == "--set" and arguments[0] not in ("targets", "train", "evaluate"):
+                        if option == "--set" and arguments[:2] != ["train", "compose"]:
                             key = value.partition("=")[0].replace(".", "__").upper()
                             self._check_variable(block, f"LUFFY__{key}=")
                 case [python, "-m", module, *arguments] if Path(python).name == "python":

@@ -18,7 +18,8 @@ from assets.shared.live_metrics import METRICS, POINTS, StepObserver
 from assets.shared.profile import Names, profile_asset
 from core import PROJECT
 from core.errors import InputError, stopped
-from evaluation.command_requests import GenerateRequest
+from core.interpreter_settings import InterpreterSettings
+from evaluation.commands import Generate
 from pipelines.definitions.sensors import reason
 from tests.defs.project import message, settings_of
 from training.job.checkpoints import STATE
@@ -243,8 +244,8 @@ def test_trainings_and_evaluations_are_told_the_same_place():
     interpreter = TrainingInterpreter(python="python", backend="slurm", slurm=place["slurm"])
     given = interpreter.placement(dg.build_asset_context())
     training = TrainingRequest(targets="t", model="m", out="o", **given)
-    evaluation = GenerateRequest(model="m", suite="s", out="o", **given)
-    for request in (training, evaluation):
+    evaluation = Generate(model="m", suite="s", out="o", interpreter=InterpreterSettings(**given))
+    for request in (training, evaluation.interpreter):
         assert request.model_dump(include=set(place)) == place
 
 

@@ -1,6 +1,5 @@
 """The command `luffy`: its help, its completion, and that it reaches the programs behind it from anywhere."""
 
-import ast
 import json
 import os
 import re
@@ -17,9 +16,9 @@ from processes import clean_environment
 from typer.testing import CliRunner
 
 from core.errors import InputError
+from core.plugins.config_files import PROFILES, config_names
 from pipelines.cli.explain import explain_run
-from pipelines.cli.luffy import PACKAGES, app
-from pipelines.cli.shared_options import profiles
+from pipelines.cli.luffy import app
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands
@@ -59,7 +58,7 @@ def command_lines() -> Iterator[tuple[str, typer.Context]]:
 def test_every_command_has_a_help_and_every_option_says_what_it_does(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     lines = dict(command_lines())
-    assert {"luffy targets push", "luffy train export", "luffy evaluate lm-eval", "luffy leaderboard"} <= set(lines)
+    assert {"luffy targets push", "luffy train export", "luffy evaluate leaderboard"} <= set(lines)
     assert len(lines) > 25
     for line, context in lines.items():
         assert context.command.help and context.command.help.rstrip().endswith((".", "`.")), line
@@ -73,22 +72,13 @@ def test_every_command_has_a_help_and_every_option_says_what_it_does(monkeypatch
         assert all(option in done.output for option in options), line
 
 
-def test_the_help_prints_examples_and_brackets_as_they_are_written(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
-    printed = ""
+def test_every_help_fits_one_screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     for line, context in command_lines():
         output = CliRunner().invoke(app, [*line.split()[1:], "--help"], prog_name="luffy").output
-        printed += " ".join(output.replace("│", " ").split())
-        assert "\\[" not in output, line
-        helps = [str(getattr(parameter, "help", "")).replace("\\[", "[") for parameter in context.command.params]
-        assert all(part in output for text in helps for part in re.findall(r"\[.*?\]", text)), line
-    programs = [ROOT / "pipelines/cli/luffy.py"]
-    programs += [ROOT / package / "__main__.py" for package in PACKAGES.values()]
-    nodes = [node for file in programs for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    examples = [text for text in texts if text.startswith("luffy ")]
-    assert len(examples) > 20 and any("[" in text for text in examples)
-    assert [text for text in examples if " ".join(text.split()) not in printed] == []
+        assert len(output.splitlines()) <= 42, (line, output)
+        options = [parameter for parameter in context.command.params if parameter.name != "help"]
+        assert len(options) <= 17, line
 
 
 def test_it_prints_the_version():
@@ -103,12 +93,12 @@ def test_what_luffy_does_is_no_target_of_make():
 
 
 def test_the_help_is_there_at_once(luffy):
-    """What takes time to import, Dagster and pydantic above all, is imported when a command runs."""
+    """What takes time to import, Dagster above all, is imported when a command runs."""
     program = "import sys\nfrom pipelines.cli.luffy import main\nmain([])\nprint([*sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = done.stdout.splitlines()[-1]
     assert "'typer'" in modules
-    for slow in ("dagster", "pydantic", "pyarrow", "torch"):
+    for slow in ("dagster", "pyarrow", "torch"):
         assert f"'{slow}'" not in modules
 
 
@@ -128,7 +118,7 @@ def test_the_programs_behind_it_call_themselves_luffy(luffy):
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: ") and "; see luffy targets --help" in refused.stderr
     refused = luffy("targets", "browse", "out")
-    assert refused.stderr == "error: Missing option '--out'; see luffy targets browse --help\n"
+    assert refused.stderr == "error: missing --out; see luffy targets browse --help\n"
     refused = luffy("evaluate", "suite", "--nothing")  # another interpreter
     assert refused.returncode == 2
     assert refused.stderr == "error: No such option: --nothing; see luffy evaluate suite --help\n"
@@ -186,7 +176,7 @@ def test_the_shell_completes_commands_and_profiles(luffy):
     assert completed("luffy champion ") == {"promote", "rollback", "retention"}
     assert completed("luffy train ex") == {"examine", "export"}
     assert completed("luffy targets --prev") == {"--previous"}
-    assert completed("luffy run --profile ") == set(profiles()) >= {"embedded", "paper"}
+    assert completed("luffy run --profile ") == set(config_names(PROFILES)) >= {"embedded", "paper"}
 
 
 def test_the_folder_of_a_policy_stands_for_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +216,7 @@ def test_ctrl_c_during_the_imports_is_one_line(program: str):
 
 
 def test_a_program_that_ctrl_c_may_end_has_its_arguments():
-    command = [sys.executable, "-m", "core.machine.interruptible", "evaluation", "suite", "--out", "s", "--seed", "x"]
+    command = [sys.executable, "-m", "core.machine.interruptible", "evaluation", "suite", "--out", "s", "--limit", "x"]
     done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --seed: got 'x', expected a whole number from 0")
+    assert done.stderr.startswith("error: --limit: benchmarks.limit: Input should be a valid integer")

@@ -17,7 +17,7 @@ import pytest
 import assets.registry.champion as registry_asset
 from assets.shared.interpreter_process import TrainingInterpreter
 from core.model.prompts import PromptRecord
-from evaluation.command_requests import GenerateRequest
+from evaluation.commands import Generate
 from evaluation.generation.generate import generate
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 from evaluation.generation.sample_cache import SampleCache
@@ -77,7 +77,7 @@ def answer(
 ) -> None:
     """``python -m evaluation generate`` with a recorded model."""
     assert list(arguments[:3]) == ["evaluation", "generate", "--request"]
-    request = GenerateRequest.read(Path(arguments[3]))
+    request = Generate.read(Path(arguments[3]))
     suite = read_suite_file(request.suite)
     golds = {row["prompt"][-1]["content"]: row["gold"] for row in suite.to_pylist()}
     model = RecordedModel(Path(request.model), request.checkpoint or "", golds)

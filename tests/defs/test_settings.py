@@ -8,8 +8,6 @@ from assets.shared.settings import StorageSettings
 from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
 from core.settings import SECTIONS, read_run, write_run
-from evaluation.benchmarks.suite import load_suite
-from pipelines.cli.leaderboard_command import comparison
 from pipelines.settings import Settings
 from tests.defs.project import settings_of
 
@@ -70,8 +68,6 @@ def test_a_profile_brings_benchmarks_of_its_own(tmp_path: Path):
     assert [entry.name for entry in settings_of(LUFFY_PROFILE=mine).suite.entries()] == ["law", "more_law"]
     only = settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[more_law]").suite.entries()
     assert [entry.title for entry in only] == ["Other law"]
-    request = comparison(settings_of(LUFFY_PROFILE=mine), ["a model"], tmp_path / "graded", tmp_path)
-    assert load_suite(request.suite) == settings_of(LUFFY_PROFILE=mine).suite.entries()
     with pytest.raises(InputError, match=r"arithmetic: not in suite\.benchmarks, which has law, more_law"):
         settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[arithmetic]").suite.entries()
     (tmp_path / "mine.yaml").write_text(BENCHMARKS % "law")

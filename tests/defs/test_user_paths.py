@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.command_requests import DifficultyRequest
+from evaluation.commands import Difficulty
 from grading.spec_values import read_spec
 from pipelines.embedding import luffy_definitions
 from pipelines.settings import load
@@ -71,7 +71,7 @@ def test_the_functions_of_verifiers_are_found_wherever_they_stand_in_a_spec(here
     (here / "mine.py").write_text("def f(data_source, solution_str, ground_truth, extra_info): return 1")
     source = load("embedded", [f"targets.source=[{{path: rows.jsonl, verifier: {inner}}}]"]).targets.sources[0]
     assert f"{here}/mine.py:f" in json.dumps(source.spec.to_json())
-    request = DifficultyRequest(samples=Path("s"), out=Path("o"), verifier=python)
+    request = Difficulty(samples=Path("s"), out=Path("o"), verifier=python)
     assert read_spec(request.verifier, "it").options["path"] == f"{here}/mine.py:f"
 
 

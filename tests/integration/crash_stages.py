@@ -197,7 +197,7 @@ def prepare_grading(folder: Path) -> None:
 def run_grading(folder: Path) -> None:
     for role in ("base", "policy"):
         files = ["--suite", folder / "suite.parquet", "--samples", folder / "samples" / role]
-        evaluate("grade", *files, "--workers", 1, "--out", folder / "graded" / role)
+        evaluate("grade", *files, "--set", "evaluation.grade_workers=1", "--out", folder / "graded" / role)
 
 
 def prepare_report(folder: Path) -> None:

@@ -43,7 +43,9 @@ def start(cluster: Cluster | None, suite: Path, out: Path, *arguments: object) -
     """``evaluation generate`` for the shipped model, as a job of ``cluster`` or here."""
     command = [sys.executable, "-m", "evaluation", "generate", "--model", SHIPPED, "--suite", suite, "--out", out]
     command += ["--max-tokens", 64, *arguments]
-    command += ["--backend", "ray", "--ray-address", cluster.dashboard] if cluster else []
+    command += (
+        ["--set", "interpreter.backend=ray", "--set", f"interpreter.ray_address={cluster.dashboard}"] if cluster else []
+    )
     parent = os.getpid()
     return subprocess.Popen(
         [*map(str, command)],

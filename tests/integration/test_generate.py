@@ -28,7 +28,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.timeout(900)
 def test_samples_are_complete_reproducible_and_independent_of_their_batch(model, suite, tmp_path, cache):
-    options = ("--model", model, "--suite", suite, "--samples", 2, "--temperature", 1, "--top-p", 1, "--max-tokens", 40)
+    options = (
+        "--model",
+        model,
+        "--suite",
+        suite,
+        "--samples",
+        2,
+        "--temperature",
+        1,
+        "--set",
+        "evaluation.top_p=1",
+        "--max-tokens",
+        40,
+    )
     both = run(*options, "--cache", cache, "--out", tmp_path / "both")
     tables = {name: pq.read_table(tmp_path / "both" / f"{name}.parquet") for name in ("arithmetic", "arithmetic_long")}
     for name, table in tables.items():
@@ -57,7 +70,17 @@ def test_samples_are_complete_reproducible_and_independent_of_their_batch(model,
         assert pq.read_table(tmp_path / "again" / f"{name}.parquet").equals(table)
 
     # Two replicas under Ray and a third sample: another order, other batches, the same samples.
-    run(*options, "--samples", 3, "--replicas", 2, "--cache", tmp_path / "other", "--out", tmp_path / "more")
+    run(
+        *options,
+        "--samples",
+        3,
+        "--set",
+        "evaluation.replicas=2",
+        "--cache",
+        tmp_path / "other",
+        "--out",
+        tmp_path / "more",
+    )
     # A third sample of one benchmark, where two of each are there: drawn alone, and the same again.
     third = ("--samples", 3, "--benchmarks", "arithmetic_long", "--cache", cache, "--out", tmp_path / "third")
     run(*options, *third)
@@ -72,7 +95,20 @@ def test_samples_are_complete_reproducible_and_independent_of_their_batch(model,
 
 @pytest.mark.timeout(300)
 def test_a_killed_run_goes_on_where_it_was(model, suite, tmp_path, cache):
-    options = ("--model", model, "--suite", suite, "--samples", 8, "--temperature", 1, "--top-p", 1, "--max-tokens", 90)
+    options = (
+        "--model",
+        model,
+        "--suite",
+        suite,
+        "--samples",
+        8,
+        "--temperature",
+        1,
+        "--set",
+        "evaluation.top_p=1",
+        "--max-tokens",
+        90,
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     arguments = command(*options, "--cache", cache, "--out", tmp_path / "killed")
     process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
@@ -118,8 +154,8 @@ def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
 def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
     other = shutil.copytree(model, tmp_path / "other")
     (other / "generation_config.json").write_text('{"eos_token_id": 2, "pad_token_id": 0, "note": "another digest"}')
-    arguments = ["compare", model, other, "--suite", suite, "--benchmarks", "arithmetic", "--samples", 2]
-    arguments += ["--max-tokens", 8, "--cache", cache, "--out", tmp_path / "graded"]
+    arguments = ["compare", model, other, "--suite", suite, "--set", "suite.only=[arithmetic]", "--samples", 2]
+    arguments += ["--set", "evaluation.max_tokens=8", "--cache", cache, "--out", tmp_path / "graded"]
     done = subprocess.run(
         [sys.executable, "-m", "evaluation", *map(str, arguments)],
         cwd=ROOT,

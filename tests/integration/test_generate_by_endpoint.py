@@ -43,11 +43,11 @@ def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, c
     assert pq.read_table(tmp_path / "again" / "arithmetic.parquet").equals(remote), again.stdout
     # What the options of an endpoint send is what the server takes, and names other samples.
     other = "{max_tokens_key: max_completion_tokens, leave_out: [seed, top_p], extra_body: {top_k: 1}}"
-    run("--model", f"tiny@{endpoint}", *options, "--endpoint", other, "--out", tmp_path / "other")
+    run("--model", f"tiny@{endpoint}", *options, "--set", f"evaluation.endpoint={other}", "--out", tmp_path / "other")
     changed = pq.read_table(tmp_path / "other" / "arithmetic.parquet")
     assert changed["response"].to_pylist() == local["response"].to_pylist()
     assert len(list(cache.rglob("group.json"))) == 3
-    wrong = ("--endpoint", "{extra_body: {min_tokens: many}}", "--out", tmp_path / "wrong")
+    wrong = ("--set", "evaluation.endpoint={extra_body: {min_tokens: many}}", "--out", tmp_path / "wrong")
     refused = run("--model", f"tiny@{endpoint}", *options, *wrong, check=False)
     assert refused.returncode == 2 and "answered 400" in refused.stderr and "min_tokens" in refused.stderr
     missing = run("--model", f"other@{endpoint}", *options, "--out", tmp_path / "missing", check=False)
@@ -61,7 +61,8 @@ def test_a_killed_teacher_is_asked_for_the_rest(endpoint, tmp_path, monkeypatch)
     problems = tmp_path / "problems.jsonl"
     problems.write_text("".join(json.dumps({"problem": f"{k}+1=?", "answer": k + 1}) + "\n" for k in range(60)))
     arguments = ["--teacher", f"tiny@{endpoint}", "--problems", problems, "--out", tmp_path / "traces.parquet"]
-    arguments += ["--cache", tmp_path / "cache", "--samples", 2, "--max-tokens", 60, "--concurrency", 2]
+    arguments += ["--cache", tmp_path / "cache", "--samples", 2, "--set", "generate.max_tokens=60"]
+    arguments += ["--set", "generate.concurrency=2"]
     traces = [sys.executable, "-m", "evaluation", "traces", *map(str, arguments)]
     before = answered(endpoint)
     process = subprocess.Popen(traces, cwd=ROOT)
@@ -90,8 +91,8 @@ def test_a_local_teacher_leaves_its_log_probabilities(model, tmp_path):
 
     problems = tmp_path / "problems.jsonl"
     problems.write_text("".join(json.dumps({"problem": f"{k}+1=?", "answer": k + 1}) + "\n" for k in range(3)))
-    arguments = ["--teacher", model, "--problems", problems, "--samples", 2, "--max-tokens", 24, "--temperature", 0.7]
-    arguments += ["--cache", tmp_path / "cache"]
+    arguments = ["--teacher", model, "--problems", problems, "--samples", 2]
+    arguments += ["--set", "generate.max_tokens=24", "--set", "generate.temperature=0.7", "--cache", tmp_path / "cache"]
 
     def traces(name: str, *more: str) -> list[dict]:
         command = [sys.executable, "-m", "evaluation", "traces", *map(str, arguments), *more, "--out", tmp_path / name]

@@ -34,7 +34,7 @@ def problems(tmp_path: Path) -> Path:
 def command(teacher: str, problems: Path, *options: object) -> list[str]:
     folder = problems.parent
     arguments = ["--teacher", teacher, "--problems", problems, "--out", folder / "traces.parquet"]
-    arguments += ["--cache", folder / "cache", "--max-tokens", 50, *options]
+    arguments += ["--cache", folder / "cache", "--set", "generate.max_tokens=50", *options]
     return [sys.executable, "-m", "evaluation", "traces", *map(str, arguments)]
 
 
@@ -49,7 +49,7 @@ def traces(problems: Path) -> list[dict[str, Any]]:
 def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> None:
     state, name = teacher
     state.seconds = 0.05
-    options = ("--samples", 2, "--concurrency", 3, "--system-prompt", "Think.")
+    options = ("--samples", 2, "--set", "generate.concurrency=3", "--set", "generate.system_prompt=Think.")
     done = run(name, problems, *options)
     assert done.returncode == 0, done.stderr
     assert "24 of 24 traces" in done.stdout
@@ -61,7 +61,7 @@ def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> Non
     assert run(name, problems, *options).returncode == 0
     assert set(state.asked.values()) == {1} and len(state.asked) == 24
     assert (problems.parent / "traces.parquet").read_bytes() == content
-    assert run(name, problems, "--system-prompt", "Think hard.").returncode == 0
+    assert run(name, problems, "--set", "generate.system_prompt=Think hard.").returncode == 0
     assert traces(problems)[0]["generation"] != rows[0]["generation"] and len(state.asked) == 36
 
 
@@ -72,11 +72,11 @@ def test_answers_without_a_text_are_counted_and_are_no_traces_alone(teacher: Any
     assert done.returncode == 0 and "note: 1 of 12 answers are empty (stop 1)" in done.stdout, done.stderr
     (problems.parent / "traces.parquet").unlink()
     state.odd = lambda problem: {"content": None}
-    done = run(name, problems, "--system-prompt", "Another.")
+    done = run(name, problems, "--set", "generate.system_prompt=Another.")
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert "teacher: 12 of 12 answers are empty (stop 12), so there is no trace to write" in done.stderr
     assert not (problems.parent / "traces.parquet").exists()
-    assert run(name, problems, "--system-prompt", "Another.").returncode == 1
+    assert run(name, problems, "--set", "generate.system_prompt=Another.").returncode == 1
     assert sum(state.asked.values()) == 24, "the answers are not paid for twice"
 
 
@@ -85,7 +85,7 @@ def test_a_generation_is_the_same_whatever_is_asked_first(teacher: Any, problems
     digests, prompts = set(), set()
     for first in ("2+2=?", r"Compute $\frac{8}{2}$.", 'The "sum"\nof 2 and 2?', "e", "größer"):
         problems.write_text(json.dumps({"problem": first, "answer": 4}) + "\n")
-        assert run(name, problems, "--system-prompt", "Be brief.").returncode == 0
+        assert run(name, problems, "--set", "generate.system_prompt=Be brief.").returncode == 0
         digests.add(traces(problems)[0]["generation"])
         lineage = pq.read_schema(problems.parent / "traces.parquet").metadata[b"lineage"]
         prompts.add(json.loads(lineage)["prompt"])
@@ -105,7 +105,7 @@ def test_rows_that_repeat_a_problem_share_its_samples(teacher: Any, problems: Pa
 def test_a_killed_command_goes_on_where_it_was(teacher: Any, problems: Path) -> None:
     state, name = teacher
     state.seconds = 0.4
-    options = ("--samples", 3, "--concurrency", 2)
+    options = ("--samples", 3, "--set", "generate.concurrency=2")
     process = subprocess.Popen(command(name, problems, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
     while state.answered < 12:
         assert process.poll() is None
@@ -126,7 +126,7 @@ def test_a_killed_command_goes_on_where_it_was(teacher: Any, problems: Path) -> 
     [
         # A request starts if the most that it may take fits: about 40 tokens of prompt, and 50 of an answer.
         (("--budget-tokens", 400), 11),
-        (("--budget-money", 0.0002, "--output-price", 2), 6),
+        (("--set", "generate.budget_money=0.0002", "--set", "generate.output_price=2"), 6),
         (("--budget-tokens", 10), 0),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_budget_ends_cleanly_and_is_never_exceeded(
     teacher: Any, problems: Path, limits: tuple[Any, ...], fits: int
 ) -> None:
     state, name = teacher
-    done = run(name, problems, "--concurrency", 1, *limits)
+    done = run(name, problems, "--set", "generate.concurrency=1", *limits)
     assert done.returncode == 0, done.stderr
     assert "the budget ends here" in done.stdout
     assert sum(state.asked.values()) == len(traces(problems)) == fits
@@ -147,7 +147,7 @@ def test_a_budget_ends_cleanly_and_is_never_exceeded(
 def test_after_an_error_what_was_paid_for_is_kept(teacher: Any, problems: Path) -> None:
     state, name = teacher
     state.fails_after, state.seconds = 6, 0.1
-    done = run(name, problems, "--concurrency", 4)
+    done = run(name, problems, "--set", "generate.concurrency=4")
     assert done.returncode == 2 and done.stderr.count("error: ") == 1, done.stderr
     assert "the endpoint answered 402: " in done.stderr and "account is empty" in done.stderr
     assert not (problems.parent / "traces.parquet").exists()
@@ -182,7 +182,7 @@ def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, pro
     state, name = teacher
     state.seconds = 0.1
     state.odd = lambda problem: {"content": 4} if "3-3" in problem else None
-    done = run(name, problems, "--concurrency", 4)
+    done = run(name, problems, "--set", "generate.concurrency=4")
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "answered in a form that is not known: 4 where a text is expected; what it sent is in " in done.stderr
     (unread,) = (problems.parent / "cache").rglob("unread/*.json")
@@ -196,7 +196,7 @@ def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, pro
 def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, problems: Path, signum: int) -> None:
     state, name = teacher
     state.seconds = 2.0
-    started = command(name, problems, "--concurrency", 5)
+    started = command(name, problems, "--set", "generate.concurrency=5")
     process = subprocess.Popen(started, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while len(state.requests) < 5:
         assert process.poll() is None
@@ -230,7 +230,7 @@ def test_what_the_endpoint_says_is_passed_on(
 ) -> None:
     state, name = teacher
     state.status, state.body = status, body
-    done = run(name, problems, "--concurrency", 1)
+    done = run(name, problems, "--set", "generate.concurrency=1")
     assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) <= 2, done.stderr
     assert "seed" not in message or "leave it out by --endpoint '{leave_out: [seed]}'" in done.stderr
 
@@ -247,23 +247,24 @@ def test_requests_are_what_the_server_takes(teacher: Any, problems: Path) -> Non
 
     state.refuses = refuses
     done = run(name, problems)
-    assert "send it by --endpoint '{max_tokens_key: max_completion_tokens}'" in done.stderr
-    done = run(name, problems, "--endpoint", "{max_tokens_key: max_completion_tokens}")
-    assert "leave it out by --endpoint '{leave_out: [temperature, seed]}'" in done.stderr
+    assert "send it by the setting endpoint: {max_tokens_key: max_completion_tokens}" in done.stderr
+    done = run(name, problems, "--set", "generate.endpoint={max_tokens_key: max_completion_tokens}")
+    assert "leave it out by the setting endpoint: {leave_out: [temperature, seed]}" in done.stderr
     state.requests.clear()
     body = "extra_body: {reasoning_effort: low, chat_template_kwargs: {enable_thinking: false}}"
     options = f"{{max_tokens_key: max_completion_tokens, leave_out: [temperature, seed], {body}}}"
-    assert run(name, problems, "--endpoint", options).returncode == 0
+    assert run(name, problems, "--set", f"generate.endpoint={options}").returncode == 0
     sent = state.requests[0]
     assert sent.keys() == {
         "model", "messages", "top_p", "max_completion_tokens", "reasoning_effort", "chat_template_kwargs",
     }  # fmt: skip
     assert (sent["max_completion_tokens"], sent["chat_template_kwargs"]) == (50, {"enable_thinking": False})
-    assert run(name, problems, "--endpoint", options.replace("temperature, seed", "seed, temperature")).returncode == 0
+    turned = options.replace("temperature, seed", "seed, temperature")
+    assert run(name, problems, "--set", f"generate.endpoint={turned}").returncode == 0
     assert len(state.requests) == 12  # the same samples
     generation = traces(problems)[0]["generation"]
     for other in (options.replace("low", "high"), options.replace("false", "true")):
-        assert run(name, problems, "--endpoint", other).returncode == 0
+        assert run(name, problems, "--set", f"generate.endpoint={other}").returncode == 0
         assert traces(problems)[0]["generation"] != generation
     assert len(state.requests) == 36
 

@@ -142,7 +142,7 @@ def test_an_evaluation_goes_on_without_its_command_and_is_found_again(cluster: P
     write_table(read_suite(load_suite("embedded")[:1], [], limit=40), suite)
     command = [sys.executable, "-m", "evaluation", "generate", "--model", SHIPPED, "--suite", suite]
     command += ["--out", tmp_path / "out", "--cache", tmp_path / "cache", "--max-tokens", "64", "--samples", "16"]
-    command += ["--temperature", "1", "--backend", "slurm"]
+    command += ["--temperature", "1", "--set", "interpreter.backend=slurm"]
     killed = subprocess.Popen(command, cwd=ROOT)
     while not (running := jobs()):
         assert killed.poll() is None

@@ -44,7 +44,18 @@ def test_an_asynchronous_training_listens_on_loopback_only(tmp_path: Path) -> No
 def test_replicas_of_an_evaluation_listen_on_loopback_only(tmp_path: Path) -> None:
     suite = tmp_path / "suite.parquet"
     write_table(read_suite(load_suite("embedded")[:1], [], limit=4), suite)
-    options = ("--suite", suite, "--samples", 1, "--max-tokens", 40, "--replicas", 2, "--cache", tmp_path / "cache")
+    options = (
+        "--suite",
+        suite,
+        "--samples",
+        1,
+        "--max-tokens",
+        40,
+        "--set",
+        "evaluation.replicas=2",
+        "--cache",
+        tmp_path / "cache",
+    )
     command = start("evaluation", "generate", "--model", SHIPPED, *options, "--out", tmp_path / "out")
     ports = watch(command)
     assert command.returncode == 0

@@ -57,8 +57,8 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
         folder / "suite.yaml",
         "--roots",
         folder,
-        "--system-prompt",
-        "Use {{braces}} and \\boxed{}.",
+        "--set",
+        "benchmarks.system_prompt=Use {{braces}} and \\boxed{}.",
     ]
     assert main(["suite", *map(str, arguments), "--out", str(made.suite)]) == 0
     suite = pq.read_table(made.suite)

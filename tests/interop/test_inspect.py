@@ -28,7 +28,21 @@ INSPECT = Path(sys.executable).with_name("inspect")
 def logs(evaluation, tmp_path_factory) -> dict[str, str]:
     """Log files by benchmark."""
     out = tmp_path_factory.mktemp("logs")
-    assert main(["inspect", str(evaluation.graded), "--suite", str(evaluation.suite), "--out", str(out)]) == 0
+    assert (
+        main(
+            [
+                "export",
+                "inspect",
+                "--samples",
+                str(evaluation.graded),
+                "--suite",
+                str(evaluation.suite),
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     return {info.task.replace("-", "_"): info.name.removeprefix("file://") for info in list_eval_logs(str(out))}
 
 

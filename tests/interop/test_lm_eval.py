@@ -39,7 +39,7 @@ class Stored(LM):
 
 
 def export(evaluation, out: Path, *arguments: str) -> Path:
-    assert main(["lm-eval", "--suite", str(evaluation.suite), "--out", str(out), *arguments]) == 0
+    assert main(["export", "lm-eval", "--suite", str(evaluation.suite), "--out", str(out), *arguments]) == 0
     return out
 
 

@@ -46,7 +46,9 @@ def good_inputs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("good")
     shutil.copytree(ROOT / "training" / "embedded_model" / "model", folder / "model")
     shutil.copytree(folder / "model", folder / "policy")
-    assert main(["suite", "--benchmarks", "arithmetic", "--limit", "2", "--out", str(folder / "suite.parquet")]) == 0
+    assert (
+        main(["suite", "--set", "suite.only=[arithmetic]", "--limit", "2", "--out", str(folder / "suite.parquet")]) == 0
+    )
     suite = pq.read_table(folder / "suite.parquet").to_pylist()
     sample = {"benchmark": "arithmetic", "sample": 0, "tokens": 1, "finish_reason": "stop", "seed": 0}
     rows = [{**sample, "id": row["id"], "prompt": "p", "response": r"\boxed{1}"} for row in suite]

@@ -50,13 +50,13 @@ ROWS: list[Row] = [
     (
         f"{PREPARE} --previous banana browse out --out page.html",
         {},
-        "--out, --tokenizer, --source, --previous: leave out",
+        "--out, --tokenizer, --previous, --source: leave out",
     ),
     ("targets --check diff out out", {}, "--check: leave out what stands before the command"),
     (
         "targets --request r.json",
-        {"r.json": '{"out": "o", "tokenizer": "model", "source": [{"path": "traces.jsonl", "licens": "x"}]}'},
-        "source.0.licens is not a setting; did you mean license?",
+        {"r.json": '{"out": "o", "tokenizer": "model", "targets": {"source": [{"path": "a", "licens": "x"}]}}'},
+        "targets.source.0.licens is not a setting; did you mean license?",
     ),
     (
         "targets --request r.json",
@@ -239,7 +239,7 @@ ROWS: list[Row] = [
     ("targets push nothing me/set", {}, "nothing/train.parquet: cannot be read"),
     ("targets pull me/set model", {}, "model: exists already: give the name of a new folder"),
     ("targets pull me/set out", {}, "pull me/set: the hub refused ("),
-    ("targets browse model", {}, "Missing option '--out'; see python -m targets browse --help"),
+    ("targets browse model", {}, "missing --out; see python -m targets browse --help"),
     ("targets --out model/config.json --tokenizer model --source traces.jsonl", {}, "model/config.json"),
 ]
 

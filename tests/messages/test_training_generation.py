@@ -9,14 +9,18 @@ PROBLEM = '{"problem": "2+2", "answer": "4"}'
 
 ROWS: list[Row] = [
     (f"{GENERATE} no/such-model", {}, "model 'no/such-model' is not a folder here"),
-    (f"{GENERATE} model --tensor-parallel 2", {}, "tensor_parallel: 2 GPUs per engine, and torch here is a CPU build"),
+    (
+        f"{GENERATE} model --set evaluation.tensor_parallel=2",
+        {},
+        "tensor_parallel: 2 GPUs per engine, and torch here is a CPU build",
+    ),
     (f"{GENERATE} model", {"model/chat_template.jinja": GONE}, "the tokenizer has no chat template"),
     (f"{GENERATE} tiny@http://127.0.0.1:9/v1", {}, "tiny@http://127.0.0.1:9/v1: the endpoint cannot be reached"),
     (f"{GENERATE} tiny@https://me:secret@127.0.0.1/v1", {}, "give the key in the variable OPENAI_API_KEY"),
     (TRACES, {"p.jsonl": '{"question": "2+2", "answer": "4"}'}, "row 1: column problem: expected text, found None"),
     (TRACES, {"p.jsonl": '{"problem": "2+2", "answer": null}'}, "row 1: column answer: expected text, found None"),
     (TRACES, {"p.jsonl": ""}, "no problems"),
-    (f"{TRACES} --budget-money 1", {"p.jsonl": PROBLEM}, "give the input price and the output price"),
+    (f"{TRACES} --set generate.budget_money=1", {"p.jsonl": PROBLEM}, "give the input price and the output price"),
     (f"{TRACES} --budget-tokens 0", {"p.jsonl": PROBLEM}, "--budget-tokens"),
 ]
 

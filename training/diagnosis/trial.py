@@ -69,11 +69,10 @@ def _supervised(examination: Examination) -> str:
 def _evaluation(examination: Examination) -> str:
     folder = examination.out
     suite, samples = folder / "suite.parquet", folder / "samples"
-    _command(
-        "evaluation", "suite", "--suite", "embedded", "--benchmarks", BENCHMARK, "--limit", "4", "--out", str(suite)
-    )
+    _command("evaluation", "suite", "--set", f"suite.only=[{BENCHMARK}]", "--limit", "4", "--out", str(suite))
     arguments = ["--model", str(folder / "luffy" / "policy"), "--suite", str(suite), "--samples", "1"]
-    arguments += ["--replicas", "1", "--max-tokens", "64", "--cache", str(folder / "cache"), "--out", str(samples)]
+    arguments += ["--set", "evaluation.replicas=1", "--max-tokens", "64", "--cache", str(folder / "cache")]
+    arguments += ["--out", str(samples)]
     _command("evaluation", "generate", *arguments)
     rows = pq.read_metadata(samples / f"{BENCHMARK}.parquet").num_rows
     return f"{rows} samples of the policy"

@@ -43,7 +43,7 @@ def graded_folders(tmp_path_factory):
     """(suite file, base results, policy results), made by the commands themselves."""
     folder = tmp_path_factory.mktemp("run")
     suite = folder / "suite.parquet"
-    chosen = ("--benchmarks", "arithmetic", "--benchmarks", "arithmetic_long")
+    chosen = ("--set", "suite.only=[arithmetic, arithmetic_long]")
     assert main(["suite", *chosen, "--limit", "30", "--out", str(suite)]) == 0
     for role, right in (("base", 0.1), ("policy", 0.8)):
         respond(pq.read_table(suite), folder / "samples" / role, right)
@@ -139,14 +139,14 @@ def test_graded_results_are_compared_as_they_are(graded_folders, tmp_path, capsy
     assert f"{tmp_path}: its scores are of different checkpoints (base, policy)" in capsys.readouterr().err
     for given in (
         ["--limit", "1"],
-        ["--benchmarks", "arithmetic"],
-        ["--no-thinking"],
+        ["--set", "suite.only=[arithmetic]"],
+        ["--samples", "1"],
         ["--out", str(tmp_path / "new")],
     ):
         assert main(["compare", str(base), str(policy), *given]) == 2
         error = capsys.readouterr().err
-        assert f"compare: {given[0].replace('no-', '')} would change nothing: graded results" in error
-    assert main(["compare", str(base), str(policy), "--pass-at", "1", "--seed", "0"]) == 0
+        assert f"compare: {given[0]} would change nothing: graded results" in error
+    assert main(["compare", str(base), str(policy), "--pass-at", "1"]) == 0
     assert not (tmp_path / "new").exists()
 
 
@@ -249,7 +249,7 @@ def test_missing_rows_are_refused(graded_folders, tmp_path, capsys):
     [
         (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet of"),
         (["suite", "--suite", "chess", "--out", "x.parquet"], "no suite 'chess'"),
-        (["suite", "--suite", "paper", "--benchmarks", "go", "--out", "x.parquet"], "benchmark go: not in suite paper"),
+        (["suite", "--suite", "paper", "--set", "suite.only=[go]", "--out", "x.parquet"], "go: not in suite paper"),
         (["suite", "--suite", "paper", "--out", "x.parquet"], "benchmark aime24: no file valid.all.parquet"),
     ],
 )
@@ -281,15 +281,3 @@ def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and "File too large" in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-COMMANDS = [
-    *("suite", "generate", "traces", "difficulty", "grade", "browse", "inspect", "lm-eval"),
-    *("compare", "leaderboard", "report"),
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help(command, capsys):
-    assert main([command, "--help"]) == 0
-    assert f"python -m evaluation {command}" in capsys.readouterr().out

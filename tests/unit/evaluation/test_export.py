@@ -34,7 +34,7 @@ def files(graded, tmp_path):
 
 
 def inspect(suite, results, out) -> int:
-    return main(["inspect", str(results), "--suite", str(suite), "--out", str(out)])
+    return main(["export", "inspect", "--samples", str(results), "--suite", str(suite), "--out", str(out)])
 
 
 def test_a_log_has_every_sample_and_the_scores(files, tmp_path):
@@ -68,15 +68,23 @@ def test_results_of_another_suite_are_refused(files, graded, tmp_path, capsys):
     assert inspect(suite, results, tmp_path / "logs") == 2
     assert "samples of b: 1 rows over 1 problems do not cover the 2 problems of the suite" in capsys.readouterr().err
     assert not (tmp_path / "logs").exists()
-    assert main(["lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")]) == 2
+    assert (
+        main(["export", "lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")])
+        == 2
+    )
     assert "samples of b: 1 rows over 1 problems do not cover the 2 problems of the suite" in capsys.readouterr().err
     assert not (tmp_path / "tasks").exists()
 
 
 def test_tasks_ask_the_messages_of_the_suite_or_the_prompts_of_samples(files, tmp_path):
     suite, results = files
-    assert main(["lm-eval", "--suite", str(suite), "--out", str(tmp_path / "messages")]) == 0
-    assert main(["lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "prompts")]) == 0
+    assert main(["export", "lm-eval", "--suite", str(suite), "--out", str(tmp_path / "messages")]) == 0
+    assert (
+        main(
+            ["export", "lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "prompts")]
+        )
+        == 0
+    )
     asked = {}
     for folder in ("messages", "prompts"):
         rows = [json.loads(line) for line in (tmp_path / folder / "b.jsonl").read_text().splitlines()]
@@ -106,7 +114,10 @@ def test_samples_of_an_endpoint_are_exported_with_their_messages_and_its_name(fi
     assert sample["input"] == messages
     assert [message["role"] for message in sample["messages"]] == ["system", "user", "assistant"]
     capsys.readouterr()
-    assert main(["lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")]) == 0
+    assert (
+        main(["export", "lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")])
+        == 0
+    )
     assert "--apply_chat_template" in capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "tasks" / "b.jsonl").read_text().splitlines()]
     assert [(row["system"], row["text"], row["thinking"]) for row in rows] == [("Box it.", "1+1=?", False)] * 2

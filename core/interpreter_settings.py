@@ -1,0 +1,52 @@
+"""The section interpreter: the Python of trainings and evaluations, and where they run."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from core import PROJECT
+from core.errors import InputError
+from core.settings import Section, without_nulls
+
+
+class InterpreterSettings(Section):
+    """The interpreter and the backend of trainings and evaluations."""
+
+    python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
+    offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
+    grace_seconds: float = Field(default=30.0, gt=0, description="Seconds between TERM and KILL on cancellation.")
+    backend: Literal["local", "ray", "slurm"] = Field(
+        default="local", description="Where trainings and evaluations run: here, on a Ray cluster, or under Slurm."
+    )
+    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
+    slurm: Annotated[dict[str, Any], AfterValidator(without_nulls)] = Field(
+        default={}, description="Parameters of sbatch, as submitit names them."
+    )
+
+    @field_validator("ray_address")
+    @classmethod
+    def _is_dashboard(cls, address: str | None) -> str | None:
+        from core.backends.ray_job import checked_dashboard  # here, since most settings name no cluster
+
+        return address and checked_dashboard(address)
+
+    @model_validator(mode="after")
+    def _has_address(self) -> Self:
+        if self.backend == "ray" and self.ray_address is None:
+            raise ValueError("backend ray needs interpreter.ray_address, the dashboard of the cluster")
+        return self
+
+    def path(self) -> Path:
+        """Return where the interpreter should be; a relative path lies below the project."""
+        return PROJECT / Path(self.python).expanduser()
+
+    def executable(self) -> Path:
+        """Return the interpreter's path; InputError if there is none."""
+        path = self.path()
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            raise InputError(
+                f"no training interpreter at {path}: run `make setup`, or choose another one (interpreter.python)"
+            )
+        return path
