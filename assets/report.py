@@ -139,6 +139,8 @@ def scorecard(
     logs = _write_logs(context, storage, scores, tables, problems) if luffy.settings.report.inspect_logs else None
     _track(context, interpreter, Path(policy.metrics).parent, folder)
     context.log.info(card.verdict())
+    first = card.averages[0]
+    context.instance.add_run_tags(context.run_id, {"score": f"{first.base:.1%} to {first.policy:.1%}"})
     reference = ScorecardReference(
         path=str(folder),
         digest=digest,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from evaluation.commands import Generate
     from evaluation.statistics.benchmark_scores import Summary
 
+ENOUGH = 40  # answers: if none is right, fewer than one in 13 is, at 95% confidence
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
 ROLES = {"base": BASE, "policy": POLICY}
 # The options on which the samples of a model depend.
@@ -76,12 +77,31 @@ def evals(
         contest = hold_contest(context, model, suite, benchmarks, settings, luffy.settings.promotion, storage, draw)
     else:
         contest = Contest(draw(model, settings.seed, None, settings.fixed(base=True)))
+        files = [contest.policy.graded[b.name] for b in luffy.suite if b.group == "evals" and b.name in selected]
+        if advice := recipe_advice(luffy.settings.training.recipe, files):
+            context.log.warning(advice)
     accuracies = []
     for name, asset in selected.items():
         result = _result(luffy.names, asset, contest, model, suite, name)
         accuracies.append(f"{name} {result.value.accuracy:.1%}")
         yield result
     context.log.info(", ".join(accuracies))
+
+
+def recipe_advice(recipe: str, graded: Sequence[Path]) -> str | None:
+    """Return what to do if the base solves nothing in the ``graded`` files, and ``recipe`` starts with rewards."""
+    import pyarrow.parquet as pq
+
+    from core.plugins.config_files import first_stage
+    from training.config.overrides import SFT, objective
+
+    scores = [score for file in graded for score in pq.read_table(file, columns=["score"])["score"].to_pylist()]
+    if len(scores) < ENOUGH or any(scores) or objective(first_stage(recipe) or recipe) == SFT:
+        return None
+    return (
+        f"0 of {len(scores)} answers of the base are right: it cannot do this yet, and recipe {recipe} learns from "
+        "right answers. Imitate first: --set training.recipe=sft, or sft_rl"
+    )
 
 
 def build_evals(names: Names, suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:

@@ -20,8 +20,9 @@ from core.errors import InputError
 from core.machine.processes import die_with_parent
 from core.settings import FILE, RUNS, Layer, resolve, set_layers, write_run
 
-COMMAND = "luffy/command"  # tag of a run that a terminal executes, which has written its settings itself
-OWNER = "luffy/process"  # tag of a run: the process that executes it
+# Tags of a run, which the UI hides for how they begin: that a terminal executes it, which has written its settings
+# itself, and the process that executes it.
+COMMAND, OWNER = ".dagster/luffy_command", ".dagster/luffy_process"
 # Sections that decide which definitions exist, or that only these read.
 FIXED = ("suite", "checks", "interpreter", "catalog", "schedule", "notify")
 TYPED: dict[str, tuple[Any, str, str]] = {

@@ -12,24 +12,30 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 
 from assets.shared.launchpad import COMMAND, write_settings
 from assets.shared.profile import Names
 from assets.shared.storage import Storage
 from core.machine.interruptible import INTERRUPTED
 from core.machine.processes import die_with_parent
+from core.plugins.config_files import recipe_name
 from core.progress import Terminal
-from core.settings import read_run
+from core.settings import profile_name, read_run
 from pipelines.cli.terminal import RunMonitor, RunView
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.dead_runs import end_dead_runs, owner_tag
 from pipelines.definitions.executor import steps
 from pipelines.definitions.factory import build_defs
-from pipelines.settings import Settings
+from pipelines.definitions.jobs import EVERYTHING
+from pipelines.settings import DEFAULT, Settings
 
+LOCATION, REPOSITORY = "luffy", "__repository__"  # of workspace.yaml, and as Dagster calls the definitions there
 CANCEL = signal.SIGUSR1
 PAUSE_SECONDS = 0.1
 FORK = multiprocessing.get_context("fork")
@@ -51,8 +57,9 @@ def job(name: str, command: str, settings: str) -> dg.JobDefinition:
 class Command:
     """One call of ``luffy run``: its settings, the definitions of its runs, and the runs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, profile: str = "") -> None:
         self.settings = settings
+        self.tags = {"profile": profile or profile_name() or DEFAULT, "recipe": recipe_name(settings.training.recipe)}
         self.id = os.urandom(4).hex()
         self.storage = Storage(root=settings.storage.root)
         self.definitions = define(self.id, settings)
@@ -77,7 +84,7 @@ class Command:
             The exit status of the command.
         """
         wait_for_database()  # it has answered before
-        tags = {COMMAND: f"{job}-{self.id}"}
+        tags = {COMMAND: f"{job}-{self.id}", **(self.tags if job == EVERYTHING else {})}
         # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.file = write_settings(self.settings, self.id)
@@ -122,6 +129,10 @@ class Command:
         # The daemon retries crashed workers of code servers; the end of this run is seen by a person.
         tags = {"dagster/max_retries": "0", **tags, **owner_tag()}
         with dg.DagsterInstance.get() as instance:
+            # The timeline of the UI leaves out the runs that belong to no code location.
+            create: Any = instance.create_run_for_job
+            origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(LOCATION), REPOSITORY).get_job_origin(name)
+            instance.create_run_for_job = partial(create, remote_job_origin=origin)
             threading.Thread(target=_cancel_when, args=(asked, instance, owner_tag()), daemon=True).start()
             result = dg.execute_job(
                 dg.build_reconstructable_job(

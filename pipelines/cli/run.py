@@ -46,8 +46,8 @@ def run_graph(
     ``profile``: The name that the user gave, which the suggestions of what to do next repeat.
     """
     prepare_home(settings.storage.root)  # in the user's folder, where a relative DAGSTER_HOME starts
+    command = Command(settings, profile)
     os.chdir(PROJECT)
-    command = Command(settings)
     keys, others = selection_keys(command.definitions, "*" if select is None else select, job)
     left_out = f"not in the job {job}: {', '.join(key.to_user_string() for key in others)}"
     hint = "materialize them in the UI, or by luffy champion retention"

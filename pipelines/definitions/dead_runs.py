@@ -54,6 +54,7 @@ def runs_elsewhere(instance: dg.DagsterInstance, location: str) -> list[str]:
         for run, (host, process) in _executed(instance)
         if host != socket.gethostname()
         and run.remote_job_origin
+        and (COMMAND not in run.tags or run.parent_run_id)  # not that of a terminal
         and run.remote_job_origin.location_name == location
         and not process.is_alive()  # a machine that was renamed still has the process
     ]

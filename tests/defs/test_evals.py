@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets.evals.scores import recipe_advice
 from core.schemas import GRADED
 from tests.defs.project import Project, message
 
@@ -64,3 +66,21 @@ def test_a_model_without_a_chat_template_is_refused_before_it_is_loaded(build, t
             (copy / file.name).write_bytes(file.read_bytes())
     result = build(**SMALL, model__source=str(copy)).run("models/base")
     assert "no chat template" in message(result)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "right", "answers", "advised"),
+    [
+        ("luffy", 0, 60, True),
+        ("luffy", 1, 60, False),
+        ("luffy", 0, 20, False),
+        ("sft", 0, 60, False),
+        ("sft_rl", 0, 60, False),
+    ],
+)
+def test_a_base_that_solves_nothing_is_told_which_recipe_fits(tmp_path: Path, recipe, right, answers, advised):
+    scores = [1.0] * right + [0.0] * (answers - right)
+    pq.write_table(pa.table({"score": scores}), tmp_path / "graded.parquet")
+    advice = recipe_advice(recipe, [tmp_path / "graded.parquet"])
+    assert bool(advice) == advised
+    assert not advised or ("0 of 60 answers of the base are right" in advice and "training.recipe=sft" in advice)

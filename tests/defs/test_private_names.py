@@ -22,6 +22,13 @@ USES = {
         FAILURES,
         "a cancellation is recorded as one sentence: without it, the UI shows a stack of Dagster as well",
     ),
+    **{
+        f"dagster._core.remote_origin.{name}": (
+            "pipelines/cli/execute.py",
+            "the UI's timeline shows the runs of a terminal: without it, it leaves them out",
+        )
+        for name in ("RegisteredCodeLocationOrigin", "RemoteRepositoryOrigin")
+    },
     "dagster._core.workspace.context.WorkspaceProcessContext": (WEBSERVER, "an argument of the web server"),
     "dagster._core.workspace.load_target.WorkspaceFileTarget": (WEBSERVER, "an argument of that context"),
     "dagster_webserver.webserver.DagsterWebserver": (

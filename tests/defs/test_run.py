@@ -14,6 +14,7 @@ import pytest
 from processes import children, descendants, wait_gone
 
 from assets.shared.profile import Names
+from core.files import read_yaml
 from pipelines.cli.selection import selection_keys
 from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.factory import build_defs
@@ -122,6 +123,10 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
         (found,) = instance.get_runs()
         assert (found.job_name, found.status) == ("everything", dg.DagsterRunStatus.SUCCESS)
         assert instance.get_latest_materialization_event(dg.AssetKey(["benchmarks", "suite"]))
+    # What its timeline lists by, and its list of runs shows.
+    (location,) = (entry["python_module"] for entry in read_yaml(ROOT / "workspace.yaml", "")["load_from"])
+    assert found.remote_job_origin and found.remote_job_origin.location_name == location["location_name"]
+    assert {key: found.tags[key] for key in ("profile", "recipe")} == {"profile": "embedded", "recipe": "luffy"}
 
 
 @pytest.mark.parametrize(
