@@ -106,7 +106,7 @@ def run_command(command: Callable[..., None], arguments: Sequence[str] | None, p
 
 def examples(*lines: str) -> str:
     """Return the end of a help text: commands that work as they stand."""
-    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
 def refuse_options_before(context: "typer.Context") -> None:

@@ -2,15 +2,28 @@
 
 The fields of a command are its inputs and outputs, and become options. A field that is a `Section` has settings: those
 of the profile, the variables and ``--set``; `Command.everyday` names those that have an option, too. In the place of
-all options, ``--request FILE`` takes a JSON object with the fields, which another process has written.
+all options, ``--request FILE`` takes a JSON object with the fields, which another process has written::
+
+    class Suite(Command):
+        # its docstring is the help
+
+        everyday = ("suite.name", "benchmarks.limit")
+        out: OutputFile = option(..., "The file to write.", metavar="FILE.parquet")
+        suite: SuiteSettings = SuiteSettings()
+        benchmarks: BenchmarkSettings = BenchmarkSettings()
+
+        def run(self) -> None: ...
+
+is ``suite --out FILE.parquet --suite TEXT --limit N --profile NAME --set SECTION.KEY=VALUE``.
 """
 
 import inspect
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, create_model, field_validator
 from pydantic.fields import FieldInfo
@@ -27,7 +40,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Asked = TypeVar("Asked", bound="Command")
-REQUEST = "request"  # the option
+UNSAID = ("None", "True", "False", "", "()", "[]", "{}")  # defaults of which a help is silent
 EXTRAS = ("metavar", "cli", "hidden", "complete")
 
 
@@ -63,7 +76,6 @@ class Command(Section):
 
     examples: ClassVar[Sequence[str]] = ()  # command lines that work as they stand
     everyday: ClassVar[Sequence[str]] = ()  # settings, SECTION.KEY, that have an option of their own
-    panel: ClassVar[str | None] = None  # the heading above it in the help of its program
     _given: tuple[str, ...] = ()
 
     @field_validator("*", mode="before")
@@ -79,11 +91,6 @@ class Command(Section):
         """Do its work and return the exit status; None: 0."""
         raise NotImplementedError
 
-    @property
-    def given(self) -> tuple[str, ...]:
-        """What its command line gives."""
-        return self._given
-
     @classmethod
     def read(cls, file: Path) -> Self:
         """Return the command of a request in a JSON file.
@@ -91,12 +98,7 @@ class Command(Section):
         Raises:
             InputError: The file is missing, is no JSON object, or has a value that does not fit.
         """
-        values = read_object(file, unique=True)
-        for name in cls.model_fields:
-            given = _option(cls, name).strip("-").replace("-", "_")
-            if given in values and given not in cls.model_fields:
-                raise InputError(f"{file}: {given} is not a setting; did you mean {name}?")
-        return validated(cls, values, f"{file}: ")
+        return validated(cls, read_object(file, unique=True), f"{file}: ")
 
     def write(self, file: Path) -> Path:
         """Write the request into ``file``, which is complete or absent, and return its path."""
@@ -104,15 +106,10 @@ class Command(Section):
         return file
 
     @classmethod
-    def short(cls) -> dict[str, tuple[str, str]]:
-        """Return section and key of the everyday settings, by their options; that of a name is its section's."""
-        keys = [tuple(setting.split(".")) for setting in cls.everyday]
-        return {section if key == "name" else key: (section, key) for section, key in keys}
-
-    @classmethod
-    def sections(cls) -> dict[str, FieldInfo]:
-        """Return the fields that have settings, by the names of their sections."""
-        return {name: field for name, field in cls.model_fields.items() if _is_section(field.annotation)}
+    def sections(cls) -> dict[str, Any]:
+        """Return the classes of its settings, by section."""
+        kinds = {name: field.annotation for name, field in cls.model_fields.items()}
+        return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
 
 
 class Profiled(Command):
@@ -126,17 +123,109 @@ class _Requested(Command):
     request: Path | None = option(None, "JSON file with all of it, in the place of the options.", metavar="FILE")
 
 
+@dataclass(frozen=True)
+class _Option:
+    """An option or argument of a command line.
+
+    Args:
+        name: The field of a command, or the key of an everyday setting.
+        field: Its type, default and description.
+        section: That of a setting.
+        key: The same.
+    """
+
+    name: str
+    field: FieldInfo
+    section: str | None = None
+    key: str = ""
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """How the command line has it."""
+        return cast("dict[str, Any]", self.field.json_schema_extra or {})
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is given by its place."""
+        return self.extra.get("cli") == ""
+
+    @property
+    def flag(self) -> str:
+        """What the command line and messages call it."""
+        dashed = f"--{self.name.replace('_', '-')}"
+        return self.extra["metavar"] if self.is_argument else self.extra.get("cli", dashed)
+
+    @property
+    def text(self) -> str:
+        """Its help; of a setting, the first sentence."""
+        text, default = str(self.field.description), str(self.field.default)
+        if self.section:
+            text = text.partition(". ")[0]
+        if self.field.is_required():
+            return f"{text.removesuffix('.')} (required)."
+        if default in UNSAID:
+            return f"{text.removesuffix('.')}."
+        return f"{text.removesuffix('.')} (default: {default})."
+
+    def parameter(self) -> inspect.Parameter:
+        """Return the parameter by which typer knows it."""
+        import typer
+
+        kind = _kind(self.field.annotation)
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        several = get_origin(kind) in (tuple, list)
+        settings: dict[str, Any] = {"help": self.text, "show_default": False}
+        if kind is bool:
+            switch = self.flag if self.field.default is False else f"{self.flag}/--no-{self.flag[2:]}"
+            return _keyword(self.name, bool | None, typer.Option(switch, **settings))
+        short = {int: "N", float: "X", Path: "PATH"}.get(kind, "TEXT")
+        settings["metavar"] = self.extra.get("metavar") or "|".join(choices) or short
+        settings["autocompletion"] = self.extra.get("complete") or (lambda: list(choices))
+        names = () if self.is_argument else (self.flag,)
+        info = (typer.Argument if self.is_argument else typer.Option)(*names, **settings)
+        return _keyword(self.name, list[str] | None if several else str | None, info)
+
+    def layer(self, value: Any) -> Layer:
+        """Return the setting that the command line gives."""
+        where = self.flag
+        parts = [_value(part, where) for part in value] if isinstance(value, list) else _value(value, where)
+        return Layer(where, {str(self.section): {self.key: parts}}, Path.cwd())
+
+
+def options(command: type[Command]) -> dict[str, _Option]:
+    """Return the options of a command: arguments, what is required, the rest, and where its settings are from."""
+    sections = command.sections()
+    fields = {name: field for name, field in command.model_fields.items() if name not in sections}
+    listed = [_Option(name, field) for name, field in fields.items() if not _Option(name, field).extra.get("hidden")]
+    for setting in command.everyday:
+        section, key = setting.split(".")
+        name = section if key == "name" else key
+        listed.append(_Option(name, sections[section].model_fields[key], section, key))
+    listed.sort(key=lambda option: (not option.is_argument, not option.field.is_required()))
+    shared = dict(Profiled.model_fields) if sections else {}
+    if not issubclass(command, Profiled):
+        shared |= _Requested.model_fields
+    listed += [_Option(name, field) for name, field in shared.items()]
+    return {option.name: option for option in listed}
+
+
 def application(
     about: str, commands: Iterable[type[Command]], default: type[Command] | None = None, **more: Any
 ) -> "typer.Typer":
-    """Return the program that has ``commands`` and does ``default`` if none is named; ``more`` is for `new_app`."""
+    """Return a program.
+
+    Args:
+        about: Its help.
+        commands: Its commands, in the order of the help. Each has the name of its class.
+        default: What it does where the command line names no command.
+        more: As `new_app` takes it.
+    """
     app = new_app(about, **more)
     if default:
         add_default(app, default)
     for command in commands:
         name = re.sub(r"(?<!^)(?=[A-Z])", "-", command.__name__).lower()
-        epilog = examples(*command.examples) if command.examples else None
-        app.command(name, help=inspect.getdoc(command), epilog=epilog, rich_help_panel=command.panel)(_work(command))
+        app.command(name, help=inspect.getdoc(command), epilog=examples(*command.examples))(_work(command))
     return app
 
 
@@ -159,16 +248,19 @@ def _work(command: type[Command]) -> Callable[..., int | None]:
 
 
 def options_of(command: type[Command]) -> Callable[[Function], Function]:
-    """Give a function of typer the options of ``command``; it receives their values as keywords, for `build`."""
+    """Give a function of typer the options of ``command``, besides those that it has.
+
+    It receives the values as keywords, for `build`.
+    """
 
     def decorate(function: Function) -> Function:
         import typer
 
-        parameters = inspect.signature(function).parameters.values()
-        explicit = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
-        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        options = [_parameter(name, field) for name, field in _fields(command) if not _extra(field).get("hidden")]
-        signature = inspect.Signature([context, *explicit[1:], *options])
+        _, *explicit, keywords = inspect.signature(function).parameters.values()
+        assert keywords.kind is keywords.VAR_KEYWORD
+        context = inspect.Parameter("context", keywords.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        listed = [option.parameter() for option in options(command).values()]
+        signature = inspect.Signature([context, *explicit, *listed])
         function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
         function.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return function
@@ -179,138 +271,76 @@ def options_of(command: type[Command]) -> Callable[[Function], Function]:
 def build(command: type[Asked], context: "typer.Context", given: Mapping[str, Any]) -> Asked:
     """Return the command that a command line gives.
 
+    Args:
+        command: Its class.
+        context: Where typer is; messages name its program.
+        given: What typer has read, by `options`.
+
     Raises:
         InputError: An option is missing or has a value that does not fit, or stands next to a request.
     """
+    known = options(command)
     values = {name: value for name, value in given.items() if value is not None and value != []}
-    file, sections = values.pop(REQUEST, None), command.sections()
+    file = values.pop("request", None)
+    flags = tuple(known[name].flag for name in values)
     if file is not None:
-        if others := [_option(command, name) for name in values]:
-            raise InputError(f"--request {file}: leave out {', '.join(others)}: the file has all of it")
+        if flags:
+            raise InputError(f"--request {file}: leave out {', '.join(flags)}: the file has all of it")
         return command.read(Path(file))
-    options = tuple(_option(command, name) for name in values)
     advice = f"; see {context.command_path} --help"
-    fields = command.model_fields
-    if missing := [name for name, field in fields.items() if field.is_required() and name not in {*values, *sections}]:
-        raise InputError(f"missing {', '.join(_option(command, name) for name in missing)}{advice}")
-    if sections:
-        profile, sets = values.pop("profile", None), values.pop("sets", ())
-        root = create_model("Settings", __base__=Section, **{name: (f.annotation, f) for name, f in sections.items()})  # pyright: ignore[reportCallIssue, reportArgumentType]
-        layers = [*_required(command), *_everyday(command, values)]
-        settings = load(root, profile, sets, more=layers)
-        values = {name: value for name, value in values.items() if name not in command.short()}
-        values |= {name: getattr(settings, name) for name in sections}
+    own = [option for option in known.values() if option.section is None and option.field.is_required()]
+    if missing := [option.flag for option in own if option.name not in values]:
+        raise InputError(f"missing {', '.join(missing)}{advice}")
+    if command.sections():
+        values = _with_settings(command, known, values)
     try:
         built = command.model_validate(values)
     except ValidationError as error:
         message = explain_validation(error, command)
-        key = re.match(r"\w+(?=[:.])", message)
-        named = key and key[0] in fields and not message.startswith("--")
-        raise InputError(f"{_option(command, key[0]) + message[key.end() :] if named else message}{advice}") from None
-    built._given = options
+        key, rest = message.partition(":")[0].partition(".")[0], ""
+        if key in known and known[key].section is None:
+            key, rest = known[key].flag, message[len(key) :]
+        raise InputError(f"{key + rest if rest else message}{advice}") from None
+    built._given = flags
     return built
 
 
-def _required(command: type[Command]) -> list[Layer]:
-    """Return a layer without values for each section that has required keys, which messages call by their options."""
+def _with_settings(command: type[Command], known: Mapping[str, _Option], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a command: its inputs and outputs, and its settings from all layers.
+
+    Args:
+        command: Its class.
+        known: Its options.
+        values: What the command line gives.
+    """
+    sections = command.sections()
+    fields: Any = {name: (kind, command.model_fields[name]) for name, kind in sections.items()}
     layers = []
-    for name, field in command.sections().items():
-        if field.is_required():
-            kind: Any = field.annotation
-            keys = [option for option, (_, key) in command.short().items() if kind.model_fields[key].is_required()]
-            layers.append(Layer(", ".join(map(_dashed, keys)), {name: {}}))
-    return layers
+    for name in sections:  # messages call what is missing by its options
+        needed = [option.flag for option in known.values() if option.section == name and option.field.is_required()]
+        if needed:
+            layers.append(Layer(", ".join(needed), {name: {}}))
+    layers += [known[name].layer(value) for name, value in values.items() if known[name].section]
+    root = create_model("Settings", __base__=Section, **fields)
+    settings = load(root, values.get("profile"), values.get("sets", ()), more=layers)
+    inputs = {name: value for name, value in values.items() if name in command.model_fields and name not in sections}
+    return inputs | {name: getattr(settings, name) for name in sections}
 
 
-def _everyday(command: type[Command], values: Mapping[str, Any]) -> list[Layer]:
-    layers = []
-    for name, (section, key) in command.short().items():
-        if name not in values:
-            continue
-        where, value = _option(command, name), values[name]
-        parts = [_value(part, where) for part in value] if isinstance(value, list) else _value(value, where)
-        layers.append(Layer(where, {section: {key: parts}}, Path.cwd()))
-    return layers
-
-
-def _value(given: str | bool, where: str) -> Any:
+def _value(given: Any, where: str) -> Any:
     """Return a mapping or a list that is written as YAML; anything else is itself."""
     return parse_yaml(given, where) if isinstance(given, str) and given.startswith(("{", "[")) else given
 
 
-def _fields(command: type[Command]) -> list[tuple[str, FieldInfo]]:
-    """Return what is an option: arguments, inputs and outputs, everyday settings, and where other settings are."""
-    sections = command.sections()
-    fields = {name: field for name, field in command.model_fields.items() if name not in sections}
-    for name, (section, key) in command.short().items():
-        kind: Any = sections[section].annotation
-        fields[name] = kind.model_fields[key]
-    ordered = sorted(fields.items(), key=lambda named: (_extra(named[1]).get("cli") != "", not named[1].is_required()))
-    settings = Profiled.model_fields.items() if sections else []
-    return [*ordered, *settings, *([] if issubclass(command, Profiled) else _Requested.model_fields.items())]
-
-
-def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    import typer
-
-    extra, kind = _extra(field), _kind(field.annotation)
-    several = get_origin(kind) in (tuple, list)
-    about = field.description or ""
-    text = (about.partition(". ")[0] if field.json_schema_extra is None else about).removesuffix(".")
-    if field.is_required():
-        text += " (required)"
-    elif field.default is not False and field.default not in (None, "", (), [], {}, ...) and kind is not bool:
-        text += f" (default: {field.default})"
-    metavar = extra.get("metavar") or _metavar(kind)
-    settings: dict[str, Any] = {"help": f"{text}.", "show_default": False, "metavar": metavar}
-    if complete := extra.get("complete") or (get_origin(kind) is Literal and (lambda: [*map(str, get_args(kind))])):
-        settings["autocompletion"] = complete
-    if extra.get("cli") == "":
-        return _keyword(name, Annotated[list[str] | None if several else str | None, typer.Argument(**settings)])
-    flag = extra.get("cli") or _dashed(name)
-    if kind is bool:
-        switch = flag if field.default is False else f"{flag}/--no-{flag[2:]}"
-        return _keyword(name, Annotated[bool | None, typer.Option(switch, help=settings["help"], show_default=False)])
-    return _keyword(name, Annotated[list[str] | None if several else str | None, typer.Option(flag, **settings)])
-
-
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+def _keyword(name: str, kind: Any, info: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info])
 
 
 def _kind(annotation: Any) -> Any:
     """Return the type of a field without ``None`` and annotations; of several, the list, if there is one."""
     if get_origin(annotation) is Annotated:
         return _kind(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, types.UnionType):
-        kinds = [_kind(part) for part in get_args(annotation) if part is not type(None)]
-        chosen = [kind for kind in kinds if get_origin(kind) in (tuple, list)] or [int] * (int in kinds) or kinds
-        return chosen[0]
-    return annotation
-
-
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Section)
-
-
-def _metavar(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    if get_origin(kind) in (tuple, list):
-        return _metavar(get_args(kind)[0])
-    return {int: "N", float: "X", Path: "PATH"}.get(kind, "TEXT")
-
-
-def _extra(field: FieldInfo) -> dict[str, Any]:
-    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-
-
-def _option(command: type[Command], name: str) -> str:
-    """Return what the command line calls the field, or everyday setting, ``name``."""
-    field = (Profiled.model_fields | command.model_fields).get(name)
-    extra = _extra(field) if field else {}
-    return str(extra["metavar"]) if extra.get("cli") == "" else str(extra.get("cli") or _dashed(name))
-
-
-def _dashed(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    kinds = [_kind(part) for part in get_args(annotation) if part is not type(None)]
+    return next((kind for kind in kinds if get_origin(kind) in (tuple, list) or kind is int), kinds[0])

@@ -98,8 +98,12 @@ class ExistingPython:
         names = [name for name in ("torch", "verl", *ENGINES) if name in self.packages]
         return ", ".join(_against(name, self.packages[name], locked.get(name, "none")) for name in names)
 
-    def requirements(self) -> "Findings":
-        """Compare it with what the training needs."""
+    def lacking(self, *, force: bool = False) -> list[str]:
+        """Return the requirements of the training of which no version is there, and which can be added on top.
+
+        Raises:
+            InputError: it lacks what cannot be added, or, without ``force``, has versions that are not supported.
+        """
         import tomllib
 
         from packaging.requirements import Requirement
@@ -115,52 +119,21 @@ class ExistingPython:
             name, installed = normalized(requirement.name), self.packages.get(normalized(requirement.name))
             if name in OPTIONAL:
                 continue
-            if installed is None and name in NOT_ADDED:
-                absent.append(name)
-            elif installed is None:
-                missing.append(f"{name}{requirement.specifier}")
+            if installed is None:
+                absent.append(name) if name in NOT_ADDED else missing.append(f"{name}{requirement.specifier}")
             elif name not in NOT_ADDED and not requirement.specifier.contains(installed, prereleases=True):
                 unfit.append(f"{name} is {installed}, expected {requirement.specifier}")
-        return Findings(missing, unfit, absent)
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a Python needs to train.
-
-    Args:
-        missing: requirements of which no version is there, and which can be added on top.
-        unfit: phrases about versions that this project does not support.
-        absent: packages without which it is no training environment.
-    """
-
-    missing: list[str]
-    unfit: list[str]
-    absent: list[str]
-
-    def refuse(self, path: Path, *, force: bool = False, on_top: bool = False) -> None:
-        """Raise an InputError if the Python at ``path`` cannot train.
-
-        Args:
-            path: the Python.
-            force: versions that are not supported are tried all the same.
-            on_top: Whether missing packages will be added.
-        """
-        if self.absent:
+        if absent:
             raise InputError(
-                f"{path} has no {' and no '.join(self.absent)}: choose a Python that has, or run `make setup`, which "
+                f"{self.path} has no {' and no '.join(absent)}: choose a Python that has, or run `make setup`, which "
                 "builds a whole environment"
             )
-        if self.unfit and not force:
+        if unfit and not force:
             raise InputError(
-                f"{path} has versions that are not supported: {'; '.join(self.unfit)}. Choose another Python, or try "
-                f"this one: make setup TRAIN_PYTHON={path} FORCE=1"
+                f"{self.path} has versions that are not supported: {'; '.join(unfit)}. Choose another Python, or try "
+                f"this one: make setup TRAIN_PYTHON={self.path} FORCE=1"
             )
-        if self.missing and not on_top:
-            raise InputError(
-                f"{path} lacks {', '.join(self.missing)}: run make setup TRAIN_PYTHON={path}, which adds them in an "
-                "environment of its own and leaves that one as it is"
-            )
+        return missing
 
 
 def examine(path: Path) -> str:
@@ -170,7 +143,11 @@ def examine(path: Path) -> str:
     what has gone since is an error.
     """
     python = ExistingPython.look(path)
-    python.requirements().refuse(path, force=(path.parents[1] / BASE).is_file())
+    if missing := python.lacking(force=(path.parents[1] / BASE).is_file()):
+        raise InputError(
+            f"{path} lacks {', '.join(missing)}: run make setup TRAIN_PYTHON={path}, which adds them in an environment "
+            "of its own and leaves that one as it is"
+        )
     return python.tested()
 
 
@@ -203,8 +180,7 @@ def build_on_top(base: Path, folder: Path, *, force: bool = False) -> None:
         raise InputError(f"{base} is of {folder}, which is made anew: choose the Python that it is to be built on")
     python = ExistingPython.look(base)
     sys.stdout.write(f"setup: {base} has {python.tested() or 'none of torch, verl and vLLM'}\n")
-    findings = python.requirements()
-    findings.refuse(base, force=force, on_top=True)
+    missing = python.lacking(force=force)
     with _replacing(folder):
         done = subprocess.run([base, "-m", "venv", folder], capture_output=True, text=True, check=False)
         if done.returncode:
@@ -212,9 +188,9 @@ def build_on_top(base: Path, folder: Path, *, force: bool = False) -> None:
         site = next(folder.glob("lib/python*/site-packages"))
         lines = [f"import site; site.addsitedir({path!r})\n" for path in python.folders if Path(path).is_dir()]
         (site / "on_top_of.pth").write_text("".join(lines), encoding="utf-8")
-        if findings.missing:
-            sys.stdout.write(f"setup: {folder} adds {', '.join(findings.missing)}\n")
-            _add(folder / "bin" / "python", findings.missing, python.packages)
+        if missing:
+            sys.stdout.write(f"setup: {folder} adds {', '.join(missing)}\n")
+            _add(folder / "bin" / "python", missing, python.packages)
         check_imports(folder / "bin" / "python")
         (folder / BASE).write_text(f"{base}\n", encoding="utf-8")
 

@@ -316,7 +316,7 @@ class Compare(_Problems):
         from evaluation.report.model_comparison import evaluate, stored_results
 
         results = stored_results(self.models)
-        unused = [name for name in self.given if name not in ("MODEL...", "--pass-at", "--profile")]
+        unused = [name for name in self._given if name not in ("MODEL...", "--pass-at", "--profile")]
         if unused and len(results) == len(self.models):
             raise InputError(
                 f"compare: {', '.join(unused)} would change nothing: graded results are compared as they are; leave it "
