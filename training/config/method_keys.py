@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from training.algorithms.regularize import AdaptiveRewardKL
 from training.methods import SECTION, method_of
-from training.methods.method import Method, RunValues
+from training.methods.given import RunValues
+from training.methods.method import Method
 from training.methods.on_policy import OnPolicy
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from training.algorithms.replay import Replay, ReplayStore, Trajectory
 from training.algorithms.samples import Samples, Signal
 from training.algorithms.term import Loss
 from training.later import Tensor
-from training.methods.method import Metrics, Prompt, RunValues, Start, Tools
+from training.methods.given import Metrics, Prompt, RunValues, Start, Tools
 from training.methods.off_policy import OffPolicy
 
 PATHS = "replay.parquet"  # in the folder of a checkpoint

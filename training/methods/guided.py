@@ -12,7 +12,7 @@ from training.algorithms.prefix import AnyPrefix, Fixed, prefix_ratio
 from training.algorithms.samples import Samples
 from training.algorithms.term import Imitation, Term
 from training.later import Tensor
-from training.methods.method import Metrics, Prompt, RunValues, Start, Tools
+from training.methods.given import Metrics, Prompt, RunValues, Start, Tools
 from training.methods.off_policy import Regularized
 from training.methods.on_policy import OnPolicy
 

@@ -5,7 +5,7 @@ from training.algorithms.gate import AnyGate, HardGate, group_gate
 from training.algorithms.options import Positive, contradiction
 from training.algorithms.samples import Samples
 from training.later import Tensor, torch
-from training.methods.method import Metrics, RunValues
+from training.methods.given import Metrics, RunValues
 from training.methods.multitask import Multitask
 
 

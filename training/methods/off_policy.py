@@ -6,7 +6,7 @@ from training.algorithms.options import Baseline, NotNegative
 from training.algorithms.samples import Samples
 from training.algorithms.term import Policy
 from training.later import Tensor
-from training.methods.method import Metrics
+from training.methods.given import Metrics
 from training.methods.on_policy import OnPolicy
 
 

@@ -1,62 +1,21 @@
-"""GRPO on the policy's own samples, and what every method with rollouts has."""
+"""GRPO on the policy's own samples, which a teacher can score."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from pydantic import PrivateAttr
-
-from core.errors import InputError
-from training.algorithms.advantage import GroupAdvantage, LengthPenalty, group_advantage, length_penalty
-from training.algorithms.aggregate import Reduce
-from training.algorithms.correction import AnyCorrection, Uncorrected, rollout_correction
-from training.algorithms.group_rejection import Filter
-from training.algorithms.on_policy import AnyOnPolicyLoss, Ppo
-from training.algorithms.options import Baseline, Positive, contradiction
-from training.algorithms.regularize import (
-    AdaptiveEntropy,
-    AnyEntropy,
-    AnyRewardKL,
-    ConstantEntropy,
-    ReferenceKL,
-    next_entropy_coefficient,
-)
-from training.algorithms.samples import Samples, Signal
+from training.algorithms.options import contradiction
+from training.algorithms.samples import Samples
 from training.algorithms.teacher import Teacher, teacher_advantage
 from training.algorithms.tensors import fit_width
-from training.algorithms.term import EntropyBonus, Loss, Policy, Reference, Term
 from training.later import Tensor
-from training.methods.method import Method, Metrics, RunValues
+from training.methods.given import Metrics, RunValues
+from training.methods.rollouts import Rollouts
 
 
-class OnPolicy(Method):
+class OnPolicy(Rollouts):
     """GRPO (arXiv 2402.03300): the advantage of a sample is its distance from the mean of its group."""
 
-    on_policy: AnyOnPolicyLoss = Ppo()
-    all_max_clip: Positive | None = None  # tokens with a higher probability have no policy loss
-    advantage: GroupAdvantage = GroupAdvantage()
-    correction: AnyCorrection = Uncorrected()
-    length_penalty: LengthPenalty | None = None
-    entropy: AnyEntropy = ConstantEntropy()
-    reference: ReferenceKL | None = None
-    reward_kl: AnyRewardKL | None = None
     teacher: Teacher | None = None
-    filter: Filter | None = None
-    reduce: Reduce = Reduce(type="seq64-mean-token-sum-norm")
-    skip_grad_norm: Positive | None = None  # an update with a larger gradient norm is left out
-    _entropy_coef: float = PrivateAttr(0.0)  # of this step
-
-    def model_post_init(self, context: Any) -> None:
-        self._entropy_coef = self.entropy.coef
 
     def check(self, run: RunValues) -> None:
-        if run.n == 1 and self.by_group:
-            raise InputError(
-                "actor_rollout_ref.rollout.n=1: the advantage of a sample is its distance from the mean of its group, "
-                "so a group of one teaches nothing: set it to 2 or more"
-            )
-        if run.target_ratio != 1 and not self.off_policy_samples(run.n):
-            why = "no sample starts with a target"
-            raise contradiction("data.sample_target_ratio", run.target_ratio, "method.prefix", "none", why)
+        super().check(run)
         if self.teacher is None:
             return
         alone = {"use_std": self.advantage.use_std, "length_penalty": self.length_penalty, "reward_kl": self.reward_kl}
@@ -70,7 +29,6 @@ class OnPolicy(Method):
 
     @property
     def by_group(self) -> bool:
-        """Whether a sample teaches by its difference from its group alone."""
         return self.teacher is None
 
     @property
@@ -78,54 +36,11 @@ class OnPolicy(Method):
         """Whether the outcome of a sample is part of an advantage."""
         return self.teacher is None or self.teacher.task_rewards
 
-    @property
-    def decide(self) -> Baseline:
-        return "all_samples" if self.filter is None else self.filter.by
-
-    def losses(self) -> dict[str, Loss]:
-        return {"policy": Loss(tuple(self.terms()), self.reduce.type)}
-
-    def terms(self) -> list[Term]:
-        """Return the terms of an update."""
-        terms: list[Term] = [self.policy(), EntropyBonus()]
-        return terms if self.reference is None else [*terms, Reference(type=self.reference.type)]
-
-    def policy(self) -> Policy:
-        """Return the policy loss."""
-        return Policy(on=self.on_policy, all_max_clip=self.all_max_clip)
-
-    def coefficients(self, step: int) -> dict[str, float]:
-        """Return the coefficients of the terms in ``step``."""
-        coefficients = {"pg_loss": 1.0, "entropy_loss": -self._entropy_coef}
-        return coefficients if self.reference is None else coefficients | {"kl_loss": self.reference.coef}
-
     def fields(self) -> list[str]:
         return [] if self.teacher is None else ["teacher_log_probs"]
 
-    def signal(self, samples: Samples, rewards: Tensor, step: int) -> Signal:
-        metrics: Metrics = {}
-        advantages = self.advantages(samples, self.scores(samples, rewards, metrics), metrics)
-        rows, masks = samples.rows, (samples.mask, samples.off_policy_mask)
-        corrected = rollout_correction(rows["old_log_probs"], rows["rollout_log_probs"], *masks, self.correction)
-        metrics |= {f"rollout_correction/{name}": value for name, value in corrected[2].items()}
-        weights = self.weights(samples, metrics)
-        coefficients, limit = self.coefficients(step), self.skip_grad_norm
-        return Signal(advantages, corrected[0], weights, coefficients, metrics, skip_grad_norm=limit)
-
-    def scores(self, samples: Samples, rewards: Tensor, metrics: Metrics) -> Tensor:
-        """Return the score of each sample, less the penalty on long responses."""
-        scores = rewards.sum(-1)
-        if self.length_penalty is None:
-            return scores
-        penalty = length_penalty(samples.mask.sum(-1), samples.limit, self.length_penalty)
-        generated = (samples.mask & ~samples.off_policy_mask).any(-1)  # nobody could have sampled a shorter target
-        counted = penalty[samples.sampled & generated]
-        metrics["reward/length_penalty"] = float(counted.mean()) if generated.any() else 0.0
-        return scores + penalty * generated
-
-    def advantages(self, samples: Samples, scores: Tensor, metrics: Metrics) -> Tensor:
-        """Return the advantage of each token: of its sample's outcome, and by the scores of a teacher."""
-        advantages = self.outcomes(samples, scores)
+    def advantages(self, samples: Samples, scores: Tensor, step: int, metrics: Metrics) -> Tensor:
+        advantages = super().advantages(samples, scores, step, metrics)
         if self.teacher is None:
             return advantages
         mask, old = samples.mask, samples.rows["old_log_probs"]
@@ -135,22 +50,3 @@ class OnPolicy(Method):
         if scored.any():
             metrics["distillation/kl"] = float((old - teacher)[scored].mean())
         return advantages + teacher_advantage(old, teacher, scored, self.teacher)
-
-    def outcomes(self, samples: Samples, scores: Tensor) -> Tensor:
-        """Return the advantage of each token by the outcome of its sample."""
-        of_rows = group_advantage(scores, samples.baselines, samples.on_policy, self.advantage)
-        return of_rows.unsqueeze(-1) * samples.mask
-
-    def weights(self, samples: Samples, metrics: Metrics) -> dict[str, Tensor]:
-        """Return the weights of the tokens by stream: off-policy tokens have no policy loss."""
-        return {"policy": (samples.mask & ~samples.off_policy_mask) * 1.0}
-
-    def end_step(self, metrics: Mapping[str, Any]) -> None:
-        if isinstance(self.entropy, AdaptiveEntropy) and "actor/entropy" in metrics:  # a batch can be all off-policy
-            self._entropy_coef = next_entropy_coefficient(self._entropy_coef, metrics["actor/entropy"], self.entropy)
-
-    def state(self) -> dict[str, Any]:
-        return {"entropy_coef": self._entropy_coef}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._entropy_coef = float(state["entropy_coef"])

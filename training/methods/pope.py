@@ -5,8 +5,8 @@ from typing import Literal
 from training.algorithms.guide import Schedule
 from training.algorithms.options import contradiction
 from training.algorithms.prefix import AnyPrefix, Random
+from training.methods.given import RunValues
 from training.methods.guided import Guided
-from training.methods.method import RunValues
 
 
 class Pope(Guided):

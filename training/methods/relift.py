@@ -9,7 +9,7 @@ from training.algorithms.samples import Samples
 from training.algorithms.term import EntropyBonus, Imitation, Loss
 from training.algorithms.unsolved import UnsolvedPrompts
 from training.later import torch
-from training.methods.method import Metrics, Tools
+from training.methods.given import Metrics, Tools
 from training.methods.on_policy import OnPolicy
 
 SUPERVISED = "supervised"  # the loss of an update on targets alone

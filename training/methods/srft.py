@@ -11,8 +11,8 @@ from training.algorithms.samples import Samples
 from training.algorithms.srft import Sign, entropy_advantage, outcome_advantage, supervised_scale
 from training.algorithms.term import Imitation, LossInputs, LossOutputs, Policy
 from training.later import Tensor, torch
+from training.methods.given import RunValues
 from training.methods.luffy import Luffy
-from training.methods.method import RunValues
 
 
 class EntropyPolicy(Policy):

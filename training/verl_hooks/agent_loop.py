@@ -14,7 +14,7 @@ from training.algorithms.prefix import cut_prefix
 from training.config.method_keys import of_run
 from training.config.teacher_settings import show_target
 from training.config.to_verl import chat_template
-from training.methods.method import Start
+from training.methods.given import Start
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
 from training.verl_hooks.batch import PLAN, TARGET
 from training.verl_hooks.reward import TRUNCATED

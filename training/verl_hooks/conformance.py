@@ -16,8 +16,9 @@ from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
 from training.algorithms.samples import Samples, Signal
+from training.methods.given import Prompt
 from training.methods.guided import Guided
-from training.methods.method import Method, Prompt
+from training.methods.method import Method
 from training.verl_hooks.loss import PHI, WEIGHTS, step_loss
 from training.verl_hooks.metrics import update_counts
 

@@ -24,7 +24,7 @@ from training.algorithms.derived_seeds import HASHES, prompt_id, prompt_key, sta
 from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
 from training.job.records.metrics_log import require_finite
-from training.methods.method import Prompt
+from training.methods.given import Prompt
 from training.verl_hooks.batch import PLAN
 
 

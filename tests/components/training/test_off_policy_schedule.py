@@ -26,8 +26,8 @@ from training.algorithms.prompt_order import easy_first
 from training.config.to_verl import compose_run
 from training.job.input_checks import check_pass_rates, run_files
 from training.methods import method_of, resolved
+from training.methods.given import RunValues
 from training.methods.luffy import Luffy
-from training.methods.method import RunValues
 from training.methods.multitask import Multitask, PolicyFilter
 from training.verl_hooks import replay_buffer
 from training.verl_hooks.trainer import MixedPolicyTrainer

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from core.model.base_model import SHIPPED
 from core.model.prompts import CHAT
 from training.algorithms.derived_seeds import HASHES, stable_hash
-from training.methods.method import Start
+from training.methods.given import Start
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id, start_of
 from training.verl_hooks.metrics import group_metrics
 

@@ -15,7 +15,7 @@ from core.errors import InputError
 from core.model.chat_template import ChatTemplate
 from core.model.prompts import CHAT, encode_example, encode_prompt, messages, render_prompt, templates
 from core.model.token_counts import load_lengths
-from training.methods.method import Start
+from training.methods.given import Start
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop
 from training.verl_hooks.supervised import TargetDataset
 

@@ -39,7 +39,7 @@ from training.algorithms.srft import (  # noqa: E402
 from training.algorithms.unsolved import UnsolvedPrompts  # noqa: E402
 from training.methods import method_of, resolved  # noqa: E402
 from training.methods.chord import Chord  # noqa: E402
-from training.methods.method import RunValues  # noqa: E402
+from training.methods.given import RunValues  # noqa: E402
 from training.methods.srft import Srft  # noqa: E402
 
 CISPO = Cispo()

@@ -17,7 +17,7 @@ from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import Options
 from training.algorithms.regularize import AdaptiveEntropy, next_entropy_coefficient
 from training.methods import method_of, resolved
-from training.methods.method import RunValues
+from training.methods.given import RunValues
 from training.methods.on_policy import OnPolicy
 from training.plugins import METHODS
 

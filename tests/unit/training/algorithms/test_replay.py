@@ -26,7 +26,7 @@ from training.algorithms.samples import Samples  # noqa: E402
 from training.config.method_keys import of_run  # noqa: E402
 from training.config.to_verl import compose_run  # noqa: E402
 from training.methods.exgrpo import Exgrpo  # noqa: E402
-from training.methods.method import Prompt, Start  # noqa: E402
+from training.methods.given import Prompt, Start  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
 
 OPTIONS = Replay()

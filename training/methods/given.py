@@ -1,0 +1,76 @@
+"""What a method is given: the run that it is checked against, a prompt, and the trainer as its tools."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+Metrics = dict[str, float]
+
+
+class RunValues(NamedTuple):
+    """What a method is checked against.
+
+    Args:
+        n: samples of a prompt.
+        rollouts: sync, colocate_async or separate_async.
+        temperature: of the samples.
+        target_ratio: share of the prompts whose target is used.
+    """
+
+    n: int
+    rollouts: str = "sync"
+    temperature: float = 1.0
+    target_ratio: float = 1.0
+
+
+class Prompt(NamedTuple):
+    """A prompt that is about to be drawn.
+
+    Args:
+        key: equal for targets of one problem.
+        name: what names the row in every epoch and after a resume.
+        step: the step that it is drawn for, from 0.
+        has_target: whether samples may use its target.
+        pass_rate: share of the base model's samples that solve it; None where the targets have no such column.
+    """
+
+    key: int
+    name: str
+    step: int
+    seed: int
+    has_target: bool
+    pass_rate: float | None = None
+
+
+class Start(NamedTuple):
+    """The beginning of a sample.
+
+    Args:
+        ratio: share of the target that it starts with.
+        shown: the share is part of the prompt, and not of the response.
+        tokens, log_probs: an earlier response that the sample repeats, with the probabilities when it was sampled.
+    """
+
+    ratio: float = 0.0
+    shown: bool = False
+    tokens: Sequence[int] = ()
+    log_probs: Sequence[float] = ()
+
+
+class Tools(Protocol):
+    """What a method can ask of the trainer. ``global_steps`` is the step, from 1; ``n`` are the samples of a prompt."""
+
+    seed: int
+    global_steps: int
+    n: int
+
+    def has_target(self, prompt: int) -> bool:
+        """Return whether a prompt, by its key, has a target."""
+        ...
+
+    def entropies(self, answers: Sequence[tuple[int, Sequence[int]]]) -> list[float]:
+        """Return the mean entropy of each answer, the tokens of a response to a prompt, under the present policy."""
+        ...
+
+    def supervised_update(self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]) -> Metrics:
+        """Make an update with its own optimizer on the targets of ``prompts``, with a loss of the method's."""
+        ...
