@@ -57,12 +57,14 @@ def test_supervised_updates_have_moments_of_their_own(worker: PolicyTrainingWork
         backward(worker)
         worker.engine.optimizer_step()
         moments = {key: {name: value.clone() for name, value in state.items()} for key, state in policys.state.items()}
-        before = weights(worker)
+        before, limit = weights(worker), worker.engine.optimizer_config.clip_grad
         backward(worker)
-        with worker._sft_optimizer():
+        norm = gradient_norm(worker.engine.module)
+        with worker._sft_optimizer(norm / 2):
             worker.engine.optimizer_step()
+            assert gradient_norm(worker.engine.module) == pytest.approx(norm / 2, rel=1e-4)
             assert worker.engine.lr_scheduler_step() == pytest.approx(1e-3)
-    assert worker.engine.optimizer is policys
+    assert (worker.engine.optimizer, worker.engine.optimizer_config.clip_grad) == (policys, limit)
     assert not torch.equal(weights(worker), before)
     for key, state in policys.state.items():
         assert all(torch.equal(value, moments[key][name]) for name, value in state.items())

@@ -71,6 +71,12 @@ class Tools(Protocol):
         """Return the mean entropy of each answer, the tokens of a response to a prompt, under the present policy."""
         ...
 
-    def supervised_update(self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]) -> Metrics:
-        """Make an update with its own optimizer on the targets of ``prompts``, with a loss of the method's."""
+    def supervised_update(
+        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float], clip_grad: float
+    ) -> Metrics:
+        """Make an update with its own optimizer on the targets of ``prompts``, with a loss of the method's.
+
+        Args:
+            clip_grad: the largest gradient norm; a larger gradient is scaled to it.
+        """
         ...

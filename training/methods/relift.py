@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr
 
 from training.algorithms.on_policy import AnyOnPolicyLoss, Ppo
+from training.algorithms.options import Positive
 from training.algorithms.samples import Samples
 from training.algorithms.term import EntropyBonus, Imitation, Loss
 from training.algorithms.unsolved import UnsolvedPrompts
@@ -22,6 +23,9 @@ class Relift(OnPolicy):
 
     on_policy: AnyOnPolicyLoss = Ppo(clip=None)
     buffer: Annotated[int, Field(ge=1)] = 128  # prompts that one supervised step waits for and learns from
+    # Of the supervised step: 1.0 is published for an eighth of the mean gradient, of 8 ranks that accumulate over 32
+    # micro-batches and have 4.
+    clip_grad: Positive = 8.0
     _unsolved: UnsolvedPrompts = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
@@ -52,8 +56,8 @@ class Relift(OnPolicy):
         metrics: Metrics = {}
         if prompts := self._unsolved.take():
             coefficients = {"sft_loss": 1.0, "entropy_loss": -self._entropy_coef}
-            figures = tools.supervised_update(prompts, SUPERVISED, coefficients) | {"targets": float(len(prompts))}
-            metrics = {f"relift/{name}": value for name, value in figures.items()}
+            figures = tools.supervised_update(prompts, SUPERVISED, coefficients, self.clip_grad)
+            metrics = {f"relift/{name}": value for name, value in {**figures, "targets": float(len(prompts))}.items()}
         return metrics | {"relift/waiting": float(len(self._unsolved.prompts))}
 
     def state(self) -> dict[str, Any]:

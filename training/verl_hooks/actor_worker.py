@@ -21,8 +21,8 @@ class PolicyTrainingWorker(TrainingWorker):
     """verl's worker with two additions that a batch can ask for.
 
     ``skip_grad_norm``: an update whose gradient norm is larger is left out, as one that is not finite is.
-    ``sft_update``: a second optimizer with moments of its own and a constant learning rate makes the update. It is in
-    the checkpoint.
+    ``sft_clip_grad``: a second optimizer with moments of its own and a constant learning rate makes the update, and the
+    norm of the gradient is held to this. It is in the checkpoint.
     """
 
     engine: Any  # FSDP's engine; verl declares the parts that every engine has
@@ -32,21 +32,22 @@ class PolicyTrainingWorker(TrainingWorker):
         with ExitStack() as stack:
             if limit := cast("float | None", tu.get_non_tensor_data(data, "skip_grad_norm", None)):
                 stack.enter_context(skipping_above(self.engine, limit))
-            if tu.get_non_tensor_data(data, "sft_update", False):
-                stack.enter_context(self._sft_optimizer())
+            if clip_grad := cast("float | None", tu.get_non_tensor_data(data, "sft_clip_grad", None)):
+                stack.enter_context(self._sft_optimizer(clip_grad))
             return super().train_batch(data)
 
     @contextmanager
-    def _sft_optimizer(self) -> Iterator[None]:
+    def _sft_optimizer(self, clip_grad: float) -> Iterator[None]:
         engine, optimizer = self.engine, self._built_sft_optimizer()
-        policys = engine.optimizer, engine.lr_scheduler
+        policys = engine.optimizer, engine.lr_scheduler, engine.optimizer_config.clip_grad
         if engine._is_offload_optimizer:
             load_fsdp_optimizer(optimizer, get_device_id())
         engine.optimizer, engine.lr_scheduler = optimizer, LambdaLR(optimizer, lambda _: 1.0)
+        engine.optimizer_config.clip_grad = clip_grad
         try:
             yield
         finally:
-            engine.optimizer, engine.lr_scheduler = policys
+            engine.optimizer, engine.lr_scheduler, engine.optimizer_config.clip_grad = policys
             if engine._is_offload_optimizer:
                 offload_fsdp_optimizer(optimizer)
 

@@ -47,7 +47,7 @@ class SeededTools:
         return [float(sum(tokens)) for _, tokens in answers]
 
     def supervised_update(
-        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]
+        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float], clip_grad: float
     ) -> dict[str, float]:
         self.updates.append(loss)
         return {"sft_loss": 1.0, "grad_norm": 1.0}

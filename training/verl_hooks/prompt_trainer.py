@@ -144,12 +144,12 @@ class PromptTrainer(PPOTrainer):
         return mean_entropies(output["entropy"], batch, len(examples))
 
     def supervised_update(
-        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]
+        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float], clip_grad: float
     ) -> dict[str, float]:
         """Make one supervised update on the targets of ``prompts``; its loss and gradient norm."""
         examples = [self.problems.example(prompt) for prompt in prompts]
         temperature = self.config.actor_rollout_ref.rollout.temperature
-        batch = sft_update_batch(examples, self._ranks, temperature, loss, coefficients)
+        batch = sft_update_batch(examples, self._ranks, temperature, loss, coefficients, clip_grad)
         output = reduce_metrics(dict(self.actor_rollout_wg.update_actor(batch)["metrics"]))
         metrics = {name: float(output[name]) for name in ("sft_loss", "grad_norm")}
         require_finite(self.global_steps, metrics, (*metrics,))
@@ -171,13 +171,18 @@ def prompt_batch(record: dict[str, Any]) -> TensorDict:
 
 
 def sft_update_batch(
-    examples: Sequence[Example], ranks: int, temperature: float, loss: str, coefficients: Mapping[str, float]
+    examples: Sequence[Example],
+    ranks: int,
+    temperature: float,
+    loss: str,
+    coefficients: Mapping[str, float],
+    clip_grad: float,
 ) -> TensorDict:
     """Return a batch of one update on ``examples``, with the ``loss`` of that name."""
     batch = example_batch(examples, ranks, temperature)
     tu.assign_non_tensor(
         batch,
-        sft_update=True,
+        sft_clip_grad=clip_grad,
         loss=loss,
         coefficients=dict(coefficients),
         counts={"valid": (0.0, len(examples))},

@@ -215,9 +215,9 @@ class MixedPolicy(PromptTrainer):
         return batch
 
     def supervised_update(
-        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float]
+        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float], clip_grad: float
     ) -> dict[str, float]:
-        metrics = super().supervised_update(prompts, loss, coefficients)
+        metrics = super().supervised_update(prompts, loss, coefficients, clip_grad)
         self.ledger.add(supervised_uses([self.problems.target(prompt) for prompt in prompts], self.global_steps))
         return metrics
 

@@ -149,7 +149,7 @@ def sft_update_share(rows: list[int], batch: Any, entropy: float) -> tuple[float
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_relift_imitates_with_an_entropy_bonus_whatever_the_micro_batches_and_ranks(ranks: int) -> None:
     coefficients = {"sft_loss": 1.0, "entropy_loss": -0.01}
-    batch = sft_update_batch(EXAMPLES, ranks, temperature=1.0, loss="supervised", coefficients=coefficients)
+    batch = sft_update_batch(EXAMPLES, ranks, 1.0, "supervised", coefficients, clip_grad=8.0)
     assert len(batch) == (4 if ranks == 2 else 3)  # a row without tokens fills up
     assert batch["loss_mask"].values().sum() == 6
     tu.assign_non_tensor(batch, batch_num_tokens=6, dp_size=ranks)
