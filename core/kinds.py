@@ -44,4 +44,4 @@ class Kind:
 
 PREPARED = Kind("prepared", 5, ("targets", "grading", "core"))
 GRADED = Kind("graded", 4, ("evaluation", "grading", "core"))
-POLICY = Kind("policy", 4, ("training", "grading", "core"))
+POLICY = Kind("policy", 5, ("training", "grading", "core"))

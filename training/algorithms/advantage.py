@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from pydantic import Field
 
-from training.algorithms.options import Baseline, Options, Positive
+from training.algorithms.options import Baseline, NotNegative, Options, Positive
 from training.algorithms.tensors import (
     as_mask,
     require_bool,
@@ -30,7 +30,8 @@ class GroupAdvantage(Options):
     """The baseline of a sample: its group."""
 
     baseline: Baseline = "all_samples"  # the samples whose scores give the mean and the deviation of a group
-    use_std: bool = False  # divide by the deviation
+    use_std: bool = False  # divide by the deviation and ``epsilon``
+    epsilon: NotNegative = 1e-6
 
 
 def length_penalty(lengths: Int[Tensor, " batch"], limit: int, options: LengthPenalty) -> Float[Tensor, " batch"]:
@@ -56,7 +57,6 @@ def group_advantage(
     index: Index,
     on_policy: Shaped[Tensor, " batch"],
     options: GroupAdvantage,
-    epsilon: float = 1e-6,
 ) -> Float[Tensor, " batch"]:
     """Return each row's advantage over its group: ``score - mean``, divided by ``std + epsilon`` with ``use_std``.
 
@@ -109,7 +109,7 @@ def group_advantage(
         return centred.to(scores.dtype)
     std = (group_sum(centred.square()) / (count - 1).clamp(min=1)).sqrt()
     std = torch.where((count > 1) & (std != 0), std, 1.0)
-    return (centred / (std[group] + epsilon)).to(scores.dtype)
+    return (centred / (std[group] + options.epsilon)).to(scores.dtype)
 
 
 def apply_prefix_weights(

@@ -72,9 +72,9 @@ def compute_grpo_outcome_advantage_split(
     ids = [index[row] for row in rows]
     on_policy = [on_policy_mask[row].item() is True for row in rows]
     _require_baselines(ids, on_policy)
-    options = GroupAdvantage(baseline="on_policy", use_std=bool(use_std))
+    options = GroupAdvantage.model_construct(baseline="on_policy", use_std=bool(use_std), epsilon=epsilon)
     with torch.no_grad():
-        advantage = group_advantage(scores, ids, torch.tensor(on_policy, dtype=torch.bool), options, epsilon)
+        advantage = group_advantage(scores, ids, torch.tensor(on_policy, dtype=torch.bool), options)
         advantages = advantage.unsqueeze(-1).tile(1, token_level_rewards.shape[-1]) * eos_mask
     return advantages, advantages
 

@@ -14,9 +14,11 @@ from training.methods.multitask import Multitask
 class Chord(Multitask):
     """CHORD (arXiv 2508.11408): mu times the likelihood of a target, and 1 - mu times the policy loss.
 
+    The schedule of mu counts steps from 1, as that of the published implementation does.
+
     >>> chord = Chord()
-    >>> [round(chord.coefficients(step)["pg_loss"], 3) for step in (0, 100, 200)]
-    [0.1, 0.525, 0.95]
+    >>> [round(chord.coefficients(step)["pg_loss"], 5) for step in (0, 99, 199)]
+    [0.10005, 0.525, 0.95]
     """
 
     on_policy: AnyOnPolicyLoss = Ppo()
@@ -34,5 +36,5 @@ class Chord(Multitask):
         return self
 
     def coefficients(self, step: int) -> dict[str, float]:
-        coefficients = super().coefficients(step)
+        coefficients = super().coefficients(step + 1)
         return coefficients | {"pg_loss": 1.0 - coefficients["sft_loss"]}

@@ -46,7 +46,9 @@ def by_definition(scores, index, on_policy, baseline, use_std):
 @given(groups(), st.sampled_from(["all_samples", "on_policy"]), st.booleans())
 def test_equals_the_definition(group, baseline, use_std):
     scores, index, on_policy = group
-    ours = group_advantage(scores, index, on_policy, GroupAdvantage(baseline=baseline, use_std=use_std), EPSILON)
+    ours = group_advantage(
+        scores, index, on_policy, GroupAdvantage(baseline=baseline, use_std=use_std, epsilon=EPSILON)
+    )
     torch.testing.assert_close(ours, by_definition(scores, index, on_policy, baseline, use_std), rtol=1e-9, atol=1e-9)
 
 
@@ -101,8 +103,8 @@ def test_an_off_policy_score_that_is_not_finite_touches_no_other_row(value, use_
 
 def test_equal_scores_carry_no_signal_whatever_their_value():
     for value in (0.1, 1 / 3, 1e-3):
-        union = GroupAdvantage(baseline="all_samples", use_std=True)
-        ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), union, 0.0)
+        union = GroupAdvantage(baseline="all_samples", use_std=True, epsilon=0.0)
+        ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), union)
         assert torch.equal(ours, torch.zeros(7))
     # In float64 the mean of three 0.1 is not 0.1: a deviation of 1e-17 would make the off-policy row's advantage 9e5.
     scores = torch.tensor([1.0, 0.1, 0.1, 0.1], dtype=torch.float64)

@@ -227,7 +227,7 @@ def test_the_schedule_of_chord_mu():
     assert at == pytest.approx(
         {0: 0.9, 200: 0.05, 10_000: 0.05} | {k: 0.05 + half * (1 + c) for k, c in cosine.items()}
     )
-    assert Chord().coefficients(0)["pg_loss"] == pytest.approx(0.1)
+    assert Chord().coefficients(99)["sft_loss"] == at[100]  # the published schedule counts steps from 1
     with pytest.raises(ValueError, match="step: expected 0 or more, got -1"):
         sft_coefficient(chord, -1)
 
