@@ -20,9 +20,9 @@ from core.errors import InputError
 from core.files import atomic_folder
 from core.model.lineage_file import InputRecord
 from core.parquet import is_there
-from core.plugins.config_files import HARDWARE, config_file, is_path
+from core.plugins.config_files import HARDWARE, config_file, is_path, trains_on_heldout
 from training.export import DTYPES
-from training.job.request import TrainingRequest, has_first_stage
+from training.job.request import TrainingRequest
 
 app = new_app("Train a policy on prepared targets. Without a COMMAND, the options below start or resume a training.")
 Run = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run.")]
@@ -52,7 +52,7 @@ def train(
         _print_config(context, given)
         return
     request = build(TrainingRequest, context, given)
-    if request.heldout is None and has_first_stage(request.recipe):
+    if request.heldout is None and trains_on_heldout(request.recipe):
         heldout = request.targets.path.with_name("heldout.parquet")
         if not is_there(heldout):
             raise InputError(

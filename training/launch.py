@@ -132,7 +132,7 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
         InputError: one of them cannot be trained with.
     """
     data = request.targets
-    if config.first_stage is not None:
+    if config.first_stage is not None and config.first_stage.heldout:
         if request.heldout is None:
             raise InputError(f"recipe {request.recipe}: its second stage trains on held-out targets: give --heldout")
         data = request.heldout

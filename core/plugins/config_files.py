@@ -164,16 +164,16 @@ def recipe_name(recipe: str) -> str:
     return Path(recipe).stem if is_path(recipe) else recipe
 
 
-def first_stage(recipe: str) -> str | None:
-    """Return the recipe of the first stage of ``recipe``, as `config_file` finds it; None if it has one stage."""
+def trains_on_heldout(recipe: str) -> bool:
+    """Return whether ``recipe`` trains in two stages, the second of them on held-out targets."""
     for file in config_files(RECIPES, recipe):
         config = read_yaml(file, "recipe")
         if "first_stage" in config:  # the nearest counts
             stage = config["first_stage"]
             if stage and not (isinstance(stage, dict) and isinstance(stage.get("recipe"), str)):
                 raise InputError(f"recipe {file}: first_stage: got {stage!r:.80}, expected {{recipe: NAME, set: []}}")
-            return located_recipe(stage["recipe"], file) if stage else None
-    return None
+            return bool(stage) and stage.get("heldout", True)
+    return False
 
 
 def located_recipe(name: str, beside: Path) -> str:

@@ -181,9 +181,10 @@ class Execution(Section):
 
 
 class FirstStage(Section):
-    """A training before this one, which then starts from its policy and trains on the held-out targets."""
+    """A training before this one, which then starts from its policy."""
 
     recipe: Text
+    heldout: Flag = True  # whether this one trains on the held-out targets; false: on those of the first stage
     set: Listed = []  # overrides of the first stage alone; --set changes both
 
 

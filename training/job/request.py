@@ -15,7 +15,7 @@ from core.files import read_object
 from core.model.lineage_file import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
 from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
-from core.plugins.config_files import RECIPES, config_file, first_stage, recipe_name
+from core.plugins.config_files import RECIPES, config_file, recipe_name, trains_on_heldout
 from core.plugins.user_code import user_code_digest
 from core.text.patterns import compile_full_match
 from training.config.compose import METHOD, RECIPE, Composed, absence, compose
@@ -136,7 +136,7 @@ class TrainingRequest(Placement):
             )
         if not (self.model.path / "config.json").is_file():
             raise InputError(f"model {self.model.path}: no config.json there: expected a Hugging Face model folder")
-        name, heldout = self.recipe_name, self.heldout if has_first_stage(self.recipe) else None
+        name, heldout = self.recipe_name, self.heldout if trains_on_heldout(self.recipe) else None
         if heldout and not is_there(heldout.path):
             raise InputError(f"heldout {heldout.path}: {absence(heldout.path)}: give --heldout a parquet")
         files = file_digests(self.composed())
@@ -232,11 +232,6 @@ def _check_digest(what: str, given: str, digest: str) -> None:
             f"{given[:SHORT_DIGEST]}…: bring back what it was, or leave the digest out and give another folder for the "
             "run"
         )
-
-
-def has_first_stage(recipe: str) -> bool:
-    """Return whether a recipe trains in two stages, the second of them on held-out targets."""
-    return first_stage(recipe) is not None
 
 
 def targets_digest(path: Path) -> str:

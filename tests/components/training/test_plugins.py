@@ -8,11 +8,12 @@ import pytest
 
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
+from core.plugins.config_files import trains_on_heldout
 from core.plugins.user_code import load_function
 from core.settings import Layer, Section, resolve
 from training.config.method_keys import of_run
 from training.config.to_verl import compose_run
-from training.job.request import TrainingRequest, has_first_stage
+from training.job.request import TrainingRequest
 from training.settings import TrainingSettings
 
 METHOD = """
@@ -243,13 +244,14 @@ def test_a_folder_of_any_name_can_have_plugins(name: str, plugin: Path, tmp_path
     assert identity("luffy", *overrides) != identity("luffy")  # the files are found for it, too
 
 
-def test_the_nearest_recipe_says_whether_there_is_a_first_stage(plugin: Path) -> None:
+def test_the_nearest_recipe_says_whether_a_second_stage_needs_held_out_targets(plugin: Path) -> None:
     (plugin / "child.yaml").write_text("defaults:\n  - sft_rl\n")
     (plugin / "alone.yaml").write_text("defaults:\n  - child\nfirst_stage: null\n")
-    assert [has_first_stage(str(plugin / f"{name}.yaml")) for name in ("child", "alone")] == [True, False]
+    recipes = [*(str(plugin / f"{name}.yaml") for name in ("child", "alone")), "sft_then_rl"]
+    assert [trains_on_heldout(recipe) for recipe in recipes] == [True, False, False]
     (plugin / "text.yaml").write_text("defaults:\n  - on_policy\nfirst_stage: sft\n")
     with pytest.raises(InputError, match=r"text\.yaml: first_stage: got 'sft', expected {recipe: NAME, set: \[\]}"):
-        has_first_stage(str(plugin / "text.yaml"))
+        trains_on_heldout(str(plugin / "text.yaml"))
 
 
 @pytest.mark.parametrize("name", ["1", "1e3", "null", "true", "it's"])
