@@ -54,6 +54,7 @@ METHODS = Plugins(
     relift="training.methods.relift:Relift",
     exgrpo="training.methods.exgrpo:Exgrpo",
     opd="training.methods.opd:Opd",
+    rlsd="training.methods.rlsd:Rlsd",
     pope="training.methods.pope:Pope",
     sft="training.methods.sft:Sft",
 )

@@ -79,7 +79,7 @@ def assert_same(unbroken: Training, broken: Training, *, uses_targets: bool = Tr
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("teacher", ["base", "self"])
 def test_a_killed_run_gets_the_same_scores_from_its_teacher(teacher: str, tmp_path: Path) -> None:
-    settings = {"method__teacher": f"{{model: {teacher}, sees_target: true}}"}
+    settings = {"method__teacher": f"{{model: {teacher}, sees: target}}"}
     unbroken, broken = run_and_break(tmp_path, "luffy_opd", signal.SIGKILL, SETTINGS | settings)
     assert_same(unbroken, broken)
     assert all(record["data"]["distillation/kl"] != 0 for record in broken.metrics())

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from training.algorithms.options import NotNegative, Options, Share, contradiction
 
+THOUGHTS_END, LEAST_HINT = "</think>", 10  # a hint of fewer characters says nothing (QuestA)
 STAGES = 10
 HINT_CHUNKS, HINT_LOW = 5, 0.05  # for binomial: the parts of a hint, and the chance of each after all steps
 
@@ -224,6 +225,17 @@ def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_len
             "reject it in data preparation (max_target_length) or raise the response length"
         )
     return whole[: prefix_length(len(whole), ratio)]
+
+
+def answer_prefix(target: str, ratio: float) -> str:
+    """Return the first ``ratio`` of the characters that follow the thoughts of a target, as QuestA does; "" if too few.
+
+    >>> answer_prefix("<think>why</think>x = 4, because 2 + 2", 0.5), answer_prefix("</think>x = 4 because 2 + 2", 0.5)
+    ('x = 4, bec', '')
+    """
+    answer = target.rpartition(THOUGHTS_END)[2].strip()
+    hint = answer[: int(len(answer) * ratio)]
+    return hint if len(hint) >= LEAST_HINT else ""
 
 
 def _uniform(seed: int, step: int, prompt_id: str | int, sample_id: int) -> float:

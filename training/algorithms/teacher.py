@@ -1,6 +1,7 @@
 """On-policy distillation: the policy samples, and a teacher scores its tokens (arXiv 2306.13649).
 
-The teacher may be another model (OPD), or the policy itself with the target in its prompt (OPSD, arXiv 2601.18734).
+The teacher may be another model (OPD), or the policy itself with the target (OPSD, arXiv 2601.18734) or the answer
+(RLSD) in its prompt.
 """
 
 from typing import Annotated, Literal, Self
@@ -8,6 +9,7 @@ from typing import Annotated, Literal, Self
 from jaxtyping import Bool, Float
 from pydantic import Field, model_validator
 
+from training.algorithms.off_policy import bounded_exp
 from training.algorithms.options import Options, Positive, contradiction
 from training.algorithms.tensors import require_bool, require_floating, require_shape
 from training.later import Tensor, torch
@@ -23,13 +25,13 @@ class Teacher(Options):
     coef: Positive = 1.0  # coefficient of log q - log p in the advantage of a token
     max_advantage: Positive | None = None  # bound of abs(log q - log p)
     task_rewards: bool = True  # whether on-policy samples have the group's advantage, too
-    sees_target: bool = False  # whether the teacher's prompt holds the target
+    sees: Literal["nothing", "target", "answer"] = "nothing"  # of the row, in the teacher's prompt
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.model == "self" and not self.sees_target:
+        if self.model == "self" and self.sees == "nothing":
             why = "the policy agrees with itself on every token"
-            raise contradiction("teacher.model", "self", "teacher.sees_target", "false", why)
+            raise contradiction("teacher.model", "self", "teacher.sees", "nothing", why)
         return self
 
     def check(self, rollouts: str, temperature: float) -> None:
@@ -76,3 +78,41 @@ def teacher_advantage(
     if options.max_advantage is not None:
         difference = difference.clamp(-options.max_advantage, options.max_advantage)
     return options.coef * difference
+
+
+class Scale(Options):
+    """How far a teacher scales the advantages of a token, and for how long; `scaled_advantage` has the formula."""
+
+    epsilon: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2  # the factor is between 1 - epsilon and 1 + epsilon
+    coef: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # share of the scaled advantage at first
+    steps: Annotated[int, Field(ge=1)] = 50  # after which it is 0
+
+
+def scaled_advantage(
+    advantages: Float[Tensor, "batch length"],
+    log_prob: Float[Tensor, "batch length"],
+    teacher_log_prob: Float[Tensor, "batch length"],
+    options: Scale,
+    step: int,
+) -> Float[Tensor, "batch length"]:
+    """Return ``(1 - l) A + l A w``: a token that a teacher finds likelier has more of a reward and less of a penalty.
+
+    ``w = clamp(exp(sign(A) (log q - log p0)), 1 - epsilon, 1 + epsilon)`` and ``l = coef max(0, 1 - step / steps)``, as
+    in RLSD (arXiv 2604.03128) by its implementation in lauyikfung/SDPG.
+
+    >>> log_prob, teacher = torch.zeros(1, 2), torch.tensor([[0.1, -0.5]])
+    >>> scaled_advantage(torch.ones(1, 2), log_prob, teacher, Scale(), step=0)
+    tensor([[1.0526, 0.9000]])
+    >>> scaled_advantage(-torch.ones(1, 2), log_prob, teacher, Scale(), step=0)
+    tensor([[-0.9524, -1.1000]])
+    >>> scaled_advantage(torch.ones(1, 2), log_prob, teacher, Scale(), step=25)
+    tensor([[1.0263, 0.9500]])
+
+    Args:
+        log_prob: Log-probabilities of the policy at the start of the step.
+        step: counted from 0.
+    """
+    share = options.coef * max(0.0, 1.0 - step / options.steps)
+    difference = advantages.sign() * (teacher_log_prob - log_prob)
+    weight = bounded_exp(difference).clamp(1.0 - options.epsilon, 1.0 + options.epsilon)
+    return advantages * (1.0 - share + share * weight)

@@ -1,6 +1,7 @@
 """The teacher of a run (``method.teacher``): what its name stands for, and the keys that verl needs for it.
 
-Prompts that show a target are here, too: the whole of it to a teacher (OPSD), its beginning to the policy (POPE).
+Prompts that show a target are here, too: the whole of it (OPSD) or its answer (RLSD) to a teacher, its beginning to the
+policy (POPE).
 """
 
 import math
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
 MODEL = "method.teacher.model"
 SELF, BASE = "self", "base"  # the policy with its present weights, and the model that a run starts from
-WHOLE = (
-    "{problem}\n\nThis is a correct solution:\n\n{target}\n\nUse it to understand the problem. Then write a solution "
-    "of your own, step by step."
-)
-BEGINNING = (
-    "{problem}\n\nThis is the beginning of a correct solution:\n\n{target}\n\nWork out what it has done so far, and "
-    "continue it to the end, step by step."
-)
+WORDS = {
+    "target": "{problem}\n\nThis is a correct solution:\n\n{target}\n\nUse it to understand the problem. Then write a "
+    "solution of your own, step by step.",
+    "answer": "{problem}\n\nThis is the correct answer:\n\n{target}\n\nWrite a solution that leads to it, step by "
+    "step.",
+    "beginning": "{problem}\n\nThis is the beginning of a correct solution:\n\n{target}\n\nWork out what it has done "
+    "so far, and continue it to the end, step by step.",
+}
 WORDING = 256  # tokens of the words around a target, which are fewer than their bytes
 # What the server of a teacher has from that of the rollouts.
 SHARED = (
@@ -64,9 +65,9 @@ def teacher_gpus(config: "DictConfig") -> int:
 def lengthen_context(config: "DictConfig") -> None:
     """Raise the context of vLLM by the target, where a prompt can hold it."""
     teacher, rollout = teacher_of(config), config.actor_rollout_ref.rollout
-    scores = teacher is not None and teacher.sees_target and teacher.model == SELF
+    scores = teacher is not None and teacher.sees != "nothing" and teacher.model == SELF
     if scores or shown_share(config):
-        share = 1.0 if scores else shown_share(config)
+        share = float(teacher.sees == "target") if scores else shown_share(config)
         rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
         rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
     if teacher is not None:
@@ -100,7 +101,8 @@ def lay_out_teacher(config: "DictConfig", folder: str) -> None:
 
 def longest_scored(config: "DictConfig") -> int:
     """Return the token limit of a teacher's prompt, with the target or its beginning if the prompt shows it."""
-    shares = [1.0] if config.method.teacher.sees_target else []
+    sees = config.method.teacher.sees
+    shares = [] if sees == "nothing" else [float(sees == "target")]
     shares += [share] if (share := shown_share(config)) else []
     return config.data.max_prompt_length + max((shown_tokens(config, share) for share in shares), default=0)
 
@@ -119,14 +121,14 @@ def shown_tokens(config: "DictConfig", share: float = 1.0) -> int:
     return math.ceil(share * config.data.max_response_length) + WORDING
 
 
-def show_target(conversation: Messages, target: str, *, whole: bool) -> list[dict[str, Any]]:
+def show_target(conversation: Messages, target: str, part: str) -> list[dict[str, Any]]:
     """Return ``conversation`` with ``target`` below the problem, and what to do with it; without a target as it is.
 
-    >>> show_target([{"role": "user", "content": "1+1=?"}], "1+1", whole=False)[0]["content"].splitlines()[:5]
+    >>> show_target([{"role": "user", "content": "1+1=?"}], "1+1", "beginning")[0]["content"].splitlines()[:5]
     ['1+1=?', '', 'This is the beginning of a correct solution:', '', '1+1']
     """
     if not target:
         return list(conversation)
     problem = conversation[-1]["content"]
-    text = (WHOLE if whole else BEGINNING).replace("{target}", target, 1).replace("{problem}", problem, 1)
+    text = WORDS[part].replace("{target}", target, 1).replace("{problem}", problem, 1)
     return [*conversation[:-1], {**conversation[-1], "content": text}]

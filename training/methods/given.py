@@ -47,11 +47,13 @@ class Start(NamedTuple):
     Args:
         ratio: share of the target that it starts with.
         shown: the share is part of the prompt, and not of the response.
+        of_answer: the share is of what follows the thoughts of the target, in characters.
         tokens, log_probs: an earlier response that the sample repeats, with the probabilities when it was sampled.
     """
 
     ratio: float = 0.0
     shown: bool = False
+    of_answer: bool = False
     tokens: Sequence[int] = ()
     log_probs: Sequence[float] = ()
 

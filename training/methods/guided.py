@@ -59,6 +59,11 @@ class Guided(OnPolicy):
         """Whether the part of the target stands in the prompt, and not in the response."""
         return False
 
+    @property
+    def of_answer(self) -> bool:
+        """Whether the part is of what follows the thoughts of the target."""
+        return False
+
     def off_policy_samples(self, n: int) -> int:
         return self.prefix.samples_of(n)
 
@@ -67,7 +72,7 @@ class Guided(OnPolicy):
             return [Start()] * n
         draw = {"n": n, "seed": prompt.seed, "prompt_id": prompt.name}
         ratios = [prefix_ratio(self.prefix, prompt.step, sample_id=sample, **draw) for sample in range(n)]
-        return [Start(ratio, shown=self.shown) for ratio in ratios]
+        return [Start(ratio, self.shown, self.of_answer) for ratio in ratios]
 
     def note(self, samples: Samples, tools: Tools) -> Metrics:
         if self.by_prompt:

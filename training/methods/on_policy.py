@@ -4,7 +4,7 @@ from training.algorithms.options import contradiction
 from training.algorithms.samples import Samples
 from training.algorithms.teacher import Teacher, teacher_advantage
 from training.algorithms.tensors import fit_width
-from training.later import Tensor
+from training.later import Tensor, torch
 from training.methods.given import Metrics, RunValues
 from training.methods.rollouts import Rollouts
 
@@ -23,7 +23,7 @@ class OnPolicy(Rollouts):
             why = "the teacher's scores alone are the advantage"
             raise contradiction(f"method.{name}", alone[name], "method.teacher.task_rewards", False, why)
         self.teacher.check(run.rollouts, run.temperature)
-        if self.filter is not None:
+        if self.filter is not None and not self.by_group:
             why = "the teacher has a signal for groups of one outcome, too"
             raise contradiction("method.teacher", "set", "method.filter", "set", why)
 
@@ -45,8 +45,13 @@ class OnPolicy(Rollouts):
             return advantages
         mask, old = samples.mask, samples.rows["old_log_probs"]
         teacher, scored = fit_width(samples.rows["teacher_log_probs"], mask.shape[1]), mask & ~samples.off_policy_mask
-        if not self.teacher.task_rewards:
-            advantages = advantages * samples.off_policy_mask
         if scored.any():
             metrics["distillation/kl"] = float((old - teacher)[scored].mean())
-        return advantages + teacher_advantage(old, teacher, scored, self.teacher)
+        return self.taught(advantages, old, teacher, scored, step)
+
+    def taught(self, advantages: Tensor, log_prob: Tensor, teacher: Tensor, scored: Tensor, step: int) -> Tensor:
+        """Return the advantages with what a teacher says of the ``scored`` tokens; arguments as `teacher_advantage`."""
+        assert self.teacher is not None
+        if not self.teacher.task_rewards:
+            advantages = torch.where(scored, 0.0, advantages)
+        return advantages + teacher_advantage(log_prob, teacher, scored, self.teacher)

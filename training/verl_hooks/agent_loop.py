@@ -10,7 +10,7 @@ from verl.utils.profiler import simple_timer
 from core.model.prompts import Example, encode_example, encode_prompt
 from grading.row_fields import PROBLEM
 from training.algorithms.derived_seeds import prompt_id, stable_hash
-from training.algorithms.prefix import cut_prefix
+from training.algorithms.prefix import answer_prefix, cut_prefix
 from training.config.method_keys import of_run
 from training.config.teacher_settings import show_target
 from training.config.to_verl import chat_template
@@ -92,9 +92,10 @@ class OffPolicyAgentLoop(AgentLoopBase):
         """
         start = start_of(row)
         prompt, prefix = self._example(row, start)
-        guided = start.shown and bool(prefix)
-        if guided:
-            prompt, prefix = self._guided_prompt(row, prefix), []
+        guided = start.shown and bool(beginning := self._beginning(row, start, prefix))
+        if start.shown:
+            conversation = show_target(row["raw_prompt"], beginning, "beginning")
+            prompt, prefix = encode_prompt(conversation, self.tokenizer, self.template), []
         target = prompt_id(row) if prefix and not start.tokens else ""
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
@@ -139,10 +140,11 @@ class OffPolicyAgentLoop(AgentLoopBase):
             | {PROBLEM: row["raw_prompt"][-1]["content"], TARGET: target},
         )
 
-    def _guided_prompt(self, row: dict[str, Any], prefix: list[int]) -> list[int]:
-        """Return the tokens of a prompt that shows the beginning of the target."""
-        beginning = self.tokenizer.decode(prefix, skip_special_tokens=True)
-        return encode_prompt(show_target(row["raw_prompt"], beginning, whole=False), self.tokenizer, self.template)
+    def _beginning(self, row: dict[str, Any], start: Start, prefix: list[int]) -> str:
+        """Return the beginning of the target that the prompt of a sample shows."""
+        if start.of_answer and prefix:
+            return answer_prefix(row["target"][0]["content"], start.ratio)
+        return self.tokenizer.decode(prefix, skip_special_tokens=True)
 
     def _log_probs(self, row: dict[str, Any], start: Start, length: int) -> list[float] | None:
         """Return the log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""

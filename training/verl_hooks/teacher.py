@@ -1,6 +1,7 @@
 """The teacher that scores the tokens of a sample when it is drawn, with ``method.teacher``."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -72,6 +73,14 @@ class EndpointTeacher:
         return [by_id[str(token)]["logprob"] for token, by_id in zip(response, scores, strict=True)]
 
 
+def shown_text(part: str, row: Mapping[str, Any]) -> str:
+    """Return what the prompt of a teacher shows of a row: "" without the part."""
+    if part == "answer":
+        return str(row["reward_model"]["ground_truth"])
+    target = row.get("target")
+    return target[0]["content"] if part == "target" and target is not None and len(target) else ""
+
+
 def of_response(scores: list[float], prompt: list[int], response: list[int]) -> list[float]:
     """The scores of ``response``, where verl has that of a token at the place of the token before it.
 
@@ -86,7 +95,7 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.sees_target = self.config.method.teacher.sees_target
+        self.sees = self.config.method.teacher.sees
         self.template = chat_template(self.config)
         model = self.config.method.teacher.model
         self.drawing: set[Any] = set()  # the tasks of samples that the policy has not finished
@@ -127,8 +136,8 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
             output.teacher_log_probs = [0.0] * len(response_ids)
             return
         assert sample_kwargs is not None
-        if self.sees_target and (target := sample_kwargs.get("target")) is not None and len(target):
-            conversation = show_target(sample_kwargs["raw_prompt"], target[0]["content"], whole=True)
+        if text := shown_text(self.sees, sample_kwargs):
+            conversation = show_target(sample_kwargs["raw_prompt"], text, self.sees)
             prompt_ids = encode_prompt(conversation, self.tokenizer, self.template)
         if isinstance(self.teacher, PolicyTeacher):
             # Between them, scores would change which samples the server batches, and so their rounding: a resumed run

@@ -28,7 +28,16 @@ from core.model.lineage_file import InputRecord
 from core.model.model_folder import model_digest, model_files
 from core.model.prompts import CHAT
 from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
-from training.config.teacher_settings import BASE, SELF, WORDING, endpoint_of, lay_out_teacher, located, show_target
+from training.config.teacher_settings import (
+    BASE,
+    SELF,
+    WORDING,
+    WORDS,
+    endpoint_of,
+    lay_out_teacher,
+    located,
+    show_target,
+)
 from training.config.to_verl import compose_run
 from training.job.request import TrainingRequest
 from training.resources.auto_values import resolve_auto
@@ -155,7 +164,7 @@ def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int,
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["method.teacher.model=self"], "teacher.model=self contradicts teacher.sees_target=false"),
+        (["method.teacher.model=self"], "teacher.model=self contradicts teacher.sees=nothing"),
         (["method.teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
         (["actor_rollout_ref.rollout.temperature=0.8"], "those at temperature 1"),
         (["method.filter={}"], "groups of one outcome"),
@@ -225,18 +234,26 @@ def test_the_teacher_belongs_to_the_identity_of_a_training(tmp_path: Path) -> No
 
 
 def test_the_words_around_a_target_have_fewer_bytes_than_are_allowed_for() -> None:
-    for whole in (True, False):
-        (message,) = show_target([{"role": "user", "content": "p"}], "t", whole=whole)
+    for part in WORDS:
+        (message,) = show_target([{"role": "user", "content": "p"}], "t", part)
         assert len(message["content"].encode()) - 2 <= WORDING
         assert message["content"].startswith("p\n") and "\nt\n" in message["content"]
     conversation = [{"role": "system", "content": "s"}, {"role": "user", "content": "{target}"}]
-    shown = show_target(conversation, "{problem}", whole=True)  # braces of the content are content
+    shown = show_target(conversation, "{problem}", "target")  # braces of the content are content
     assert shown[0] == conversation[0]
     assert shown[1]["content"].startswith("{target}\n") and "\n{problem}\n" in shown[1]["content"]
 
 
-@pytest.mark.parametrize("target", [None, [], [{"role": "assistant", "content": "1+1=2"}]])
-def test_a_teacher_that_sees_the_target_scores_a_row_without_one(target: Any) -> None:
+@pytest.mark.parametrize(
+    ("sees", "target", "shown"),
+    [
+        ("target", None, None),
+        ("target", [], None),
+        ("target", [{"role": "assistant", "content": "1+1=2"}], "1+1=2"),
+        ("answer", [], "42"),
+    ],
+)
+def test_the_prompt_of_a_teacher_shows_what_it_sees_of_a_row(sees: str, target: Any, shown: str | None) -> None:
     class Asked:
         async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
             texts.append(tokenizer.decode(prompt))
@@ -244,12 +261,13 @@ def test_a_teacher_that_sees_the_target_scores_a_row_without_one(target: Any) ->
 
     texts, tokenizer = list[str](), AutoTokenizer.from_pretrained(SHIPPED)
     worker, output = _TeacherLoopWorker.__new__(_TeacherLoopWorker), SimpleNamespace(prefix_length=0)
-    worker.sees_target, worker.template, worker.tokenizer, worker.teacher = True, CHAT, tokenizer, Asked()
+    worker.sees, worker.template, worker.tokenizer, worker.teacher = sees, CHAT, tokenizer, Asked()
     worker.drawing, worker.drawn = set(), asyncio.Event()
     row = {"raw_prompt": [{"role": "user", "content": "1+1=?"}], "target": target}
+    row["reward_model"] = {"ground_truth": "42"}
     asyncio.run(worker._compute_teacher_logprobs(output, tokenizer.encode("1+1=?"), [5, 6], False, row))
     assert output.teacher_log_probs == [-1.0, -1.0]
-    assert ("1+1=2" in texts[0]) == bool(target)
+    assert shown in texts[0] if shown else texts == ["1+1=?"]
 
 
 def scores(tokenizer: tokenizers.Tokenizer) -> Callable[[dict[str, Any]], tuple[int, Any]]:

@@ -77,10 +77,15 @@ CONTRADICTIONS = [
     ),
     ({"type": "hpt", "gate": {"gamma": 7}}, "method.gate.gamma=7 contradicts rollout.n=8: no group has more successes"),
     ({"type": "pope", "prefix": {"n": 1}}, "a group of one teaches nothing"),
+    ({"type": "pope", "of": "answer", "place": "response"}, "method.of=answer contradicts method.place=response"),
     ({"type": "pope", "advantage": {"baseline": "on_policy"}}, "place=prompt contradicts method.advantage.baseline"),
     ({"type": "opd", "advantage": {"use_std": True}}, "use_std=True contradicts method.teacher.task_rewards=False"),
     ({"type": "opd", "length_penalty": {}}, "the teacher's scores alone are the advantage"),
-    ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees_target=false"),
+    ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees=nothing"),
+    (
+        {"type": "rlsd", "teacher": {"task_rewards": False}},
+        "method.teacher.task_rewards=False contradicts method.type=rlsd: the teacher scales",
+    ),
     ({"type": "opd", "filter": {}}, "method.teacher=set contradicts method.filter=set"),
     ({"type": "exgrpo", "filter": {}}, "what a step replays depends on all groups of the step before"),
     ({"type": "exgrpo", "replay": {"share": 0.0}}, "method.replay.share: Input should be greater than 0"),
@@ -101,7 +106,7 @@ def test_a_method_is_checked_against_the_rest_of_the_run():
             checked(values, n=1)
     with pytest.raises(InputError, match=r"rollouts\.type=colocate_async"):
         checked({"type": "exgrpo"}, rollouts="colocate_async")
-    own = {"type": "opd", "teacher": {"model": "self", "sees_target": True}}
+    own = {"type": "opd", "teacher": {"model": "self", "sees": "target"}}
     with pytest.raises(InputError, match="the weights can change between a sample and its score"):
         checked(own, rollouts="separate_async")
     with pytest.raises(InputError, match=r"temperature=0\.6"):
