@@ -112,6 +112,19 @@ def mixed_policy_token_loss(
     return losses, {"pg_loss": _sum_over(kept, losses.detach()), **stats}
 
 
+def surest(
+    entropy: Float[Tensor, "batch length"], tokens: Bool[Tensor, "batch length"], share: float
+) -> Bool[Tensor, "batch length"]:
+    """Return the ``int(share N)`` of the ``N`` tokens of each row that have the lowest entropy.
+
+    >>> entropy, tokens = torch.tensor([[0.3, 0.1, 0.2, 9.0]]), torch.tensor([[True, True, True, False]])
+    >>> surest(entropy, tokens, 0.7)
+    tensor([[False,  True,  True, False]])
+    """
+    rank = entropy.detach().masked_fill(~tokens, torch.inf).argsort(dim=-1, stable=True).argsort(dim=-1)
+    return tokens & (rank < (share * tokens.sum(dim=-1, keepdim=True).double()).long())
+
+
 def mean_stats(stats: Stats) -> dict[str, Tensor]:
     """Divide each sum of ``stats`` by its count; 0 where nothing was counted."""
     return {name: total / count.clamp(min=1) for name, (total, count) in stats.items()}

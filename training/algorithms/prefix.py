@@ -41,6 +41,7 @@ class Prefix(Options):
     ``reverse_linear``  U(m, (i + 1) M / 10)
     ``binomial``        m + (M - m) k / 5, k from Binomial(5, 0.05 + 0.45 (1 + cos(pi t / S))) with t = step + 1; k = 0
                         for t > S
+    ``cosine``          U(m + (M - m) (1 + cos(pi min(step / S, 1))) / 2, M): Prefix-RFT (arXiv 2507.01679)
     ``fixed``           ``n`` evenly spaced values of [m, M]; one value is M
     ==================  ===================================================================
 
@@ -136,6 +137,22 @@ class Staged(Random):
         return self.up_to(stage + 1 if self.type == "reverse_linear" else STAGES - stage, sample)
 
 
+class Cosine(Random):
+    type: Literal["cosine"] = "cosine"  # pyright: ignore[reportIncompatibleVariableOverride]
+    steps: Annotated[int, Field(ge=1)] = 500
+
+    def ratio(self, sample: Sample) -> float:
+        return self.lowest(sample.step) + (self.max - self.lowest(sample.step)) * sample.draw
+
+    def lowest(self, step: int) -> float:
+        """Return the lower end of the ratios in a step.
+
+        >>> [round(Cosine(min=0.05, max=0.95).lowest(step), 4) for step in (0, 125, 250, 375, 500)]
+        [0.95, 0.8182, 0.5, 0.1818, 0.05]
+        """
+        return self.min + (self.max - self.min) * 0.5 * (1.0 + math.cos(math.pi * min(step / self.steps, 1.0)))
+
+
 class Binomial(Random):
     type: Literal["binomial"] = "binomial"  # pyright: ignore[reportIncompatibleVariableOverride]
     steps: Annotated[int, Field(ge=1)] = 300
@@ -152,7 +169,9 @@ class Binomial(Random):
         return min(self.min + (self.max - self.min) * chunks / HINT_CHUNKS, self.max)
 
 
-AnyPrefix = Annotated[Fixed | Random | Linear | LinearVariance | Staged | Binomial, Field(discriminator="type")]
+AnyPrefix = Annotated[
+    Fixed | Random | Linear | LinearVariance | Staged | Cosine | Binomial, Field(discriminator="type")
+]
 
 
 def prefix_ratio(
