@@ -44,7 +44,14 @@ class Correction(Options):
         return self
 
 
-AnyCorrection = Annotated[Uncorrected | Correction, Field(discriminator="type")]
+class NegativeMask(Options):
+    """A wrong response that the policy would hardly sample any more is no part of the loss; `keeps_negative`."""
+
+    type: Literal["negative-mask"] = "negative-mask"
+    negative_kl: NotNegative
+
+
+AnyCorrection = Annotated[Uncorrected | Correction | NegativeMask, Field(discriminator="type")]
 
 
 class Mismatch:
@@ -100,6 +107,7 @@ def rollout_correction(
     ``geo-mask``      ``low <= exp(mean of log w over the row) <= high``                             1
     ``seq-tis``       always                                                                         clamp(W, low, high)
     ``seq-mis``       ``low <= W <= high``                                                           W
+    ``negative-mask`` always: the loss has it, as it depends on the policy that is being updated     1
     ================= ============================================================================== ==================
 
     ``W = exp(sum of log w over the row)`` is the ratio of the whole response. Off-policy tokens have no rollout
@@ -134,7 +142,7 @@ def rollout_correction(
     with torch.no_grad():
         mismatch = measure_mismatch(old_log_prob, rollout_log_prob, response_mask, off_policy_mask)
         weights, keep = (
-            keep_all(mismatch) if isinstance(options, Uncorrected) else CORRECTIONS[options.type](mismatch, options)
+            CORRECTIONS[options.type](mismatch, options) if isinstance(options, Correction) else keep_all(mismatch)
         )
         weights = torch.where(keep, weights, 0.0)
         return weights, keep, correction_metrics(mismatch, keep)
@@ -159,6 +167,28 @@ def measure_mismatch(
         on_policy = on_policy & ~off_policy
     log_ratio = working_precision(old_log_prob) - working_precision(rollout_log_prob)
     return Mismatch(torch.where(on_policy, log_ratio, 0.0), on_policy)
+
+
+def keeps_negative(
+    log_prob: Float[Tensor, "batch length"],
+    rollout_log_prob: Float[Tensor, "batch length"],
+    advantages: Float[Tensor, "batch length"],
+    on_policy: Bool[Tensor, "batch length"],
+    negative_kl: float,
+) -> Bool[Tensor, "batch length"]:
+    """Return the tokens that DeepSeek-V3.2's mask of off-policy sequences keeps (TRL, ``get_off_policy_mask``).
+
+    A row with ``A < 0`` is dropped if the mean of ``log p_rollout - log p`` over its on-policy tokens, for the policy
+    that is being updated, is above ``negative_kl``.
+
+    >>> rollout, log_prob, row = torch.zeros(3, 1), torch.tensor([[-0.5], [-0.5], [-0.05]]), torch.ones(3, 1)
+    >>> advantages = torch.tensor([[1.0], [-1.0], [-1.0]])
+    >>> keeps_negative(log_prob, rollout, advantages, row.bool(), 0.2).flatten()
+    tensor([ True, False,  True])
+    """
+    moved = torch.where(on_policy, rollout_log_prob - log_prob.detach(), 0.0).sum(dim=-1, keepdim=True)
+    moved = moved / on_policy.sum(dim=-1, keepdim=True).clamp(min=1)
+    return (advantages >= 0) | (moved <= negative_kl) | ~on_policy
 
 
 def keep_all(mismatch: Mismatch) -> Weights:

@@ -4,7 +4,7 @@ Each class takes what `training.algorithms.policy` has prepared: log-probabiliti
 ``loss_per_ratio``, which is ``-A`` there and 0 at invalid tokens.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from jaxtyping import Bool, Float
 from pydantic import Field
@@ -14,6 +14,7 @@ from training.algorithms.options import Options, Positive
 from training.later import Tensor, torch
 
 LARGEST_RATIO = 20.0  # bound of DPPO: section 5.4 of its paper
+LOG_RATIOS = -18.4, 20.0  # bounds of VESPO
 
 Losses = tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"] | None]
 
@@ -48,6 +49,8 @@ class OnPolicyLoss(Options):
     ``dppo``       ``-A sg(min(e^d, 20)) log_prob``; no loss where A > 0 and ``p - p0`` is above the band's upper end
                    - 1, or A <= 0 and ``p - p0`` below the lower end - 1: DPPO-Binary-TV (arXiv 2602.04879)
     ``dppo_kl``    the same with ``KL(p0 || p)`` of the token against all others in the place of ``|p - p0|``
+    ``vespo``      ``-A sg(phi(W)) log_prob`` with ``W = prod(p / p_rollout)`` over the row's on-policy tokens, ``phi =
+                   W^k e^(l (1 - W))``, and ``k, l`` by the sign of A: VESPO (FloyedShen/VESPO, recipe/vespo)
     ``reinforce``  ``-A log_prob``, without the policy that sampled
     =============  ==========================================================================================
 
@@ -71,6 +74,8 @@ class OnPolicyLoss(Options):
     >>> Reinforce().losses(*tensors)[0]
     tensor([[0.6931, 0.2231]])
     """
+
+    from_rollout: ClassVar[bool] = False  # old_log_prob is the rollout engine's, and not the actor's before the step
 
     def losses(
         self,
@@ -171,7 +176,38 @@ class Reinforce(OnPolicyLoss):
         return loss_per_ratio * log_prob, None
 
 
-AnyOnPolicyLoss = Annotated[Ppo | Cispo | Gspo | Gmpo | Sapo | Dppo | Reinforce, Field(discriminator="type")]
+class Vespo(OnPolicyLoss):
+    """A weight of whole responses, which is 1 where the policy has not moved, and falls on both sides.
+
+    >>> half, one, two = (torch.tensor([[ratio]]).log() for ratio in (0.5, 1.0, 2.0))
+    >>> [round(Vespo().weight(log_ratio, torch.tensor([[-1.0]])).item(), 4) for log_ratio in (half, one, two)]
+    [1.1204, 1.0, 0.1991]
+    >>> [round(Vespo().weight(log_ratio, torch.tensor([[1.0]])).item(), 4) for log_ratio in (half, one, two)]
+    [0.3398, 1.0, 1.0827]
+    """
+
+    from_rollout: ClassVar[bool] = True
+    type: Literal["vespo"] = "vespo"
+    k_pos: Positive = 2.0  # where A >= 0
+    l_pos: Positive = 3.0
+    k_neg: Positive = 3.0  # where A < 0
+    l_neg: Positive = 2.0
+
+    def weight(self, log_ratio: Float[Tensor, "batch 1"], loss_per_ratio: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Return ``phi`` of ``log W``, which is held between -18.4 and 20."""
+        log_ratio = log_ratio.clamp(*LOG_RATIOS)
+        gains = loss_per_ratio <= 0
+        power, decay = torch.where(gains, self.k_pos, self.k_neg), torch.where(gains, self.l_pos, self.l_neg)
+        return torch.exp(power * log_ratio + decay * (1.0 - log_ratio.exp()))
+
+    def losses(self, log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor) -> Losses:
+        with torch.no_grad():
+            log_ratio = torch.where(on_policy, log_prob - old_log_prob, 0.0).sum(dim=-1, keepdim=True)
+            weight = self.weight(log_ratio, loss_per_ratio)
+        return loss_per_ratio * weight * log_prob, None
+
+
+AnyOnPolicyLoss = Annotated[Ppo | Cispo | Gspo | Gmpo | Sapo | Dppo | Vespo | Reinforce, Field(discriminator="type")]
 
 
 def _clipped(ratio: Tensor, loss_per_ratio: Tensor, clip: Clip | None) -> Losses:

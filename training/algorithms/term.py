@@ -11,13 +11,14 @@ from typing import ClassVar, NamedTuple
 from jaxtyping import Bool, Float
 from pydantic import SerializeAsAny
 
+from training.algorithms.correction import keeps_negative
 from training.algorithms.imitation import Weight, sft_token_loss
 from training.algorithms.off_policy import OffPolicyRatio
 from training.algorithms.on_policy import OnPolicyLoss
 from training.algorithms.options import Options
 from training.algorithms.policy import mixed_policy_token_loss
 from training.algorithms.srft import row_entropy
-from training.later import Tensor
+from training.later import Tensor, torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,7 @@ class LossInputs:
         tokens: the tokens that have the term.
         valid: the tokens that count at all.
         phi: the probability of each off-policy token under what wrote it; negative where unknown.
+        rollout_log_prob: of the rollout engine, when it sampled the tokens.
     """
 
     log_prob: Float[Tensor, "batch length"]
@@ -39,6 +41,7 @@ class LossInputs:
     tokens: Bool[Tensor, "batch length"]
     valid: Bool[Tensor, "batch length"]
     off_policy: Bool[Tensor, "batch length"]
+    rollout_log_prob: Float[Tensor, "batch length"] | None = None
 
     def row_entropy(self) -> Float[Tensor, "batch 1"]:
         """Return the mean entropy of each row.
@@ -82,14 +85,21 @@ class Policy(Term):
     on: SerializeAsAny[OnPolicyLoss]
     off: SerializeAsAny[OffPolicyRatio] | None = None
     all_max_clip: float | None = None
+    negative_kl: float | None = None  # of `keeps_negative`
 
     def advantages(self, x: LossInputs) -> Tensor:
         """Return the advantages of the tokens."""
         return x.advantages
 
     def losses(self, x: LossInputs) -> LossOutputs:
-        tensors = x.old_log_prob, x.log_prob, self.advantages(x), x.valid, x.off_policy
-        return LossOutputs(*mixed_policy_token_loss(*tensors, self.on, self.off, x.phi, self.all_max_clip))
+        rollout, advantages = x.rollout_log_prob, self.advantages(x)
+        old = rollout if self.on.from_rollout and rollout is not None else x.old_log_prob
+        tensors = old, x.log_prob, advantages, x.valid, x.off_policy
+        losses, stats = mixed_policy_token_loss(*tensors, self.on, self.off, x.phi, self.all_max_clip)
+        if self.negative_kl is not None and rollout is not None:
+            kept = keeps_negative(x.log_prob, rollout, advantages, x.valid & ~x.off_policy, self.negative_kl)
+            losses = torch.where(kept, losses, 0.0)
+        return LossOutputs(losses, stats)
 
     def off_policy_weights(self, x: LossInputs) -> Tensor:
         return (self.off or OffPolicyRatio()).ratio(x.log_prob, x.phi, x.off_policy)

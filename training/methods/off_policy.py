@@ -34,7 +34,7 @@ class OffPolicy(Regularized):
         return True
 
     def policy(self) -> Policy:
-        return Policy(on=self.on_policy, off=self.off_policy, all_max_clip=self.all_max_clip)
+        return super().policy().model_copy(update={"off": self.off_policy})
 
     def fields(self) -> list[str]:
         return [*super().fields(), *(["off_policy_log_probs"] if self.off_policy.phi == "recorded" else [])]

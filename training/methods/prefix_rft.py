@@ -47,7 +47,7 @@ class PrefixRft(Guided):
     keep_entropy: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of a prefix that is learned: the least sure
 
     def policy(self) -> PrefixPolicy:
-        return PrefixPolicy(on=self.on_policy, all_max_clip=self.all_max_clip, keep_entropy=self.keep_entropy)
+        return PrefixPolicy(**dict(super().policy()), keep_entropy=self.keep_entropy)
 
     def outcomes(self, samples: Samples, scores: Tensor) -> Tensor:
         continued = (samples.rows["prefix_length"] > 0).unsqueeze(-1) & samples.mask & ~samples.off_policy_mask

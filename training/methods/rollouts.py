@@ -8,7 +8,7 @@ from pydantic import PrivateAttr
 from core.errors import InputError
 from training.algorithms.advantage import GroupAdvantage, LengthPenalty, group_advantage, length_penalty
 from training.algorithms.aggregate import Reduce
-from training.algorithms.correction import AnyCorrection, Uncorrected, rollout_correction
+from training.algorithms.correction import AnyCorrection, NegativeMask, Uncorrected, rollout_correction
 from training.algorithms.group_rejection import Filter
 from training.algorithms.on_policy import AnyOnPolicyLoss, Ppo
 from training.algorithms.options import Baseline, Positive, contradiction
@@ -56,6 +56,11 @@ class Rollouts(Method):
             why = "no sample starts with a target"
             raise contradiction("data.sample_target_ratio", run.target_ratio, "method.prefix", "none", why)
 
+        if self.on_policy.from_rollout and not isinstance(self.correction, Uncorrected):
+            why = "the loss compares with the rollout engine itself"
+            kinds = self.on_policy.type, self.correction.type
+            raise contradiction("method.on_policy.type", kinds[0], "method.correction.type", kinds[1], why)
+
     @property
     def by_group(self) -> bool:
         """Whether a sample teaches by its difference from its group alone."""
@@ -75,7 +80,8 @@ class Rollouts(Method):
 
     def policy(self) -> Policy:
         """Return the policy loss."""
-        return Policy(on=self.on_policy, all_max_clip=self.all_max_clip)
+        mask = self.correction.negative_kl if isinstance(self.correction, NegativeMask) else None
+        return Policy(on=self.on_policy, all_max_clip=self.all_max_clip, negative_kl=mask)
 
     def coefficients(self, step: int) -> dict[str, float]:
         """Return the coefficients of the terms in ``step``."""

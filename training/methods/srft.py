@@ -52,7 +52,7 @@ class Srft(Luffy):
                 raise contradiction("method.type", "srft", f"method.{name}", value, why)
 
     def policy(self) -> Policy:
-        return EntropyPolicy(on=self.on_policy, off=self.off_policy, all_max_clip=self.all_max_clip)
+        return EntropyPolicy(**dict(super().policy()))
 
     def imitates(self, imitation: ImitationLoss) -> Imitation:
         return EntropyImitation(weight=imitation.weight, sign=self.sign)

@@ -113,7 +113,7 @@ class Update:
         self.log_probs = [-2 * uniform((PROMPT + length,), random) for length in self.lengths]
         self.entropies = [2 * uniform((PROMPT + length,), random) for length in self.lengths]
         rows = samples.rows
-        fields = {name: rows[name] for name in ("response_mask", "old_log_probs")}
+        fields = {name: rows[name] for name in ("response_mask", "old_log_probs", "rollout_log_probs")}
         fields |= {PHI: rows["off_policy_log_probs"]} if "off_policy_log_probs" in method.fields() else {}
         fields |= {"advantages": signal.advantages, "rollout_is_weights": signal.ratio_weights}
         fields |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}

@@ -31,6 +31,7 @@ FIELDS = (
     "response_mask",
     "prefix_length",
     "old_log_probs",
+    "rollout_log_probs",
     "advantages",
     "rollout_is_weights",
     "ref_log_prob",
@@ -111,6 +112,7 @@ def loss_inputs(fields: TensorDict, model_output: dict[str, Tensor], data: Tenso
         tokens=kept,
         valid=kept,
         off_policy=valid if prefix is None else mask_of_prefix(prefix, valid),  # None: all rows are targets
+        rollout_log_prob=fields.get("rollout_log_probs"),
     )
 
 

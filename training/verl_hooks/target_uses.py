@@ -176,4 +176,5 @@ def _loss_inputs(samples: Samples, signal: Signal, index: torch.Tensor) -> LossI
         tokens=off_policy,
         valid=mask[index],
         off_policy=off_policy,
+        rollout_log_prob=rows["rollout_log_probs"][index].float(),
     )

@@ -11,10 +11,15 @@ from training.methods.luffy import Luffy
 from training.plugins import METHODS
 from training.verl_hooks.conformance import check_method
 
+MORE = [
+    {"type": "luffy", "on_policy": {"type": "vespo"}},
+    {"type": "luffy", "correction": {"type": "negative-mask", "negative_kl": 0.1}},
+]
 
-@pytest.mark.parametrize("name", METHODS)
-def test_the_shipped_methods_conform(name: str) -> None:
-    assert check_method(method_of(resolved({"type": name})))
+
+@pytest.mark.parametrize("values", [*({"type": name} for name in METHODS), *MORE], ids=str)
+def test_the_shipped_methods_conform(values: dict[str, Any]) -> None:
+    assert check_method(method_of(resolved(values)))
 
 
 class Averaged(Policy):

@@ -80,6 +80,10 @@ CONTRADICTIONS = [
     ({"type": "pope", "of": "answer", "place": "response"}, "method.of=answer contradicts method.place=response"),
     ({"type": "pope", "advantage": {"baseline": "on_policy"}}, "place=prompt contradicts method.advantage.baseline"),
     ({"type": "opd", "advantage": {"use_std": True}}, "use_std=True contradicts method.teacher.task_rewards=False"),
+    (
+        {"type": "on_policy", "on_policy": {"type": "vespo"}, "correction": {"type": "tis"}},
+        "on_policy.type=vespo contradicts method.correction.type=tis: the loss compares with the rollout engine",
+    ),
     ({"type": "opd", "length_penalty": {}}, "the teacher's scores alone are the advantage"),
     ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees=nothing"),
     (
