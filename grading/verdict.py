@@ -34,6 +34,7 @@ class Grade:
     extracted: str | None = None
     reason: str = ""
     given_score: float | None = None
+    parts: tuple[tuple[str, float], ...] = ()  # of a weighted score: the type of each verifier, and its score
 
     @classmethod
     def of_score(cls, score: float, extracted: str | None, reason: str, *, threshold: float = 1.0) -> "Grade":

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from operator import mul
 from typing import Any, Self
@@ -140,7 +141,16 @@ class WeightedVerifier(CombinedVerifier):
         score = float(sum(map(mul, weights, scores)) / sum(weights))
         heaviest = grades[weights.index(max(weights))]
         reason = ", ".join(f"{grade.score:g} ({grade.reason})" for grade in grades)
-        return Grade.of_score(score, heaviest.extracted, reason, threshold=self.options.threshold)
+        parts = tuple(zip(self.part_names, (grade.score for grade in grades), strict=True))
+        grade = Grade.of_score(score, heaviest.extracted, reason, threshold=self.options.threshold)
+        return replace(grade, parts=parts)
+
+    @property
+    def part_names(self) -> list[str]:
+        """The types of the verifiers; a type that comes again has its number behind it."""
+        types = [spec.type for spec in _specs(self.options.model_dump(mode="json"))]
+        counts = [types[:place].count(name) for place, name in enumerate(types)]
+        return [f"{name}_{count + 1}" if count else name for name, count in zip(types, counts, strict=True)]
 
 
 def _specs(options: Mapping[str, Any]) -> Iterator[VerifierSpec]:

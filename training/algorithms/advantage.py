@@ -1,6 +1,6 @@
 """From the rewards of samples to their advantages: the length penalty, and the group baseline."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Annotated, cast
 
 import numpy as np
@@ -32,6 +32,8 @@ class GroupAdvantage(Options):
     baseline: Baseline = "all_samples"  # the samples whose scores give the mean and the deviation of a group
     use_std: bool = False  # divide by the deviation and ``epsilon``
     epsilon: NotNegative = 1e-6
+    # The weights of several rewards, by what the reward function calls them; without any, the score alone counts.
+    rewards: dict[str, Positive] = Field(default_factory=dict)
 
 
 def length_penalty(lengths: Int[Tensor, " batch"], limit: int, options: LengthPenalty) -> Float[Tensor, " batch"]:
@@ -110,6 +112,36 @@ def group_advantage(
     std = (group_sum(centred.square()) / (count - 1).clamp(min=1)).sqrt()
     std = torch.where((count > 1) & (std != 0), std, 1.0)
     return (centred / (std[group] + options.epsilon)).to(scores.dtype)
+
+
+def decoupled_advantage(
+    rewards: Mapping[str, Float[Tensor, " batch"]],
+    index: Index,
+    on_policy: Shaped[Tensor, " batch"],
+    sampled: Bool[Tensor, " batch"],
+    options: GroupAdvantage,
+) -> Float[Tensor, " batch"]:
+    """Return the advantage over several rewards, each of them compared in its group: GDPO (arXiv 2601.05242).
+
+    ``A_k = group_advantage(r_k)``, ``s = sum of w_k A_k`` and ``A = (s - mean(s)) / (std(s) + epsilon)`` over the
+    ``sampled`` rows of the batch, as in TRL, whose epsilon is 1e-4. The sum of the rewards would be the same for one
+    that is right and another that has the right form, and here it is not.
+
+    >>> correct, form = torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), torch.tensor([1.0, 1, 0, 0, 1, 1, 0, 0])
+    >>> options = GroupAdvantage(use_std=True, epsilon=1e-4, rewards={"correct": 1.0, "form": 1.0})
+    >>> every = torch.ones(8, dtype=torch.bool)
+    >>> decoupled_advantage({"correct": correct, "form": form}, [0] * 4 + [1] * 4, every, every, options)
+    tensor([ 1.7730,  0.2743, -1.0236, -1.0236,  0.6490,  0.6490, -0.6490, -0.6490])
+
+    Args:
+        rewards: those that ``options.rewards`` names.
+        index, on_policy: as `group_advantage` takes them.
+    """
+    compared = [w * group_advantage(rewards[name], index, on_policy, options) for name, w in options.rewards.items()]
+    total = torch.stack(compared).sum(dim=0)
+    counted = total[sampled]
+    std = counted.std() if len(counted) > 1 else counted.new_ones(())
+    return (total - counted.mean()) / (std + options.epsilon)
 
 
 def apply_prefix_weights(

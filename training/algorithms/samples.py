@@ -1,6 +1,6 @@
 """The samples of a step, and what an update learns from them."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from core.errors import InputError
 from training.algorithms.tensors import mask_of_prefix
 from training.later import Tensor, torch
 
@@ -31,6 +32,7 @@ class Samples:
     numbers: Sequence[int] = ()  # of each row in its group
     problems: Sequence[str] = ()  # what each row asks
     limit: int = 0  # of the tokens of a response
+    rewards: Mapping[str, Tensor] = field(default_factory=dict)  # what the reward function returned, by name
 
     @cached_property
     def mask(self) -> Tensor:
@@ -75,6 +77,20 @@ class Samples:
         """The rows of the group of ``row`` that the policy sampled alone."""
         of_group = torch.from_numpy(self.index == self.index[row])
         return (of_group & self.sampled & self.on_policy).nonzero().squeeze(-1).tolist()
+
+    def mean_reward(self, name: str) -> float:
+        """Return the mean of one of several rewards over the policy's own samples.
+
+        Raises:
+            InputError: the reward function returns no number of this name.
+        """
+        if name not in self.rewards:
+            raise InputError(
+                f"method.advantage.rewards.{name}: the reward function returns no such number, but "
+                f"{', '.join(self.rewards)}: take one of these, or a verifier that returns it"
+            )
+        own = self.rewards[name][self.sampled & self.on_policy]
+        return float(own.mean()) if len(own) else 0.0
 
     @cached_property
     def solved(self) -> Tensor:

@@ -1,6 +1,6 @@
 """The questions that verl's hooks ask a method: the trainer, the agent loop, the workers and the ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,6 +45,11 @@ class Method(Options):
     def chooses(self) -> bool:
         """Whether `choose` and `skips` are asked."""
         return False
+
+    @property
+    def rewards(self) -> Collection[str]:
+        """The rewards that are compared in a group one by one; without any it is the score."""
+        return ()
 
     @property
     def decide(self) -> Baseline:

@@ -1,12 +1,18 @@
 """What every method with rollouts has: a policy loss, the baseline of a group, and what holds the policy."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import PrivateAttr
 
 from core.errors import InputError
-from training.algorithms.advantage import GroupAdvantage, LengthPenalty, group_advantage, length_penalty
+from training.algorithms.advantage import (
+    GroupAdvantage,
+    LengthPenalty,
+    decoupled_advantage,
+    group_advantage,
+    length_penalty,
+)
 from training.algorithms.aggregate import Reduce
 from training.algorithms.correction import AnyCorrection, NegativeMask, Uncorrected, rollout_correction
 from training.algorithms.group_rejection import Filter
@@ -56,6 +62,9 @@ class Rollouts(Method):
             why = "no sample starts with a target"
             raise contradiction("data.sample_target_ratio", run.target_ratio, "method.prefix", "none", why)
 
+        if self.advantage.rewards and self.length_penalty is not None:
+            why = "the penalty is on the score, which is not compared"
+            raise contradiction("method.advantage.rewards", "set", "method.length_penalty", "set", why)
         if self.on_policy.from_rollout and not isinstance(self.correction, Uncorrected):
             why = "the loss compares with the rollout engine itself"
             kinds = self.on_policy.type, self.correction.type
@@ -65,6 +74,10 @@ class Rollouts(Method):
     def by_group(self) -> bool:
         """Whether a sample teaches by its difference from its group alone."""
         return True
+
+    @property
+    def rewards(self) -> Collection[str]:
+        return self.advantage.rewards
 
     @property
     def decide(self) -> Baseline:
@@ -101,6 +114,7 @@ class Rollouts(Method):
     def scores(self, samples: Samples, rewards: Tensor, metrics: Metrics) -> Tensor:
         """Return the score of each sample, less the penalty on long responses."""
         scores = rewards.sum(-1)
+        metrics |= {f"reward/part/{name}": samples.mean_reward(name) for name in self.rewards}
         if self.length_penalty is None:
             return scores
         penalty = length_penalty(samples.mask.sum(-1), samples.limit, self.length_penalty)
@@ -115,8 +129,11 @@ class Rollouts(Method):
 
     def outcomes(self, samples: Samples, scores: Tensor) -> Tensor:
         """Return the advantage of each token by the outcome of its sample."""
-        of_rows = group_advantage(scores, samples.baselines, samples.on_policy, self.advantage)
-        return of_rows.unsqueeze(-1) * samples.mask
+        groups = samples.baselines, samples.on_policy
+        if self.rewards:
+            of_rows = decoupled_advantage(samples.rewards, *groups, samples.sampled, self.advantage)
+            return of_rows.unsqueeze(-1) * samples.mask
+        return group_advantage(scores, *groups, self.advantage).unsqueeze(-1) * samples.mask
 
     def weights(self, samples: Samples, metrics: Metrics) -> dict[str, Tensor]:
         """Return the weights of the tokens by stream: off-policy tokens have no policy loss."""

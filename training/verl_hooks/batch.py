@@ -59,7 +59,15 @@ def samples_of(data: TensorDict, keys: Sequence[str], tags: Sequence[Mapping[str
         numbers=[sample_of(key)[1] for key in keys],
         problems=[of_sample.get(PROBLEM, "") for of_sample in extra],
         limit=limit,
+        rewards={
+            name: torch.tensor([float(info.get(name, 0.0)) for info in infos])
+            for name in dict.fromkeys(name for info in infos for name, value in info.items() if is_number(value))
+        },
     )
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number)
 
 
 def log_entries(samples: Samples) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ class GroupReplayBuffer(ReplayBuffer):
     # Prompts of finished groups that were looked at: those without off-policy samples, and those that were solved.
     on_policy_prompts: frozenset[str] = frozenset()
     solved_prompts: frozenset[str] = frozenset()
+    varied_prompts: frozenset[str] = frozenset()  # those of which one of several rewards varies
 
     def follow(self, method: Method, n: int) -> Self:
         """Set up for groups of ``n`` samples of a method."""
@@ -71,13 +72,15 @@ class GroupReplayBuffer(ReplayBuffer):
             prompts, rewards = super()._dapo_filtered_keys(partition_id)
         finally:
             self.partitions[partition_id] = everything
-        if self.method.keeps(solved=False, off_policy=True):
+        if self.method.rewards or self.method.keeps(solved=False, off_policy=True):
             scores = {prompt: score for prompt in prompts if (score := reward[prompt]) is not None}
             prompts = {prompt for prompt in scores if not self._keeps(prompt)}
             rewards = Counter(scores[prompt] for prompt in prompts)
         return prompts, rewards
 
     def _keeps(self, prompt: str) -> bool:
+        if prompt in self.varied_prompts:
+            return True
         solved, off_policy = prompt in self.solved_prompts, prompt not in self.on_policy_prompts
         return self.method.keeps(solved=solved, off_policy=off_policy)
 
@@ -88,19 +91,25 @@ class GroupReplayBuffer(ReplayBuffer):
             Those of their samples ``keys`` that decide whether a group carries a signal.
         """
         on_policy_alone, by_prompt = self.method.decide == "on_policy", self.method.by_prompt
-        if not keys or not (by_prompt or on_policy_alone or self.method.keeps(solved=False, off_policy=True)):
+        learns = self.method.keeps(solved=False, off_policy=True)
+        if not keys or not (by_prompt or on_policy_alone or learns or self.method.rewards):
             return keys
         self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
         fields = ["prefix_length", "guided", "rm_scores", "extra_fields"]
         fields += ["prompt_key"] if by_prompt else []
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
-        infos = map(reward_info, list(data["extra_fields"]))
+        infos = list(map(reward_info, list(data["extra_fields"])))
         rewards = (float(scores.sum()) for scores in data["rm_scores"])
         solved = [is_solved(info, reward) for info, reward in zip(infos, rewards, strict=True)]
         alone = ((data["prefix_length"] == 0) & (data["guided"] == 0)).tolist()
         if by_prompt:
             self.method.see(data["prompt_key"].tolist(), solved, alone)
         deciding = [key for key, on_policy in zip(keys, alone, strict=True) if on_policy or not on_policy_alone]
+        values: dict[tuple[str, str], set[Any]] = {}
+        for key, info in zip(keys, infos, strict=True):
+            for name in self.method.rewards if key in deciding else ():
+                values.setdefault((sample_of(key)[0], name), set()).add(info.get(name))
+        self.varied_prompts |= {prompt for (prompt, _), seen in values.items() if len(seen) > 1}
         right = {key for key, is_right in zip(keys, solved, strict=True) if is_right}
         self.solved_prompts |= {sample_of(key)[0] for key in right.intersection(deciding)}
         return deciding

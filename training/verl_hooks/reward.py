@@ -10,6 +10,7 @@ from typing import Any
 
 from grading.row_fields import PROBLEM, row_fields
 from grading.verdict import Verdict
+from grading.verifiers.combined import WeightedVerifier
 from grading.verifiers.math import MathVerifier, WholeTextVerifier
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier
@@ -46,6 +47,8 @@ def compute_score(
 ) -> dict[str, Any]:
     """Return the score in [0, 1] by the verifier of ``data_source``, whether it solves the problem, and the failure.
 
+    A verifier `weighted` returns the score of each part, too, by its type; 0 for a response that none could grade.
+
     verl's reward workers call it once per sample, off-policy samples included. With ``thinking`` a response without a
     closing tag scores 0.
 
@@ -61,12 +64,17 @@ def compute_score(
     grade = verifier.verify(solution_str, ground_truth, fields=fields, thinking=thinking, truncated=truncated)
     # Mathematics is compared as far as the answer allows: a failure there is the answer's.
     failed = grade.verdict is Verdict.ERROR and not isinstance(verifier, MathVerifier | WholeTextVerifier)
-    return {
-        "score": grade.score,
-        "acc": grade.score,
-        "solved": grade.solved,
-        "error": grade.reason if failed else "",
-    }
+    names = verifier.part_names if isinstance(verifier, WeightedVerifier) else []
+    return (
+        dict.fromkeys(names, 0.0)
+        | dict(grade.parts)
+        | {
+            "score": grade.score,
+            "acc": grade.score,
+            "solved": grade.solved,
+            "error": grade.reason if failed else "",
+        }
+    )
 
 
 compute_score_whole_text = partial(compute_score, rule="whole-text")

@@ -43,7 +43,8 @@ DROPPED = {
     "relift": {"solved"},  # it imitates the targets of the others
     "on_policy": UNION,
     "pope": UNION,
-    "sft_rl": UNION,
+    **dict.fromkeys(("sft_rl", "sft_then_rl", "sft_then_rl_short", "questa", "questa_50", "prefix_rft", "rlsd"), UNION),
+    **dict.fromkeys(("luspo", "vespo", "gdpo"), UNION),
     # On-policy samples decide, and a supervised loss learns from the targets of those that were never solved.
     "chord_mu": {"solved", "solvedbuttarget"},
     "chord_phi": {"solved", "solvedbuttarget"},
@@ -74,6 +75,7 @@ def queue(
     prefixes: dict[str, list[int]],
     solved: dict[str, list[bool]] | None = None,
     cleared: list[str] | None = None,
+    parts: dict[str, list[float]] | None = None,
 ) -> None:
     """Replace the queue, which needs Ray, by one with groups of these rewards and numbers of off-policy tokens."""
 
@@ -88,6 +90,8 @@ def queue(
             "rm_scores": [[0.0, float(rewards[prompt][number])] for prompt, number in samples if rewards],
         }
         infos = [{"reward_extra_info": {"solved": solved[prompt][n]}} if solved else {} for prompt, n in samples]
+        if parts:
+            infos = [{"reward_extra_info": {"part": parts[prompt][n]}} for prompt, n in samples]
         chosen = {name: torch.tensor(values) for name, values in tensors.items() if name in select_fields}
         return tu.get_tensordict({**chosen, "extra_fields": infos}, {})
 
@@ -111,6 +115,14 @@ def dropped_groups(method: Method, rewards: dict[str, list[float]]) -> set[str]:
     assert len(buffer.partitions["train"]) == len(keys)
     assert buffer._dapo_filtered_keys("train")[0] == prompts  # the next time, nothing is new
     return prompts
+
+
+def test_a_group_teaches_if_one_of_several_rewards_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"same": [1.0, 1.0], "apart": [1.0, 0.0]}
+    sums = {name: [0.5, 0.5] for name in parts}
+    queue(monkeypatch, sums, {name: [0, 0] for name in parts}, parts=parts)
+    assert dropped_groups(options_of("gdpo", "method.advantage.rewards={part: 1.0}"), sums) == {"same"}
+    assert dropped_groups(options_of("gdpo"), sums) == parts.keys()
 
 
 @pytest.mark.parametrize("recipe", DROPPED)

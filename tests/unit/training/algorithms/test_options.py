@@ -84,6 +84,10 @@ CONTRADICTIONS = [
         {"type": "on_policy", "on_policy": {"type": "vespo"}, "correction": {"type": "tis"}},
         "on_policy.type=vespo contradicts method.correction.type=tis: the loss compares with the rollout engine",
     ),
+    (
+        {"type": "on_policy", "advantage": {"rewards": {"score": 1.0}}, "length_penalty": {}},
+        "method.advantage.rewards=set contradicts method.length_penalty=set",
+    ),
     ({"type": "opd", "length_penalty": {}}, "the teacher's scores alone are the advantage"),
     ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees=nothing"),
     (
