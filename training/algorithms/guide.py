@@ -7,7 +7,7 @@ from pydantic import AfterValidator
 
 from core.text.patterns import compile_full_match
 
-ALWAYS, UNTIL_SOLVED = "always", "until_solved"
+ALWAYS, UNTIL_SOLVED, FAILED = "always", "until_solved", "failed"
 BELOW = compile_full_match(r"pass_rate\s*<\s*(\d+(?:\.\d*)?|\.\d+)")
 
 
@@ -20,12 +20,12 @@ def parse_schedule(rule: str) -> float | None:
     Raises:
         ValueError: ``rule`` is none, or no pass rate is below its bound, or all of them are.
     """
-    if rule in (ALWAYS, UNTIL_SOLVED):
+    if rule in (ALWAYS, UNTIL_SOLVED, FAILED):
         return None
     match = BELOW(rule)
     if match is None or not 0 < float(match[1]) <= 1:
         raise ValueError(
-            f"got {rule!r:.80}, expected {ALWAYS}, {UNTIL_SOLVED} or pass_rate<x with x above 0 and at most 1"
+            f"got {rule!r:.80}, expected {ALWAYS}, {UNTIL_SOLVED}, {FAILED} or pass_rate<x with x above 0 and at most 1"
         )
     return float(match[1])
 
@@ -43,7 +43,8 @@ class OffPolicySchedule:
     """Decides for each prompt that is drawn whether its group has off-policy samples; the others have none.
 
     ``always``: each has them. ``pass_rate<x``: those that the base model solved in less than the share x of its
-    samples. ``until_solved``: those of which no on-policy sample was right so far.
+    samples. ``until_solved``: those of which no on-policy sample was right so far. ``failed``: none before the samples
+    of the step are graded; if all of them are wrong, the first ones are replaced (AMPO, arXiv 2510.02227).
 
     >>> schedule = OffPolicySchedule("until_solved")
     >>> schedule.solve([7, 7, 8, 8], [True, False, True, False], [False, True, False, True])  # by the target alone
@@ -62,10 +63,12 @@ class OffPolicySchedule:
     @property
     def depends(self) -> bool:
         """Whether the rule depends on the prompt."""
-        return self.rule != ALWAYS
+        return self.rule not in (ALWAYS, FAILED)
 
     def applies(self, prompt: int, pass_rate: float | None = None) -> bool:
         """Return whether the group of ``prompt`` gets off-policy samples."""
+        if self.rule == FAILED:
+            return False
         if self.below is None:
             return prompt not in self.solved
         if pass_rate is None:

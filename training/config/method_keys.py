@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
+GROUP_LOOPS = "training.verl_hooks.group_loop.GroupLoopManager"
+
+
 def of_run(config: "DictConfig") -> Method:
     """Return the method of a run."""
     from omegaconf import OmegaConf
@@ -39,6 +42,8 @@ def lay_out_method(config: "DictConfig") -> None:
 def verl_keys(method: Method) -> dict[str, Any]:
     """Return the keys of a run that follow from its method, with their values."""
     keys = {"objective": "sft" if method.supervised else "rl", **method.needs}
+    if method.draws_more:
+        keys["actor_rollout_ref.rollout.agent.agent_loop_manager_class"] = GROUP_LOOPS
     if not isinstance(method, OnPolicy):
         return keys
     keys["actor_rollout_ref.actor.entropy_coeff"] = method.entropy.coef

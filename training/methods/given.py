@@ -41,6 +41,18 @@ class Prompt(NamedTuple):
     pass_rate: float | None = None
 
 
+class Group(NamedTuple):
+    """The samples of a prompt that are graded.
+
+    Args:
+        solved: whether each is right, by its number.
+        draws: how many were drawn, also those that others replaced.
+    """
+
+    solved: Mapping[int, bool]
+    draws: int
+
+
 class Start(NamedTuple):
     """The beginning of a sample.
 

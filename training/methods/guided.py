@@ -5,14 +5,14 @@ from typing import Any
 from pydantic import PrivateAttr
 
 from core.errors import InputError
-from training.algorithms.guide import ALWAYS, UNTIL_SOLVED, OffPolicySchedule, Schedule
+from training.algorithms.guide import ALWAYS, FAILED, UNTIL_SOLVED, OffPolicySchedule, Schedule
 from training.algorithms.imitation import ImitationLoss, sft_coefficient
 from training.algorithms.options import contradiction
 from training.algorithms.prefix import AnyPrefix, Fixed, prefix_ratio
 from training.algorithms.samples import Samples
 from training.algorithms.term import Imitation, Term
 from training.later import Tensor
-from training.methods.given import Metrics, Prompt, RunValues, Start, Tools
+from training.methods.given import Group, Metrics, Prompt, RunValues, Start, Tools
 from training.methods.off_policy import Regularized
 from training.methods.on_policy import OnPolicy
 
@@ -70,6 +70,19 @@ class Guided(OnPolicy):
     def plan(self, prompt: Prompt, n: int) -> list[Start]:
         if not prompt.has_target or not self._schedule.applies(prompt.key, prompt.pass_rate):
             return [Start()] * n
+        return self.starts(prompt, n)
+
+    @property
+    def draws_more(self) -> bool:
+        return self.guide == FAILED
+
+    def draw_more(self, prompt: Prompt, group: Group, n: int) -> dict[int, Start]:
+        if not self.draws_more or not prompt.has_target or group.draws > n or any(group.solved.values()):
+            return {}
+        return {number: start for number, start in enumerate(self.starts(prompt, n)) if start.ratio}
+
+    def starts(self, prompt: Prompt, n: int) -> list[Start]:
+        """Return how each of the ``n`` samples of a prompt starts of which some start with its target."""
         draw = {"n": n, "seed": prompt.seed, "prompt_id": prompt.name}
         ratios = [prefix_ratio(self.prefix, prompt.step, sample_id=sample, **draw) for sample in range(n)]
         return [Start(ratio, self.shown, self.of_answer) for ratio in ratios]

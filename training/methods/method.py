@@ -9,7 +9,7 @@ from training.algorithms.options import Baseline, Options
 from training.algorithms.samples import Samples, Signal
 from training.algorithms.term import Loss
 from training.later import Tensor
-from training.methods.given import Metrics, Prompt, RunValues, Start, Tools
+from training.methods.given import Group, Metrics, Prompt, RunValues, Start, Tools
 
 STATE = "method.json"  # in the folder of a checkpoint
 
@@ -78,8 +78,21 @@ class Method(Options):
         return []
 
     def plan(self, prompt: Prompt, n: int) -> list[Start]:
-        """Return how each of the ``n`` samples of ``prompt`` starts."""
+        """Return how each of the ``n`` samples of ``prompt`` starts; the rest is for `draw_more`."""
         return [Start()] * n
+
+    @property
+    def draws_more(self) -> bool:
+        """Whether `draw_more` is asked."""
+        return False
+
+    def draw_more(self, prompt: Prompt, group: Group, n: int) -> dict[int, Start]:
+        """Return how more samples of ``prompt`` start, by their numbers; a number that the group has is drawn again.
+
+        It is asked until it returns none, in the processes of the agent loop, which have no state of the method. Then
+        the group must have ``n`` samples.
+        """
+        return {}
 
     def signal(self, samples: Samples, rewards: Tensor, step: int) -> Signal:
         """Return what the update of ``step``, counted from 0, learns from ``samples``.

@@ -18,6 +18,10 @@ class OnPolicy(Rollouts):
         super().check(run)
         if self.teacher is None:
             return
+        if self.draws_more:
+            raise contradiction(
+                "method.teacher", "set", "method.guide", "failed", "it scores samples before the others"
+            )
         alone = {"use_std": self.advantage.use_std, "length_penalty": self.length_penalty, "reward_kl": self.reward_kl}
         if not self.has_outcomes and (name := next((name for name, value in alone.items() if value), None)):
             why = "the teacher's scores alone are the advantage"

@@ -98,7 +98,8 @@ class OffPolicyAgentLoop(AgentLoopBase):
             prompt, prefix = encode_prompt(conversation, self.tokenizer, self.template), []
         target = prompt_id(row) if prefix and not start.tokens else ""
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
-        response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
+        response, log_probs, extra = prefix, [0.0] * len(prefix), {}
+        requests = int(bool(row.get(PLAN)) and int(row["session_id"]) in row[PLAN].get("again", ()))
         versions = [NO_VERSION] * len(prefix)
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
         if not start.tokens and prefix[-1:] != [self.tokenizer.eos_token_id]:

@@ -16,7 +16,7 @@ from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
 from training.algorithms.samples import Samples, Signal
-from training.methods.given import Prompt
+from training.methods.given import Group, Prompt
 from training.methods.guided import Guided
 from training.methods.method import Method
 from training.verl_hooks.loss import PHI, WEIGHTS, step_loss
@@ -82,8 +82,13 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
     """The plan of a prompt, the hooks of the trainer in their order, with no rows too, and the state."""
     tools = SeededTools()
     for has_target in (True, False):
-        starts = method.plan(Prompt(1, "p", STEP, 0, has_target, 0.0), N)
-        require(len(starts) == N, f"plan(): expected {N} starts, one for each sample, got {len(starts)}")
+        prompt = Prompt(1, "p", STEP, 0, has_target, 0.0)
+        drawn = dict(enumerate(method.plan(prompt, N)))
+        draws = len(drawn)
+        while more := method.draw_more(prompt, Group(dict.fromkeys(drawn, False), draws), N):
+            drawn, draws = drawn | more, draws + len(more)
+            require(draws <= N * N, "draw_more(): it never ends for a group without a right sample")
+        require(len(drawn) == N, f"plan(): expected {N} starts, one for each sample, got {len(drawn)}")
     method.begin_epoch(ROWS, GROUPS)
     method.choose(tools, GROUPS)
     yield "plan"

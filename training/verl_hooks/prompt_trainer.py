@@ -94,7 +94,8 @@ class PromptTrainer(PPOTrainer):
         batch = super()._next_train_batch(num_prompts)
         numbers = self._batch_numbers(len(batch))
         prompts = [self._prompt(batch, row, number - 1) for row, number in enumerate(numbers)]
-        plans = [{"starts": [start._asdict() for start in self.method.plan(prompt, self.n)]} for prompt in prompts]
+        starts = [[start._asdict() for start in self.method.plan(prompt, self.n)] for prompt in prompts]
+        plans = [{"starts": of, "prompt": prompt._asdict()} for of, prompt in zip(starts, prompts, strict=True)]
         batch[PLAN] = NonTensorStack.from_list([NonTensorData(plan) for plan in plans])
         if self.method.by_prompt:
             batch["prompt_key"] = torch.tensor([prompt.key for prompt in prompts])

@@ -34,6 +34,7 @@ DROPPED = {
     "luffy_rejection": UNION,
     "luffy_reinforce_pro": UNION,
     "luffy_seed": UNION,
+    "luffy_failed": UNION,
     "cispo": UNION,
     "dapo": UNION,
     "gspo": UNION,

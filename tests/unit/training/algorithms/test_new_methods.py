@@ -1,7 +1,9 @@
 """The methods of 2026: the signal of a group, with the values that the original code computes."""
 
+import asyncio
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,10 @@ from tensordict import TensorDict
 from core.errors import InputError
 from training.algorithms.samples import Samples, Signal
 from training.methods import method_of, resolved
+from training.methods.given import Group, Prompt, Start
+from training.verl_hooks.agent_loop import start_of
+from training.verl_hooks.batch import PLAN
+from training.verl_hooks.group_loop import GroupLoops
 from training.verl_hooks.reward import compute_score
 
 LENGTH = 4
@@ -75,3 +81,58 @@ def test_rlsd_becomes_grpo(step: int, expected: float) -> None:
     signal = signal_of({"type": "rlsd", "advantage": {"use_std": False}}, [1.0, 0.0], [0, 0], step, **teacher)
     assert signal.advantages[0].tolist() == pytest.approx([0.5 * expected] * LENGTH)
     assert signal.advantages[1].tolist() == pytest.approx([-0.5 * (2 - expected)] * LENGTH)
+
+
+PROMPT = Prompt(key=1, name="p", step=0, seed=0, has_target=True)
+
+
+def test_a_target_replaces_a_sample_where_the_group_failed_in_this_step() -> None:
+    method = method_of(resolved({"type": "luffy", "guide": "failed"}))
+    assert method.plan(PROMPT, 8) == [Start()] * 8
+    wrong = dict.fromkeys(range(8), False)
+    assert method.draw_more(PROMPT, Group(wrong, 8), 8) == {0: Start(1.0)}
+    assert method.draw_more(PROMPT, Group(wrong, 9), 8) == {}  # the target is wrong, too
+    assert method.draw_more(PROMPT, Group({**wrong, 7: True}, 8), 8) == {}
+    assert method.draw_more(PROMPT._replace(has_target=False), Group(wrong, 8), 8) == {}
+
+
+@pytest.mark.parametrize(("targets", "expected"), [(1, [0.875, -0.125]), (2, [0.75, -0.25])])
+def test_a_replaced_sample_counts_in_the_mean_of_its_group(targets: int, expected: list[float]) -> None:
+    scores = [1.0] * targets + [0.0] * (8 - targets)
+    signal = signal_of({"type": "luffy", "guide": "failed"}, scores, [LENGTH] * targets + [0] * (8 - targets))
+    assert [signal.advantages[row, 0].item() for row in (0, 7)] == expected
+
+
+def test_a_group_is_drawn_on_until_the_method_is_content() -> None:
+    class Loops:
+        """verl's worker, of which no sample is right but a target."""
+
+        async def _run_agent_loop(self, *_: Any, **row: Any) -> None:
+            if row["session_id"] == fails:
+                raise RuntimeError
+            start = start_of(row)
+            drawn.append((row["session_id"], start.ratio, row[PLAN].get("again")))
+            output = SimpleNamespace(extra_fields={}, reward_score=start.ratio)
+            await self._agent_loop_postprocess(output, False, **row)
+
+        async def _agent_loop_postprocess(self, *_: Any, **__: Any) -> None: ...
+
+    async def group() -> None:
+        plan = {"starts": [Start()._asdict()] * 3, "prompt": PROMPT._asdict()}
+        row = {"uid": "u", PLAN: plan}
+        loops = (worker._run_agent_loop({}, {"validate": False}, session_id=number, **row) for number in range(3))
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    class Worker(GroupLoops, Loops):
+        def __init__(self) -> None: ...
+
+    worker = Worker()
+    worker.method, worker.n, worker.groups = method_of(resolved({"type": "luffy", "guide": "failed"})), 3, {}
+    drawn: list[Any] = []
+    fails = -1
+    asyncio.run(group())
+    assert drawn == [(0, 0.0, None), (1, 0.0, None), (2, 0.0, None), (0, 1.0, [0])]
+    assert worker.groups == {}
+    drawn, fails = [], 1
+    asyncio.run(group())
+    assert drawn == [(0, 0.0, None), (2, 0.0, None)]
