@@ -53,6 +53,7 @@ METHODS = Plugins(
     srft="training.methods.srft:Srft",
     relift="training.methods.relift:Relift",
     exgrpo="training.methods.exgrpo:Exgrpo",
+    trapo="training.methods.trapo:Trapo",
     prefix_rft="training.methods.prefix_rft:PrefixRft",
     opd="training.methods.opd:Opd",
     rlsd="training.methods.rlsd:Rlsd",

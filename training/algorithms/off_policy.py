@@ -27,14 +27,15 @@ def bounded_exp(exponent: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 class Reshape(Options):
     """A shaping function ``f``; without another one, of a ratio as it is.
 
-    ==============  ===================
-    ``no_reshape``  ``p``
-    ``logp``        ``weight log p``
-    ``p_logp``      ``p + weight log p``
-    ``square_root`` ``sqrt(p)``
-    ``pow``         ``p ** exponent``
-    ``p_div_p``     ``p / (p + gamma)``, whose derivative by the logit is equation 8
-    ==============  ===================
+    ================ ==========================================================================================
+    ``no_reshape``   ``p``
+    ``logp``         ``weight log p``
+    ``p_logp``       ``p + weight log p``
+    ``square_root``  ``sqrt(p)``
+    ``pow``          ``p ** exponent``
+    ``p_div_p``      ``p / (p + gamma)``, whose derivative by the logit is equation 8
+    ``trust_region`` ``p / max(sg(p), alpha)``: log p has the weight ``min(p / alpha, 1)`` (TRAPO, arXiv 2512.17636)
+    ================ ==========================================================================================
 
     >>> PDivP(gamma=0.1).shape(torch.tensor([0.1, 0.9]).log())
     tensor([0.5000, 0.9000])
@@ -107,7 +108,25 @@ class PDivP(Reshape):
         return bounded_exp(logsigmoid(log_prob - shift) - logsigmoid(old_log_prob - shift))
 
 
-AnyReshape = Annotated[NoReshape | LogP | PLogP | SquareRoot | Power | PDivP, Field(discriminator="type")]
+class TrustRegion(Reshape):
+    """A likelihood, but for tokens that the policy would hardly say.
+
+    >>> log_prob = torch.tensor([0.05, 0.5]).log().requires_grad_()
+    >>> ratio = TrustRegion(alpha=0.1).shape(log_prob)
+    >>> ratio.sum().backward()
+    >>> ratio.detach(), log_prob.grad
+    (tensor([0.5000, 1.0000]), tensor([0.5000, 1.0000]))
+    """
+
+    type: Literal["trust_region"] = "trust_region"
+    alpha: Positive = 0.1
+
+    def shape(self, log_ratio: Tensor) -> Tensor:
+        ratio = bounded_exp(log_ratio)
+        return ratio / ratio.detach().clamp(min=self.alpha)
+
+
+AnyReshape = Annotated[NoReshape | LogP | PLogP | SquareRoot | Power | PDivP | TrustRegion, Field(discriminator="type")]
 
 
 class OffPolicyRatio(Options):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -92,7 +92,7 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
     method.begin_epoch(ROWS, GROUPS)
     method.choose(tools, GROUPS)
     yield "plan"
-    none = Samples(samples.rows, samples.index, torch.zeros(ROWS, dtype=torch.bool), limit=LIMIT)
+    none = replace(samples, sampled=torch.zeros(ROWS, dtype=torch.bool))
     for batch in (samples, none):
         method.note(batch, tools)
         method.end_step({"actor/entropy": 0.5} if batch is samples else {})
@@ -241,4 +241,5 @@ def seeded_samples(method: Method) -> Samples:
         "solved": solved,
     }
     index = np.array([f"g{row // N}" for row in range(ROWS)], dtype=object)
-    return Samples(TensorDict(rows, batch_size=ROWS), index, torch.ones(ROWS, dtype=torch.bool), limit=LIMIT)
+    every = torch.ones(ROWS, dtype=torch.bool)
+    return Samples(TensorDict(rows, batch_size=ROWS), index, every, numbers=number.tolist(), limit=LIMIT)

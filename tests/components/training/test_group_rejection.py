@@ -35,6 +35,7 @@ DROPPED = {
     "luffy_reinforce_pro": UNION,
     "luffy_seed": UNION,
     "luffy_failed": UNION,
+    "trapo": UNION,
     "cispo": UNION,
     "dapo": UNION,
     "gspo": UNION,

@@ -37,7 +37,11 @@ def signal_of(values: dict[str, Any], scores: list[float], prefixes: list[int], 
         "solved": torch.tensor(scores) == 1,
     }
     samples = Samples(
-        TensorDict(fields | rows, batch_size=count), np.array(["g"] * count), torch.ones(count).bool(), limit=LENGTH
+        TensorDict(fields | rows, batch_size=count),
+        np.array(["g"] * count),
+        torch.ones(count).bool(),
+        numbers=range(count),
+        limit=LENGTH,
     )
     return method_of(resolved(values)).signal(samples, rewards, step)
 
@@ -136,3 +140,30 @@ def test_a_group_is_drawn_on_until_the_method_is_content() -> None:
     drawn, fails = [], 1
     asyncio.run(group())
     assert drawn == [(0, 0.0, None), (2, 0.0, None)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "ratios"),
+    [
+        ("00000000", [0, 0, 0, 0, 0.25, 0.25, 0.5, 1.0]),
+        ("10000010", [0, 0, 0, 0, 0.25, 0.25, 0.5, 1.0]),
+        ("11001000", [0, 0, 0, 0, 0, 0, 0.5, 1.0]),
+        ("11110100", [0, 0, 0, 0, 0, 0, 0, 1.0]),
+        ("11111110", [0] * 8),
+    ],
+)
+def test_trapo_shows_more_of_the_target_the_fewer_samples_are_right(scores: str, ratios: list[float]) -> None:
+    method = method_of(resolved({"type": "trapo"}))
+    starts = dict(enumerate(method.plan(PROMPT, 8)))
+    while more := method.draw_more(PROMPT, Group({n: scores[n] == "1" for n in starts}, len(starts)), 8):
+        assert not starts.keys() & more.keys()
+        starts |= more
+    assert [starts[number].ratio for number in range(8)] == ratios
+    assert method.plan(PROMPT._replace(has_target=False), 8) == [Start()] * 8
+
+
+def test_trapo_learns_the_target_whatever_its_outcome() -> None:
+    signal = signal_of({"type": "trapo"}, [0.0] * 7 + [1.0], [0, 0, 0, 0, 1, 1, 2, LENGTH])
+    assert signal.advantages[:, 0].tolist() == [-0.125] * 4 + [0.0, 1.0, 1.0, 1.0]
+    assert signal.advantages[6].tolist() == [1.0, 1.0, -0.125, -0.125]
+    assert signal.advantages[4].tolist() == [0.0, -0.125, -0.125, -0.125]

@@ -88,6 +88,9 @@ CONTRADICTIONS = [
         {"type": "on_policy", "advantage": {"rewards": {"score": 1.0}}, "length_penalty": {}},
         "method.advantage.rewards=set contradicts method.length_penalty=set",
     ),
+    ({"type": "trapo", "stages": (4, 2, 1)}, "stages: got 3, expected one more than of ratios and of below"),
+    ({"type": "trapo", "stages": [3, 2, 1, 1]}, "method.stages=[3, 2, 1, 1] contradicts rollout.n=8"),
+    ({"type": "luffy", "teacher": {}, "guide": "failed"}, "method.teacher=set contradicts method.guide=failed"),
     ({"type": "opd", "length_penalty": {}}, "the teacher's scores alone are the advantage"),
     ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees=nothing"),
     (
