@@ -94,8 +94,8 @@ CONTRADICTIONS = [
     ({"type": "opd", "length_penalty": {}}, "the teacher's scores alone are the advantage"),
     ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees=nothing"),
     (
-        {"type": "rlsd", "teacher": {"task_rewards": False}},
-        "method.teacher.task_rewards=False contradicts method.type=rlsd: the teacher scales",
+        {"type": "rlsd", "teacher": {"coef": 2.0}},
+        "method.teacher.coef=2.0 contradicts method.type=rlsd: the teacher scales",
     ),
     ({"type": "opd", "filter": {}}, "method.teacher=set contradicts method.filter=set"),
     ({"type": "exgrpo", "filter": {}}, "what a step replays depends on all groups of the step before"),
@@ -155,7 +155,7 @@ def test_a_method_is_checked_against_the_rest_of_the_run():
         ({"advantage": {"use_std": 1}}, "method.advantage.use_std: Input should be a valid boolean (got 1)"),
         ({"on_policy": {"clip": {"low": 0}}}, "method.on_policy.clip.low: Input should be greater than 0 (got 0)"),
         ({"off_policy": {"max": math.nan}}, "method.off_policy.max: Input should be a finite number (got nan)"),
-        ({"guide": "pass_rate<2"}, "method.guide: got 'pass_rate<2', expected always, until_solved or pass_rate<x"),
+        ({"guide": "pass_rate<2"}, "method.guide: got 'pass_rate<2', expected always, until_solved, failed or pass_rate<x"),
     ],
 )
 def test_a_wrong_value_names_its_key(values, words):
