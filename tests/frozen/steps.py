@@ -56,7 +56,9 @@ MORE = {
 
 def values() -> dict[str, Any]:
     """Return the numbers of each recipe, of what `MORE` sets and of ReLIFT's supervised step, with a digest of each."""
-    recipes = {name: (name, TEACHER if name in ("opd", "luffy_opd", "opsd") else []) for name in config_names(RECIPES)}
+    recipes = {
+        name: (name, TEACHER if name in ("opd", "luffy_opd", "opsd", "exopd") else []) for name in config_names(RECIPES)
+    }
     made = {name: step(*of) for name, of in (recipes | MORE).items() if name not in SUPERVISED}
     made |= {name: supervised(name) for name in SUPERVISED} | {"relift_update": relift_update()}
     digests = {
@@ -140,6 +142,7 @@ def seeded_samples(method: Method, random: torch.Generator) -> Samples:
         "off_policy_log_probs": -uniform(mask.shape, random) * mask,
         "teacher_log_probs": -uniform(mask.shape, random) * 2 * mask,
         "solved": solved,
+        "ref_log_prob": old / 2,
     }
     return Samples(
         TensorDict({name: values for name, values in rows.items() if name not in unread}, batch_size=total),

@@ -18,8 +18,8 @@ from core.plugins.config_files import RECIPES, config_names
 # make test runs the published recipe and one without rollouts.
 QUICK = ("luffy", "sft")
 SUPERVISED = ("dft", "sft")
-WITH_KL_LOSS = ("gspo", "rl_sft_loss", "uft")
-WITH_A_TEACHER = ("luffy_opd", "opd", "opsd", "rlsd")
+WITH_KL_LOSS = ("exopd", "gspo", "rl_sft_loss", "uft")
+WITH_A_TEACHER = ("luffy_opd", "opd", "exopd", "opsd", "rlsd")
 PARTLY = ("prefix_rft", "trapo")  # what follows a part of the target is generated
 WITH_SUPERVISED_LOSS = ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "srft", "uft")
 TWO_STAGES = {"first_stage__set": '["data.train_batch_size=8","trainer.total_training_steps=3"]'}
@@ -47,6 +47,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "method__teacher__task_rewards": "true",
         "rollouts__type": "colocate_async",
     },
+    "exopd": {"method__teacher__model": "base"},
     "pope": {"method__prefix__n": "2", "method__guide": "until_solved"},
     "on_policy": {"method__correction__type": "tis", "method__reward_kl": "{}"},
     "rl_sft_loss": {"method__correction__type": "seq-mask-tis", "method__reference": "{}"},
@@ -65,6 +66,7 @@ OFF_POLICY = {
     "cispo": 0,
     "dapo": 0,
     "exgrpo": 0,
+    "exopd": 0,
     "gdpo": 0,
     "gspo": 0,
     "luffy_failed": 1,

@@ -24,6 +24,7 @@ class Teacher(Options):
     gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6  # for its weights and its cache
     coef: Positive = 1.0  # coefficient of log q - log p in the advantage of a token
     max_advantage: Positive | None = None  # bound of abs(log q - log p)
+    scale: Positive = 1.0  # of the teacher's distance from the reference policy: `extrapolated`
     task_rewards: bool = True  # whether on-policy samples have the group's advantage, too
     sees: Literal["nothing", "target", "answer"] = "nothing"  # of the row, in the teacher's prompt
 
@@ -78,6 +79,20 @@ def teacher_advantage(
     if options.max_advantage is not None:
         difference = difference.clamp(-options.max_advantage, options.max_advantage)
     return options.coef * difference
+
+
+def extrapolated(
+    teacher_log_prob: Float[Tensor, "batch length"], reference_log_prob: Float[Tensor, "batch length"], scale: float
+) -> Float[Tensor, "batch length"]:
+    """Return ``s log q + (1 - s) log b``: a teacher that is further away from the reference policy ``b`` than it is.
+
+    With ``s = 1.25`` it is ExOPD (arXiv 2602.12125), and with 1 OPD.
+
+    >>> teacher, reference, log_prob = (torch.tensor([[value]]) for value in (-0.5, -1.2, -1.0))
+    >>> [(extrapolated(teacher, reference, scale) - log_prob).item() for scale in (1.25, 1.0)]
+    [0.675..., 0.5]
+    """
+    return scale * teacher_log_prob + (1.0 - scale) * reference_log_prob
 
 
 class Scale(Options):

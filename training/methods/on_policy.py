@@ -2,7 +2,7 @@
 
 from training.algorithms.options import contradiction
 from training.algorithms.samples import Samples
-from training.algorithms.teacher import Teacher, teacher_advantage
+from training.algorithms.teacher import Teacher, extrapolated, teacher_advantage
 from training.algorithms.tensors import fit_width
 from training.later import Tensor, torch
 from training.methods.given import Metrics, RunValues
@@ -22,6 +22,9 @@ class OnPolicy(Rollouts):
             raise contradiction(
                 "method.teacher", "set", "method.guide", "failed", "it scores samples before the others"
             )
+        if self.teacher.scale != 1 and self.reference is None:
+            why = "the scale is that of a distance from the reference policy: method.reference={coef: 0.0}"
+            raise contradiction("method.teacher.scale", self.teacher.scale, "method.reference", None, why)
         alone = {"use_std": self.advantage.use_std, "length_penalty": self.length_penalty, "reward_kl": self.reward_kl}
         if not self.has_outcomes and (name := next((name for name, value in alone.items() if value), None)):
             why = "the teacher's scores alone are the advantage"
@@ -49,6 +52,9 @@ class OnPolicy(Rollouts):
             return advantages
         mask, old = samples.mask, samples.rows["old_log_probs"]
         teacher, scored = fit_width(samples.rows["teacher_log_probs"], mask.shape[1]), mask & ~samples.off_policy_mask
+        if self.teacher.scale != 1:
+            reference = fit_width(samples.rows["ref_log_prob"], mask.shape[1])
+            teacher = torch.where(scored, extrapolated(teacher, reference, self.teacher.scale), 0.0)
         if scored.any():
             metrics["distillation/kl"] = float((old - teacher)[scored].mean())
         return self.taught(advantages, old, teacher, scored, step)

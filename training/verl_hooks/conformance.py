@@ -239,6 +239,7 @@ def seeded_samples(method: Method) -> Samples:
         "teacher_log_probs": -2 * uniform(mask.shape, random) * mask,
         "prompt_key": torch.arange(ROWS) // N,
         "solved": solved,
+        "ref_log_prob": -2 * uniform(mask.shape, random) * mask,
     }
     index = np.array([f"g{row // N}" for row in range(ROWS)], dtype=object)
     every = torch.ones(ROWS, dtype=torch.bool)

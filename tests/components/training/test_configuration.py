@@ -15,15 +15,6 @@ from training.launch import _fill_in
 RUN = Path("run")
 
 
-def test_all_recipes_are_there() -> None:
-    luffy = ["luffy", "luffy_reinforce_pro", "luffy_rejection", "luffy_seed"]
-    hybrid = ["chord_mu", "chord_phi", "dft", "hpt", "relift", "srft", "uft"]
-    on_policy = ["cispo", "dapo", "exgrpo", "gspo"]
-    others = ["mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
-    with_a_teacher = ["luffy_opd", "opd", "opsd", "pope"]
-    assert config_names(RECIPES) == sorted([*luffy, *others, *hybrid, *on_policy, *with_a_teacher])
-
-
 def test_luffy_is_the_published_algorithm() -> None:
     config = compose_run("luffy", "gpu", [], run=RUN)
     options = config.method

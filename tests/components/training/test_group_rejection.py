@@ -55,7 +55,7 @@ DROPPED = {
 }
 
 
-REFUSED = {"exgrpo", "luffy_opd", "opd", "opsd"}
+REFUSED = {"exgrpo", "luffy_opd", "opd", "exopd", "opsd"}
 
 
 def test_every_recipe_with_rollouts_is_here() -> None:

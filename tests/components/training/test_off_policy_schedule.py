@@ -38,7 +38,7 @@ STEP = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_
 
 @pytest.mark.parametrize("rule", ["", "never", "pass_rate<0", "pass_rate<1.5", "pass_rate>0.5", "pass_rate<nan"])
 def test_a_rule_that_decides_nothing_is_refused(rule: str) -> None:
-    with pytest.raises(InputError, match=r"^method.guide: got '.*', expected always, until_solved, failed or pass_rate<x"):
+    with pytest.raises(InputError, match=r"^method.guide: got '.*', expected always, until_solved, failed or"):
         resolved({"type": "luffy", "guide": rule})
 
 
