@@ -42,6 +42,8 @@ def lay_out_method(config: "DictConfig") -> None:
 def verl_keys(method: Method) -> dict[str, Any]:
     """Return the keys of a run that follow from its method, with their values."""
     keys = {"objective": "sft" if method.supervised else "rl", **method.needs}
+    if method.chooses:
+        keys["data.gen_batch_size"] = 1  # one prompt at a time, because some of a batch are not the dataset's next
     if method.draws_more:
         keys["actor_rollout_ref.rollout.agent.agent_loop_manager_class"] = GROUP_LOOPS
     if not isinstance(method, OnPolicy):

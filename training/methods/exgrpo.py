@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,10 +35,6 @@ SCHEMA = pa.schema(
 class Exgrpo(OffPolicy):
     """ExGRPO (arXiv 2510.02245): some groups repeat an earlier right sample of the policy."""
 
-    needs: ClassVar[Mapping[str, Any]] = {
-        "data.gen_batch_size": 1
-    }  # one prompt at a time, because some of a batch are not the dataset's next
-
     on_policy: AnyOnPolicyLoss = Ppo(clip=None)
     clip: Clip = Clip()  # of the updates before replay starts
     off_policy: OffPolicyRatio = OffPolicyRatio(reshape=PDivP(), phi="recorded", epsilon=0.0)
@@ -58,6 +54,8 @@ class Exgrpo(OffPolicy):
         why = "what a step replays depends on all groups of the step before"
         if run.rollouts != "sync":
             raise contradiction("method.type", "exgrpo", "rollouts.type", run.rollouts, why)
+        if self.prompts is not None:
+            raise contradiction("method.type", "exgrpo", "method.prompts", "set", "replay chooses prompts itself")
         if self.filter is not None:
             raise contradiction("method.type", "exgrpo", "method.filter", "set", why)
 

@@ -77,6 +77,10 @@ class Tools(Protocol):
     global_steps: int
     n: int
 
+    def prompts(self) -> list[int]:
+        """Return the keys of all prompts."""
+        ...
+
     def has_target(self, prompt: int) -> bool:
         """Return whether a prompt, by its key, has a target."""
         ...

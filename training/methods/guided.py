@@ -52,7 +52,7 @@ class Guided(OnPolicy):
 
     @property
     def by_prompt(self) -> bool:
-        return self._schedule.depends
+        return self._schedule.depends or super().by_prompt
 
     @property
     def shown(self) -> bool:
@@ -88,7 +88,7 @@ class Guided(OnPolicy):
         return [Start(ratio, self.shown, self.of_answer) for ratio in ratios]
 
     def note(self, samples: Samples, tools: Tools) -> Metrics:
-        if self.by_prompt:
+        if self._schedule.depends:
             keys = samples.rows["prompt_key"].tolist()
             self.see(keys, samples.solved.tolist(), samples.on_policy.tolist())
         return super().note(samples, tools)

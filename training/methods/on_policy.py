@@ -1,11 +1,17 @@
-"""GRPO on the policy's own samples, which a teacher can score."""
+"""GRPO on the policy's own samples, which a teacher can score, and the choice of their prompts."""
 
+from typing import Any
+
+from pydantic import PrivateAttr
+
+from training.algorithms.derived_seeds import stable_hash
 from training.algorithms.options import contradiction
+from training.algorithms.prompt_choice import Belief, Thompson
 from training.algorithms.samples import Samples
 from training.algorithms.teacher import Teacher, extrapolated, teacher_advantage
 from training.algorithms.tensors import fit_width
 from training.later import Tensor, torch
-from training.methods.given import Metrics, RunValues
+from training.methods.given import Metrics, RunValues, Tools
 from training.methods.rollouts import Rollouts
 
 
@@ -13,9 +19,14 @@ class OnPolicy(Rollouts):
     """GRPO (arXiv 2402.03300): the advantage of a sample is its distance from the mean of its group."""
 
     teacher: Teacher | None = None
+    prompts: Thompson | None = None  # which prompts the next batch has
+    _beliefs: dict[int, Belief] = PrivateAttr(default_factory=dict)  # of the prompts that were seen
 
     def check(self, run: RunValues) -> None:
         super().check(run)
+        if self.prompts is not None and run.rollouts != "sync":
+            why = "a batch depends on the outcomes of the one before"
+            raise contradiction("method.prompts", "set", "rollouts.type", run.rollouts, why)
         if self.teacher is None:
             return
         if self.draws_more:
@@ -42,6 +53,36 @@ class OnPolicy(Rollouts):
     def has_outcomes(self) -> bool:
         """Whether the outcome of a sample is part of an advantage."""
         return self.teacher is None or self.teacher.task_rewards
+
+    @property
+    def by_prompt(self) -> bool:
+        return self.prompts is not None
+
+    @property
+    def chooses(self) -> bool:
+        return self.prompts is not None
+
+    def choose(self, tools: Tools, prompts: int) -> list[int]:
+        if self.prompts is None:
+            return []
+        return self.prompts.draw(
+            tools.prompts(), self._beliefs, prompts, stable_hash(tools.seed, tools.global_steps, "prompts")
+        )
+
+    def note(self, samples: Samples, tools: Tools) -> Metrics:
+        for rows in samples.groups() if self.prompts is not None else ():
+            own = [bool(samples.solved[row]) for row in rows if samples.on_policy[row]]
+            prompt = int(samples.rows["prompt_key"][rows[0]])
+            assert self.prompts is not None
+            self._beliefs[prompt] = self.prompts.after(self._beliefs.get(prompt, (1.0, 1.0)), sum(own), len(own))
+        return super().note(samples, tools)
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"beliefs": [[prompt, *belief] for prompt, belief in sorted(self._beliefs.items())]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._beliefs = {prompt: (a, b) for prompt, a, b in state["beliefs"]}
 
     def fields(self) -> list[str]:
         return [] if self.teacher is None else ["teacher_log_probs"]

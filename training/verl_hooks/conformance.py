@@ -40,6 +40,9 @@ class SeededTools:
     n: int = N
     updates: list[str] = field(default_factory=list)
 
+    def prompts(self) -> list[int]:
+        return list(range(ROWS))
+
     def has_target(self, prompt: int) -> bool:
         return True
 

@@ -47,6 +47,9 @@ class Problems:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def keys(self) -> list[int]:
+        return list(self._rows)
+
     def record(self, prompt: int) -> dict[str, Any]:
         """Return the row of a problem."""
         return self._dataset[self._rows[prompt]]
@@ -83,6 +86,9 @@ class PromptTrainer(PPOTrainer):
     @cached_property
     def problems(self) -> Problems:
         return Problems(self.train_dataset, self.tokenizer, chat_template(self.config))
+
+    def prompts(self) -> list[int]:
+        return self.problems.keys()
 
     def has_target(self, prompt: int) -> bool:
         return self.problems.has_target(prompt)

@@ -12,6 +12,7 @@ from training.plugins import METHODS
 from training.verl_hooks.conformance import check_method
 
 MORE = [
+    {"type": "luffy", "prompts": {}, "guide": "until_solved"},
     {"type": "opd", "teacher": {"scale": 1.25}, "reference": {"coef": 0.0}},
     {"type": "luffy", "on_policy": {"type": "vespo"}},
     {"type": "luffy", "correction": {"type": "negative-mask", "negative_kl": 0.1}},

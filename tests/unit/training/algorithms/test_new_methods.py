@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from training.methods import method_of, resolved
 from training.methods.given import Group, Prompt, Start
 from training.verl_hooks.agent_loop import start_of
 from training.verl_hooks.batch import PLAN
+from training.verl_hooks.conformance import SeededTools, seeded_samples
 from training.verl_hooks.group_loop import GroupLoops
 from training.verl_hooks.reward import compute_score
 
@@ -167,3 +169,17 @@ def test_trapo_learns_the_target_whatever_its_outcome() -> None:
     assert signal.advantages[:, 0].tolist() == [-0.125] * 4 + [0.0, 1.0, 1.0, 1.0]
     assert signal.advantages[6].tolist() == [1.0, 1.0, -0.125, -0.125]
     assert signal.advantages[4].tolist() == [0.0, -0.125, -0.125, -0.125]
+
+
+def test_a_resumed_run_chooses_the_prompts_of_an_unbroken_one(tmp_path: Path) -> None:
+    method, resumed = (method_of(resolved({"type": "on_policy", "prompts": {}})) for _ in range(2))
+    tools = SeededTools()
+    first = method.choose(tools, 3)
+    assert len(set(first)) == 3 and set(first) <= set(tools.prompts())
+    method.note(seeded_samples(method), tools)  # the first group is never solved
+    method.save(tmp_path)
+    resumed.load(tmp_path)
+    tools.global_steps += 1
+    assert method.choose(tools, 20) == resumed.choose(tools, 20)
+    beliefs = {prompt: belief for prompt, *belief in resumed.state()["beliefs"]}
+    assert beliefs[0] == [1.0, 9.0] and len(beliefs) == 3

@@ -99,6 +99,7 @@ CONTRADICTIONS = [
         "method.teacher.coef=2.0 contradicts method.type=rlsd: the teacher scales",
     ),
     ({"type": "opd", "filter": {}}, "method.teacher=set contradicts method.filter=set"),
+    ({"type": "exgrpo", "prompts": {}}, "method.type=exgrpo contradicts method.prompts=set"),
     ({"type": "exgrpo", "filter": {}}, "what a step replays depends on all groups of the step before"),
     ({"type": "exgrpo", "replay": {"share": 0.0}}, "method.replay.share: Input should be greater than 0"),
 ]
@@ -119,6 +120,8 @@ def test_a_method_is_checked_against_the_rest_of_the_run():
     with pytest.raises(InputError, match=r"rollouts\.type=colocate_async"):
         checked({"type": "exgrpo"}, rollouts="colocate_async")
     own = {"type": "opd", "teacher": {"model": "self", "sees": "target"}}
+    with pytest.raises(InputError, match="a batch depends on the outcomes of the one before"):
+        checked({"type": "luffy", "prompts": {}}, rollouts="colocate_async")
     with pytest.raises(InputError, match="the weights can change between a sample and its score"):
         checked(own, rollouts="separate_async")
     with pytest.raises(InputError, match=r"temperature=0\.6"):
