@@ -19,7 +19,7 @@ from core.plugins.config_files import RECIPES, config_names
 QUICK = ("luffy", "sft")
 SUPERVISED = ("dft", "sft")
 WITH_KL_LOSS = ("exopd", "gspo", "rl_sft_loss", "uft")
-WITH_A_TEACHER = ("luffy_opd", "opd", "exopd", "opsd", "rlsd")
+WITH_A_TEACHER = ("luffy_opd", "opd", "exopd", "opsd", "rlsd", "sdpo")
 PARTLY = ("prefix_rft", "trapo")  # what follows a part of the target is generated
 WITH_SUPERVISED_LOSS = ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "srft", "uft")
 TWO_STAGES = {"first_stage__set": '["data.train_batch_size=8","trainer.total_training_steps=3"]'}
@@ -75,6 +75,7 @@ OFF_POLICY = {
     "questa": 0,  # the answers of the targets are too short for a hint
     "questa_50": 0,
     "rlsd": 0,
+    "sdpo": 0,
     "sft_then_rl": 0,
     "sft_then_rl_short": 0,
     "trapo": 3,

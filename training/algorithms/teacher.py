@@ -1,7 +1,7 @@
 """On-policy distillation: the policy samples, and a teacher scores its tokens (arXiv 2306.13649).
 
-The teacher may be another model (OPD), or the policy itself with the target (OPSD, arXiv 2601.18734) or the answer
-(RLSD) in its prompt.
+The teacher may be another model (OPD), or the policy itself with the target (OPSD, arXiv 2601.18734), the answer
+(RLSD) or another sample (SDPO, arXiv 2601.20802) in its prompt.
 """
 
 from typing import Annotated, Literal, Self
@@ -26,7 +26,8 @@ class Teacher(Options):
     max_advantage: Positive | None = None  # bound of abs(log q - log p)
     scale: Positive = 1.0  # of the teacher's distance from the reference policy: `extrapolated`
     task_rewards: bool = True  # whether on-policy samples have the group's advantage, too
-    sees: Literal["nothing", "target", "answer"] = "nothing"  # of the row, in the teacher's prompt
+    # What its prompt shows: of the row, or the first right sample of the group but the one that it scores.
+    sees: Literal["nothing", "target", "answer", "sample"] = "nothing"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -40,6 +41,9 @@ class Teacher(Options):
         if self.model == "self" and rollouts != "sync":
             why = "the weights can change between a sample and its score"
             raise contradiction("method.teacher.model", "self", "rollouts.type", rollouts, why)
+        if self.sees == "sample" and rollouts != "sync":
+            why = "it waits until all samples of a step are drawn"
+            raise contradiction("method.teacher.sees", "sample", "rollouts.type", rollouts, why)
         if temperature != 1:
             why = "a teacher's probabilities are those at temperature 1"
             raise contradiction("method.teacher", "set", "actor_rollout_ref.rollout.temperature", temperature, why)

@@ -19,6 +19,7 @@ SELF, BASE = "self", "base"  # the policy with its present weights, and the mode
 WORDS = {
     "target": "{problem}\n\nThis is a correct solution:\n\n{target}\n\nUse it to understand the problem. Then write a "
     "solution of your own, step by step.",
+    "sample": "{problem}\n\nThis is a correct solution:\n\n{target}\n\nWrite a correct solution, step by step.",
     "answer": "{problem}\n\nThis is the correct answer:\n\n{target}\n\nWrite a solution that leads to it, step by "
     "step.",
     "beginning": "{problem}\n\nThis is the beginning of a correct solution:\n\n{target}\n\nWork out what it has done "
@@ -67,7 +68,7 @@ def lengthen_context(config: "DictConfig") -> None:
     teacher, rollout = teacher_of(config), config.actor_rollout_ref.rollout
     scores = teacher is not None and teacher.sees != "nothing" and teacher.model == SELF
     if scores or shown_share(config):
-        share = float(teacher.sees == "target") if scores else shown_share(config)
+        share = float(teacher.sees != "answer") if scores else shown_share(config)
         rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
         rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
     if teacher is not None:
@@ -102,7 +103,7 @@ def lay_out_teacher(config: "DictConfig", folder: str) -> None:
 def longest_scored(config: "DictConfig") -> int:
     """Return the token limit of a teacher's prompt, with the target or its beginning if the prompt shows it."""
     sees = config.method.teacher.sees
-    shares = [] if sees == "nothing" else [float(sees == "target")]
+    shares = [] if sees == "nothing" else [float(sees != "answer")]
     shares += [share] if (share := shown_share(config)) else []
     return config.data.max_prompt_length + max((shown_tokens(config, share) for share in shares), default=0)
 

@@ -93,6 +93,9 @@ class OnPolicy(Rollouts):
             return advantages
         mask, old = samples.mask, samples.rows["old_log_probs"]
         teacher, scored = fit_width(samples.rows["teacher_log_probs"], mask.shape[1]), mask & ~samples.off_policy_mask
+        if not self.teacher.task_rewards:
+            advantages = torch.where(scored, 0.0, advantages)
+        scored &= ~teacher.isnan()  # of a sample for which the teacher had nothing to see
         if self.teacher.scale != 1:
             reference = fit_width(samples.rows["ref_log_prob"], mask.shape[1])
             teacher = torch.where(scored, extrapolated(teacher, reference, self.teacher.scale), 0.0)
@@ -100,9 +103,14 @@ class OnPolicy(Rollouts):
             metrics["distillation/kl"] = float((old - teacher)[scored].mean())
         return self.taught(advantages, old, teacher, scored, step)
 
+    def weights(self, samples: Samples, metrics: Metrics) -> dict[str, Tensor]:
+        weights = super().weights(samples, metrics)
+        if self.teacher is None or self.teacher.task_rewards or "policy" not in weights:
+            return weights
+        teacher = fit_width(samples.rows["teacher_log_probs"], samples.mask.shape[1])
+        return weights | {"policy": weights["policy"] * ~teacher.isnan()}
+
     def taught(self, advantages: Tensor, log_prob: Tensor, teacher: Tensor, scored: Tensor, step: int) -> Tensor:
         """Return the advantages with what a teacher says of the ``scored`` tokens; arguments as `teacher_advantage`."""
         assert self.teacher is not None
-        if not self.teacher.task_rewards:
-            advantages = torch.where(scored, 0.0, advantages)
         return advantages + teacher_advantage(log_prob, teacher, scored, self.teacher)

@@ -1,6 +1,8 @@
 """The teacher that scores the tokens of a sample when it is drawn, with ``method.teacher``."""
 
 import asyncio
+import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import uuid4
@@ -11,9 +13,11 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from core.model.endpoints import endpoint_key
 from core.model.prompts import encode_prompt
+from training.algorithms.prefix import THOUGHTS_END
 from training.config.teacher_settings import SELF, endpoint_of, show_target
 from training.config.to_verl import chat_template
 from training.verl_hooks.agent_loop import OffPolicyOutput
+from training.verl_hooks.reward import is_solved, reward_info
 
 # What vLLM is asked for: the log-probability of each token of the prompt, and a token that nobody reads.
 SCORE = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0, "detokenize": False}
@@ -98,6 +102,9 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
         self.sees = self.config.method.teacher.sees
         self.template = chat_template(self.config)
         model = self.config.method.teacher.model
+        # Of each prompt its samples by number, "" for wrong ones, and how many have read them.
+        self.groups: dict[str, dict[int, str]] = {}
+        self.readers = Counter[str]()
         self.drawing: set[Any] = set()  # the tasks of samples that the policy has not finished
         self.drawn = asyncio.Event()  # whether there are none
         if model == SELF:
@@ -136,7 +143,13 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
             output.teacher_log_probs = [0.0] * len(response_ids)
             return
         assert sample_kwargs is not None
-        if text := shown_text(self.sees, sample_kwargs):
+        text = shown_text(self.sees, sample_kwargs)
+        if self.sees == "sample":
+            text = await self._right_sample(output, response_ids, sample_kwargs)
+            if not text:
+                output.teacher_log_probs = [math.nan] * len(response_ids)
+                return
+        if text:
             conversation = show_target(sample_kwargs["raw_prompt"], text, self.sees)
             prompt_ids = encode_prompt(conversation, self.tokenizer, self.template)
         if isinstance(self.teacher, PolicyTeacher):
@@ -144,6 +157,19 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
             # would draw other samples.
             await self.drawn.wait()
         output.teacher_log_probs = await self.teacher.log_probs(prompt_ids, response_ids)
+
+    async def _right_sample(self, output: OffPolicyOutput, response_ids: list[int], row: dict[str, Any]) -> str:
+        """Return the answer of the first other sample of the group that is right, without its thoughts."""
+        group, own = self.groups.setdefault(row["uid"], {}), int(row["session_id"])
+        solved = is_solved(reward_info(output.extra_fields), output.reward_score or 0.0)
+        text = self.tokenizer.decode(response_ids, skip_special_tokens=True).rpartition(THOUGHTS_END)[2]
+        group[own] = text.strip() if solved else ""
+        await self.drawn.wait()  # all samples are graded before they are scored
+        others = [group[number] for number in sorted(group) if number != own]
+        self.readers[row["uid"]] += 1
+        if self.readers[row["uid"]] == len(group):
+            del self.groups[row["uid"]], self.readers[row["uid"]]
+        return next(filter(None, others), "")
 
 
 TeacherLoopWorker = ray.remote(_TeacherLoopWorker)

@@ -55,7 +55,7 @@ DROPPED = {
 }
 
 
-REFUSED = {"exgrpo", "luffy_opd", "opd", "exopd", "opsd"}
+REFUSED = {"exgrpo", "luffy_opd", "opd", "exopd", "opsd", "sdpo"}
 
 
 def test_every_recipe_with_rollouts_is_here() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -268,6 +269,39 @@ def test_the_prompt_of_a_teacher_shows_what_it_sees_of_a_row(sees: str, target: 
     asyncio.run(worker._compute_teacher_logprobs(output, tokenizer.encode("1+1=?"), [5, 6], False, row))
     assert output.teacher_log_probs == [-1.0, -1.0]
     assert shown in texts[0] if shown else texts == ["1+1=?"]
+
+
+def test_a_teacher_sees_the_first_other_sample_that_is_right() -> None:
+    class Asked:
+        async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+            texts.append(tokenizer.decode(prompt))
+            return [-1.0] * len(response)
+
+    async def score(number: int, answer: str, solved: bool) -> list[float]:
+        info = {"reward_extra_info": {"solved": solved}}
+        output = SimpleNamespace(prefix_length=0, extra_fields=info, reward_score=float(solved))
+        row = {"uid": "u", "session_id": number, "raw_prompt": [{"role": "user", "content": "1+1=?"}]}
+        worker.drawing.add(asyncio.current_task())
+        await asyncio.sleep(0)
+        response = tokenizer.encode(f"why</think>{answer}")
+        await worker._compute_teacher_logprobs(output, tokenizer.encode("1+1=?"), response, False, row)
+        return output.teacher_log_probs
+
+    async def group(*right: bool) -> list[list[float]]:
+        worker.drawn = asyncio.Event()
+        return await asyncio.gather(*(score(number, f"x={number}", solved) for number, solved in enumerate(right)))
+
+    texts, tokenizer = list[str](), AutoTokenizer.from_pretrained(SHIPPED)
+    worker = _TeacherLoopWorker.__new__(_TeacherLoopWorker)
+    worker.sees, worker.template, worker.tokenizer, worker.teacher = "sample", CHAT, tokenizer, Asked()
+    worker.drawing, worker.groups, worker.readers = set(), {}, Counter()
+    first, second, third = asyncio.run(group(False, True, False))
+    assert set(first) == set(third) == {-1.0} and all(math.isnan(value) for value in second)
+    assert ["x=1" in text and "why" not in text for text in texts] == [True, True]
+    texts.clear()
+    asyncio.run(group(True, True))
+    assert sorted(("x=0" in text, "x=1" in text) for text in texts) == [(False, True), (True, False)]
+    assert not worker.groups and not worker.readers
 
 
 def scores(tokenizer: tokenizers.Tokenizer) -> Callable[[dict[str, Any]], tuple[int, Any]]:

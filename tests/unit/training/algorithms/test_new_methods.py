@@ -13,6 +13,8 @@ import torch
 from tensordict import TensorDict
 
 from core.errors import InputError
+from core.files import read_yaml
+from core.plugins.config_files import RECIPES, config_file
 from training.algorithms.samples import Samples, Signal
 from training.methods import method_of, resolved
 from training.methods.given import Group, Prompt, Start
@@ -183,3 +185,19 @@ def test_a_resumed_run_chooses_the_prompts_of_an_unbroken_one(tmp_path: Path) ->
     assert method.choose(tools, 20) == resumed.choose(tools, 20)
     beliefs = {prompt: belief for prompt, *belief in resumed.state()["beliefs"]}
     assert beliefs[0] == [1.0, 9.0] and len(beliefs) == 3
+
+
+def test_sdpo_learns_what_a_right_sample_says_of_the_others() -> None:
+    """p = 0.7 and q = 0.5; the second sample is the only right one."""
+    teacher = torch.stack([torch.full((LENGTH,), 0.5).log(), torch.full((LENGTH,), torch.nan)])
+    rows = {"teacher_log_probs": teacher, "old_log_probs": torch.full((2, LENGTH), 0.7).log()}
+    recipe = read_yaml(config_file(RECIPES, "sdpo"), "recipe")["method"]
+    signal = signal_of({"type": "opd", **recipe}, [0.0, 1.0], [0, 0], **rows)
+    assert signal.advantages[:, 0].tolist() == pytest.approx([-0.336472, 0.0], abs=1e-6)
+    assert signal.weights["policy"].tolist() == [[1.0] * LENGTH, [0.0] * LENGTH]
+    log_prob = torch.tensor([[0.7]]).log().requires_grad_()
+    on = method_of(resolved({"type": "opd", **recipe})).on_policy
+    losses, _ = on.losses(log_prob, log_prob.detach(), -signal.advantages[:1, :1], torch.ones(1, 1).bool())
+    losses.sum().backward()
+    assert losses.item() == pytest.approx(-0.120011, abs=1e-6)
+    assert log_prob.grad is not None and log_prob.grad.item() == pytest.approx(0.336472, abs=1e-6)

@@ -120,6 +120,8 @@ def test_a_method_is_checked_against_the_rest_of_the_run():
     with pytest.raises(InputError, match=r"rollouts\.type=colocate_async"):
         checked({"type": "exgrpo"}, rollouts="colocate_async")
     own = {"type": "opd", "teacher": {"model": "self", "sees": "target"}}
+    with pytest.raises(InputError, match="it waits until all samples of a step are drawn"):
+        checked({"type": "opd", "teacher": {"sees": "sample"}}, rollouts="separate_async")
     with pytest.raises(InputError, match="a batch depends on the outcomes of the one before"):
         checked({"type": "luffy", "prompts": {}}, rollouts="colocate_async")
     with pytest.raises(InputError, match="the weights can change between a sample and its score"):
