@@ -92,7 +92,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
         """
         start = start_of(row)
         prompt, prefix = self._example(row, start)
-        guided = start.shown and bool(beginning := self._beginning(row, start, prefix))
+        beginning = self._beginning(row, start, prefix) if start.shown else ""
         if start.shown:
             conversation = show_target(row["raw_prompt"], beginning, "beginning")
             prompt, prefix = encode_prompt(conversation, self.tokenizer, self.template), []
@@ -132,7 +132,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
             requests=requests,
             versions=versions,
             off_policy_log_probs=self._log_probs(row, start, len(prefix)),
-            guided=guided,
+            guided=bool(beginning),
             group_off_policy=any(one.ratio for one in planned(row)),
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
