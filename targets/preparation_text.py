@@ -6,13 +6,13 @@ from pathlib import Path
 from core.cli import say
 from targets.check.checks_page import write_page
 from targets.check.expectations import summarize, validate
+from targets.check.source_drift import OF_TWO
 from targets.check.version_diff import Difference
 from targets.prepared_files import Prepared, column_texts, hint_texts, log_probs_text, reuse_texts
 from targets.select.split import Split
 
 MOST_VALUES = 10  # of each metadata, on the terminal
 LONGEST_PROBLEM = 160  # characters of a problem that came or went
-LONGEST_OBSERVED = 60  # characters of what a check that passed has seen
 
 
 def print_difference(difference: Difference) -> None:
@@ -61,16 +61,14 @@ def check_and_print(prepared: Prepared, suite: Path, previous: Path | None, docs
     results = validate(prepared.profile, suite=suite, previous=previous)
     if docs:
         write_page(results, docs)
-    for result in results:
-        state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
-        what = str(result.error or result.observed)
-        if not result.passed:
-            what += f" ({result.where})" if result.where else ""
-            limits = ", ".join(f"{name} {value}" for name, value in result.expected.items() if name != "column")
-            what += f"; expected: {result.description.removesuffix('.')}" + (f" ({limits})" if limits else "")
-        elif len(what) > LONGEST_OBSERVED:
-            what = "as expected"
-        say(f"{state:8}{result.name:32}{what}")
+    failed = [result for result in results if not result.passed]
+    for result in failed:
+        what = f"{result.error or result.observed}" + (f" ({result.where})" if result.where else "")
+        limits = ", ".join(f"{name} {value}" for name, value in result.expected.items() if name != "column")
+        what += f"; expected: {result.description.removesuffix('.')}" + (f" ({limits})" if limits else "")
+        say(f"{'FAILED' if result.severity == 'error' else 'warning':8}{result.name:32}{what}")
+    if previous is None and (of_two := sum(result.expected.get("column") in OF_TWO for result in results)):
+        say(f"{of_two} checks have nothing to compare with yet: --previous names an earlier preparation")
     for line in summarize(results):
         say(line)
-    return int(any(not result.passed and result.severity == "error" for result in results))
+    return int(any(result.severity == "error" for result in failed))

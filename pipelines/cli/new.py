@@ -16,14 +16,14 @@ from core.errors import InputError
 from core.files import write_text
 from core.model.base_model import SHIPPED
 from core.parquet import read_shards
-from core.settings import HERE, Layer, profile_layers, resolve
+from core.settings import HERE, Layer, Section, profile_layers, resolve
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match
 from grading.verifiers.spec import PYTHON, parse_spec
 from targets.prepare import prepare
 from targets.prepared_files import Prepared, column_texts, hint_texts, read_example
 from targets.read.sources import read_source
-from targets.settings import TargetSections, TargetSettings
+from targets.settings import TargetSettings
 from targets.trace import Trace
 
 HELDOUT, VERIFIER, BASE = "heldout.jsonl", "verifier.py", "shared/learn"  # two files, and a profile
@@ -46,6 +46,12 @@ def score(data_source, solution_str, ground_truth, extra_info=None):
     boxes = re.findall(r"\\boxed\{(.*?)\}", solution_str.rpartition("</think>")[2])
     return float(bool(boxes) and boxes[-1].strip() == ground_truth.strip())
 '''
+
+
+class Targets(Section):
+    """The section that is tried here."""
+
+    targets: TargetSettings
 
 
 def new(file: Path, verifier: str | None, mapping: str | None) -> Iterator[str]:
@@ -92,7 +98,7 @@ def _settings(source: Mapping[str, Any]) -> TargetSettings:
     """Return the settings of the profile for a preparation of ``source``, with room for all that its model can read."""
     limits = {"max_prompt_tokens": CONTEXT, "max_target_tokens": CONTEXT}
     mine = Layer("luffy new", {"targets": {"source": [source], **limits}}, Path.cwd())
-    return resolve(TargetSections, [*profile_layers(BASE, "base"), mine]).targets
+    return resolve(Targets, [*profile_layers(BASE, "base"), mine]).targets
 
 
 def _verifier(text: str | None, traces: Sequence[Trace], folder: Path) -> Any:

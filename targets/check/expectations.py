@@ -149,7 +149,7 @@ def validate(
 
 
 def summarize(results: Sequence[CheckResult]) -> list[str]:
-    """The last lines of a report: which checks warn and which block, with the source that each names."""
+    """The last lines of a report: how many checks passed, which warn, and which block, with the sources they name."""
 
     def named(severity: str) -> list[str]:
         failed = [result for result in results if not result.passed and result.severity == severity]
@@ -159,8 +159,9 @@ def summarize(results: Sequence[CheckResult]) -> list[str]:
         return f"{len(names)} {one if len(names) == 1 else several}: {'; '.join(names)}"
 
     warnings, errors = named("warning"), named("error")
-    lines = [line(warnings, "check warns", "checks warn")] if warnings else []
-    return [*lines, line(errors, "check blocks", "checks block") if errors else "no check blocks"]
+    lines = [f"{sum(result.passed for result in results)} of {len(results)} checks passed"]
+    lines += [line(warnings, "check warns", "checks warn")] if warnings else []
+    return [*lines, *([line(errors, "check blocks", "checks block")] if errors else [])]
 
 
 def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, Any], suite: Path) -> list[str]:
