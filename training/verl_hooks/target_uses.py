@@ -176,5 +176,5 @@ def _loss_inputs(samples: Samples, signal: Signal, index: torch.Tensor) -> LossI
         tokens=off_policy,
         valid=mask[index],
         off_policy=off_policy,
-        rollout_log_prob=rows["rollout_log_probs"][index].float(),
+        rollout_log_prob=None if (rollout := rows.get("rollout_log_probs")) is None else rollout[index].float(),
     )
