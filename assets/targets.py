@@ -148,8 +148,8 @@ def prepare_traces(
     """Prepare ``settings`` into ``folder``: in this process, or in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
+    from targets.files import PREPARED as PREPARED_FILE
     from targets.prepare import prepare
-    from targets.prepared_files import PREPARED as PREPARED_FILE
 
     decisions = storage.path / "targets" / "decisions"
     if settings.engine != "ray":

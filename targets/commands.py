@@ -85,9 +85,10 @@ class Prepare(Command):
         from core.progress import Progress, Terminal
         from targets.check.expectations import check_suite
         from targets.check.version_diff import compare_versions
+        from targets.files import PROFILE_FILE
         from targets.preparation_text import check_and_print, print_lines, print_preparation
         from targets.prepare import prepare
-        from targets.prepared_files import PROFILE_FILE, require_targets
+        from targets.prepared_files import require_targets
         from targets.select.split import reconcile, select_train
 
         # SIGTERM unwinds the stack as Ctrl-C does, so that the workers are stopped on the way out.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grading.answers.gold import suggest
+from targets.files import IdDigest
 from targets.source_settings import OF_ONE_TRACE
-from targets.target_tables import IdDigest
 from targets.trace import Trace
 
 MOST_VALUES = 200  # counted of each name, so that memory stays bounded
@@ -106,12 +106,12 @@ class Tally:
     def to_json(self) -> str:
         """The text that `from_json` reads."""
         values = {name: getattr(self, name) for name in (*FLAT, *NESTED)}
-        return json.dumps({**values, "ids": [self.ids.count, self.ids.hexdigest()]})
+        return json.dumps({**values, "ids": self.ids.record()})
 
     @classmethod
     def from_json(cls, text: str) -> "Tally":
         values = json.loads(text)
-        tally = cls(IdDigest.of(*values["ids"]))
+        tally = cls(IdDigest.of(values["ids"]))
         for name in FLAT:
             getattr(tally, name).update(values[name])
         for name in NESTED:
@@ -190,6 +190,6 @@ class Counts:
             "log_probs": of.log_probs,
             "response_formats": of.response_formats,
             "disagreements": of.disagreements,
-            "ids_read": [of.ids.count, of.ids.hexdigest()],
+            "ids_read": of.ids.record(),
         }
         return {name: json.dumps(value, sort_keys=name != "breakdown") for name, value in values.items()}

@@ -1,16 +1,15 @@
 """Raw traces in; targets, their profile and the rejected rows out. Every trace read is in exactly one of the two.
 
-The processes of an `Engine` do all that reads or writes texts: they filter each piece of the sources, unless the
+The processes of a `targets.engine` do all that reads or writes texts: they filter each piece of the sources, unless the
 decisions on it are cached, compare problems that may be near duplicates, and write the files. This process only passes
 over the keys of the accepted traces, to decide between duplicates.
 """
 
-import functools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -20,27 +19,36 @@ from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
-from core.model.token_counts import load_lengths
 from core.parquet import shard_path
-from grading.contamination import BenchmarkIndex, held_out_benchmarks, templated_benchmarks
+from grading.contamination import held_out_benchmarks, templated_benchmarks
 from targets.counts import MOST_GOLDS, Counts
-from targets.engines.process_pool import build_engine
-from targets.engines.tasks import Engine
-from targets.filter.cache import REMEDY, DecisionCache, Decisions, versions
-from targets.filter.context import FilterInputs
-from targets.filter.filter_stages import FAILED
+from targets.engine import Engine, open_engine
+from targets.files import (
+    HELDOUT,
+    LEFT_OUT,
+    PREPARED,
+    PROFILE_FILE,
+    REJECTED_FILE,
+    TRAIN,
+    IdDigest,
+    clear_staging,
+    combined_digest,
+    iter_batches,
+    readable,
+    staging,
+)
+from targets.filter.decisions import REMEDY, DecisionCache, Decisions, Undecided, filter_piece, versions
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
-from targets.prepared_files import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
-from targets.read.sources import Part, find_parts
+from targets.filter.stages import FAILED
+from targets.filter.worker import Worker
+from targets.prepared_files import Prepared, find_unchanged, read_prepared
+from targets.read.sources import Part, Piece, find_parts
 from targets.select.exclusions import Exclusions
-from targets.select.near_search import Places, read_accepted
-from targets.select.output import CheckFiles, WriteFiles, Written
+from targets.select.near_search import NearSearch, read_accepted
 from targets.select.selection import Outcome, Selection
-from targets.select.split import SPLIT
+from targets.select.write import Output, Written, check_output, write_output
 from targets.settings import TargetSettings
-from targets.staging import clear_staging, staging
-from targets.target_tables import IdDigest, combined_digest, iter_batches, readable
 
 FORMAT_VERSION = "6"
 READ_PER_FILE = 4
@@ -50,12 +58,15 @@ Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in a
 
 @dataclass(frozen=True)
 class _Run:
-    """The inputs of a preparation; ``inputs`` is recorded in its files."""
+    """What a preparation works with; ``inputs`` is recorded in its files."""
 
     parts: Sequence[Part]
     exclusions: Exclusions
     inputs: Mapping[str, str]
     report: Progress
+    worker: Worker
+    engine: Engine
+    folder: Path
 
     @property
     def config(self) -> TargetSettings:
@@ -93,10 +104,10 @@ def prepare(
         In both cases ``out_dir`` is as it was.
     """
     out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
-    lengths = load_lengths(tokenizer_json, config.chat_template_kwargs)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
-    benchmarks_digest = _benchmarks_digest(benchmarks)
+    worker, benchmarks_digest = Worker(config, tokenizer_json, benchmarks), _benchmarks_digest(benchmarks)
+    tokenizer_digest = worker.lengths.digest
     filters_with(tuple(config.filters))  # before anything is written: one may not fit
     check_languages(config.languages)
     for path in config.paths:
@@ -104,27 +115,20 @@ def prepare(
             raise InputError(f"{out_dir}: inside the source {path}, so its files would be sources; give another folder")
     parts = find_parts(config, generated)
     exclusions = Exclusions.read(config)
-    inputs = _inputs(parts, exclusions, lengths.digest, benchmarks_digest)
+    inputs = _inputs(parts, exclusions, tokenizer_digest, benchmarks_digest)
     if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons and not force:
         clear_staging(out_dir)
         return earlier
 
-    run = _Run(parts, exclusions, inputs, progress or _silent)
-    with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), SPLIT) as staging_dir, ExitStack() as stack:
-        folder = cache or staging_dir / "decisions"
-        decisions = DecisionCache(config, lengths, benchmarks_digest, folder, force)
-        tools = FilterInputs(config, tokenizer_json)
-
-        @functools.cache
-        def open_benchmarks() -> None:  # takes time, which a preparation that filters nothing does not need
-            nonlocal tools
-            index = None if benchmarks is None else BenchmarkIndex(benchmarks)
-            tools = replace(tools, benchmarks=index)
-
-        engine = stack.enter_context(build_engine(config.engine, lambda: tools, config.workers))
-        decided = _filter(run, decisions, engine, open_benchmarks)
-        selection, outcomes = _select(run, decided, engine, staging_dir)
-        _write(run, decided, outcomes, selection.problems_of_golds, engine, staging_dir)
+    with (
+        staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), (TRAIN, HELDOUT, LEFT_OUT)) as folder,
+        open_engine(config.engine, worker, config.workers) as engine,
+    ):
+        run = _Run(parts, exclusions, inputs, progress or _silent, worker, engine, folder)
+        cached = DecisionCache(config, tokenizer_digest, benchmarks_digest, cache or folder / "decisions", force)
+        decided = _filter(run, cached)
+        selection, outcomes = _select(run, decided)
+        _write(run, decided, outcomes, selection.problems_of_golds)
     return read_prepared(out_dir)
 
 
@@ -165,22 +169,16 @@ def _inputs(
     return inputs
 
 
-def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Callable[[], None]) -> list[Decisions]:
-    """The decisions on each piece, together on at most ``limit`` traces.
-
-    ``open_benchmarks`` is called before anything is filtered.
-    """
+def _filter(run: _Run, cache: DecisionCache) -> list[Decisions]:
+    """The decisions on each piece, together on at most ``limit`` traces."""
     pieces, rows = [], 0
     for part in run.parts:
         pieces += part.pieces(None if run.config.limit is None else run.config.limit - rows)
         rows = sum(piece.stop - piece.start for piece in pieces)
-    missing = [cache.task(piece) for piece in pieces if not cache.has(piece)]
-    lacking = sum(task.piece.stop - task.piece.start for task in missing)
-    done = rows - lacking
-    if missing:
-        open_benchmarks()
-    for task, _ in zip(missing, engine.run(missing, lacking), strict=True):
-        done += task.piece.stop - task.piece.start
+    missing = [piece for piece in pieces if not cache.has(piece)]
+    done = rows - sum(piece.stop - piece.start for piece in missing)
+    for piece, _ in zip(missing, _decide(run, cache, missing), strict=True):
+        done += piece.stop - piece.start
         run.report("filter", done, rows)
     left, decided = run.config.limit, []
     for piece in pieces:
@@ -188,8 +186,7 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Ca
         if left is not None and decisions.traces > left:  # a row has several traces
             cut = replace(piece, most=left)
             if left and not cache.has(cut):
-                open_benchmarks()
-                list(engine.run([cache.task(cut)], 1))
+                list(_decide(run, cache, [cut]))
             decisions = cache.read(cut) if left else None
         if decisions is None:
             break
@@ -198,9 +195,17 @@ def _filter(run: _Run, cache: DecisionCache, engine: Engine, open_benchmarks: Ca
     return decided
 
 
-def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Path) -> tuple[Selection, list[Outcome]]:
+def _decide(run: _Run, cache: DecisionCache, pieces: Sequence[Piece]) -> Iterator[None]:
+    """Filter ``pieces``, one after the other."""
+    if pieces:
+        _ = run.worker.index  # made once, and sent to the other processes
+    undecided = [Undecided(piece, cache.path(piece)) for piece in pieces]
+    return run.engine.run(filter_piece, undecided, sum(piece.stop - piece.start for piece in pieces))
+
+
+def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Outcome]]:
     """The outcome of the accepted traces of each piece, and who decided it."""
-    selection = Selection(run.exclusions, folder)
+    selection = Selection(run.exclusions, run.folder)
     unread = {*run.exclusions.review.refused, *run.exclusions.review.kept}
     read = 0
     for decisions in decided:
@@ -210,60 +215,62 @@ def _select(run: _Run, decided: Sequence[Decisions], engine: Engine, folder: Pat
         read += decisions.traces
         run.report("deduplicate", read, None)
     run.exclusions.review.check_ids(read, unread)
-    places = Places(run.config, [of.path for of in decided], selection.left(), engine)
-    return selection, selection.decide(places.search)
+    paths = [of.path for of in decided]
+    search = NearSearch(run.config.near_duplicate, paths, selection.left(), run.engine)
+    return selection, selection.decide(search)
 
 
-def _write(
-    run: _Run,
-    decided: Sequence[Decisions],
-    outcomes: Sequence[Outcome],
-    problems_of_golds: int,
-    engine: Engine,
-    folder: Path,
-) -> None:
-    """The files in ``folder`` from the decisions, proven complete."""
+def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], problems_of_golds: int) -> None:
+    """The files from the decisions, proven complete."""
     counts = Counts(
         [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))],
         problems_of_golds=problems_of_golds,
-        golds=functools.partial(_golds, decided),
+        golds=partial(_golds, decided),
     )
     for decisions in decided:
         counts.read(decisions.tally)
-    if not counts.all.ids.count:
+    read = counts.all.ids.count
+    if not read:
         raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
-    inputs = {
+    kept = sum(outcome.kept for outcome in outcomes)
+    outputs = _outputs(run, decided, outcomes, rejected=read > kept)
+    others = []
+    for written in run.engine.run(write_output, outputs[1:], read):
+        others.append(written)
+        run.report("write", len(others), len(outputs))
+
+    def describe(first: Written) -> dict[str, str]:
+        for _, tally in (first, *others):
+            counts.decided(tally)
+        return {**counts.metadata(kept), "rows_digest": combined_digest([digest for digest, _ in (first, *others)])}
+
+    write_output(outputs[0], None, describe)
+    run.report("write", len(outputs), len(outputs))
+    ids = IdDigest()
+    for checked in run.engine.run(check_output, outputs, read):
+        ids.merge(checked)
+    if ids != counts.all.ids:
+        raise RuntimeError(f"conservation violated: {read} traces read, {ids.count} written, or others")
+
+
+def _outputs(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], rejected: bool) -> list[Output]:
+    """The files to write and what goes into each; ``rejected``: whether any trace is."""
+    metadata = {
         **run.inputs,
         "code_digest": kinds.PREPARED.code_digest(),
         "decided_by": json.dumps(sorted({decisions.maker for decisions in decided})),
     }
     log_probs = any(part.mapping.target_log_probs for part in run.parts)
-    tasks, kept = [], 0
+    outputs, first = [], 0
     groups = _grouped(run.config.rows_per_file, decided, outcomes)
     for number, group in enumerate(groups):
-        names = (PREPARED, PROFILE_FILE, REJECTED_FILE)
-        prepared, profile, rejected = (shard_path(folder / name, number, len(groups)) for name in names)
+        prepared, profile = (shard_path(run.folder / name, number, len(groups)) for name in (PREPARED, PROFILE_FILE))
+        others = shard_path(run.folder / REJECTED_FILE, number, len(groups) if rejected else 1)
+        paths = prepared, profile, others if rejected or not number else None
         pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
-        tasks.append(WriteFiles(pieces, kept, log_probs, run.exclusions, (prepared, profile, rejected), inputs))
-        kept += sum(outcome.kept for _, outcome in group)
-    others = []
-    for written in engine.run(tasks[1:], counts.all.ids.count):
-        others.append(written)
-        run.report("write", len(others), len(tasks))
-
-    def describe(first: Written) -> dict[str, str]:
-        for written in (first, *others):
-            counts.decided(written.tally)
-        digests = [written.digest for written in (first, *others)]
-        return {**counts.metadata(kept), "rows_digest": combined_digest(digests)}
-
-    tasks[0].write(describe)
-    run.report("write", len(tasks), len(tasks))
-    ids = IdDigest()
-    for checked in engine.run([CheckFiles(task.paths) for task in tasks], counts.all.ids.count):
-        ids.merge(checked)
-    if ids != counts.all.ids:
-        raise RuntimeError(f"conservation violated: {counts.all.ids.count} traces read, {ids.count} written, or others")
+        outputs.append(Output(pieces, first, log_probs, run.exclusions, paths, metadata))
+        first += sum(outcome.kept for _, outcome in group)
+    return outputs
 
 
 def _grouped(

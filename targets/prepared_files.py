@@ -8,11 +8,10 @@ from typing import Any
 from core import kinds
 from core.errors import InputError
 from core.parquet import read_shards
+from targets.files import PREPARED, PROFILE_FILE, REJECTED_FILE, REMEDY, read_metadata
 from targets.settings import RECORDED, TargetSettings
 from targets.source_settings import EMBEDDED
-from targets.target_tables import read_metadata
 
-PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
 COUNTED = (
     "counts",
     "all_reasons",
@@ -27,7 +26,6 @@ COUNTED = (
     "mappings",
     "decided_by",
 )
-REMEDY = "run luffy targets"
 EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
-from grading.contamination import BenchmarkIndex
 from grading.row_fields import DATA_SOURCE
 from grading.spec_values import spec_text
-from targets.filter.context import FilterContext, FilterInputs
-from targets.filter.filter_stages import prompt_of
 from targets.filter.filters import Stage, rejections
+from targets.filter.stages import prompt_of
+from targets.filter.worker import Worker
 from targets.read.sources import read_source
 from targets.select.dedupe import problem_digest
 from targets.select.selection import rank
@@ -31,13 +30,13 @@ def read_problems(
     tokenizer: Path,
     limit: int | None = None,
     generated: Path | None = None,
-    benchmarks: BenchmarkIndex | None = None,
+    benchmarks: "pa.Table | None" = None,
 ) -> "pa.Table":
     """BENCHMARK rows: each problem with its first gold answer, as a policy is asked it.
 
     Traces that cannot be read, and problems that no filter would let through or whose prompt is too long, are left out.
     ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name;
-    ``benchmarks``: whose problems are left out, too.
+    ``benchmarks``: BENCHMARK rows whose problems are left out, too.
 
     Raises:
         InputError: a source does not work, or no problem is left.
@@ -45,12 +44,12 @@ def read_problems(
     import pyarrow as pa
 
     rows: dict[str, dict[str, Any]] = {}
-    with FilterContext(FilterInputs(config, tokenizer, benchmarks)) as context:
-        for trace in _measurable(config, context, generated):
+    with Worker(config, tokenizer, benchmarks) as worker:
+        for trace in _measurable(config, worker, generated):
             digest = problem_digest(str(trace.problem))
             if digest in rows:
                 continue
-            rows[digest] = _row(digest, trace, config, context)
+            rows[digest] = _row(digest, trace, config, worker)
             if limit is not None and len(rows) > 2 * limit:
                 rows = _drawn(rows, limit, config.seed)
     if limit is not None:
@@ -61,20 +60,20 @@ def read_problems(
     return table
 
 
-def _measurable(config: TargetSettings, context: FilterContext, generated: Path | None) -> Iterator[Trace]:
+def _measurable(config: TargetSettings, worker: Worker, generated: Path | None) -> Iterator[Trace]:
     for trace in islice(read_source(config, generated), config.limit):
-        if not trace.reasons and not any(rejections(Stage.PROBLEM, trace, context)):
+        if not trace.reasons and not any(rejections(Stage.PROBLEM, trace, worker)):
             yield trace
 
 
-def _row(digest: str, trace: Trace, config: TargetSettings, context: FilterContext) -> dict[str, Any]:
+def _row(digest: str, trace: Trace, config: TargetSettings, worker: Worker) -> dict[str, Any]:
     """The row of a problem; an empty one if its prompt is too long."""
-    prompt = prompt_of(trace, context.source(trace))
-    ((tokens, _),) = context.lengths.count_examples([(prompt, "")])
+    prompt = prompt_of(trace, worker.source(trace))
+    ((tokens, _),) = worker.lengths.count_examples([(prompt, "")])
     if tokens > config.max_prompt_tokens:
         return {}
     values = {"benchmark": NAME, "id": digest, "problem": trace.problem, "prompt": prompt}
-    values |= {"gold": trace.gold, "verifier": spec_text(context.source(trace).spec), "subject": ""}
+    values |= {"gold": trace.gold, "verifier": spec_text(worker.source(trace).spec), "subject": ""}
     # The verifier is asked as for the source's targets.
     return {**values, "fields": json.dumps({DATA_SOURCE: trace.data_source, **trace.fields})}
 

@@ -11,9 +11,9 @@ from core.browser.page import Page, Row, write_page
 from core.ledger_verdicts import VERDICTS
 from core.parquet import read_table
 from core.schemas import LEARNED
+from targets.files import iter_batches
 from targets.prepared_files import Prepared
 from targets.select.exclusions import LEDGER_ADVICE, learned_file
-from targets.target_tables import iter_batches
 
 KEPT = "kept"
 FACETS = ("reason", "source", "verdict")

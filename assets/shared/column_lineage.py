@@ -81,8 +81,8 @@ def _mapped(
     prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: dg.AssetKey, generated: dg.AssetKey
 ) -> Columns:
     """Return the columns of the source behind each column; a path into a struct counts as the struct."""
+    from targets.files import read_metadata
     from targets.source_settings import GENERATED
-    from targets.target_tables import read_metadata
 
     mappings = json.loads(read_metadata(prepared.prepared, "prepare the targets again")["mappings"])
     paths = prepared.config.paths

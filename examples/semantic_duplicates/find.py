@@ -17,7 +17,7 @@ import openai
 import pyarrow.parquet as pq
 
 from core.parquet import read_shards
-from targets.prepared_files import PREPARED
+from targets.files import PREPARED
 
 BATCH = 64  # problems per request
 LONGEST = 2000  # characters of a problem that the model reads

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.parquet import read_shards
 from targets.check.renamed_files import Named, common_names
-from targets.target_tables import read_metadata, readable
+from targets.files import read_metadata, readable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.parquet import read_shards
-from targets.prepared_files import PREPARED, PROFILE_FILE, REJECTED_FILE
-from targets.target_tables import iter_batches, read_metadata, readable
+from targets.files import PREPARED, PROFILE_FILE, REJECTED_FILE, iter_batches, read_metadata, readable
 
 QUANTILES = {"median": 0.5, "95th percentile": 0.95, "longest": 1.0}
 REMEDY = "give the folder of a preparation"

@@ -16,10 +16,10 @@ from functools import cache, partial
 from core.errors import InputError
 from core.plugins.user_code import UserFunctionError, check_function, function_name, load_function, named_in_errors
 from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
-from targets.filter.context import FilterContext
 from targets.filter.damaged_encoding import FEWEST_REPLACED, count_replaced, find_misread
 from targets.filter.language import identify_language
 from targets.filter.text_properties import compression_ratio
+from targets.filter.worker import Worker
 from targets.read.response_format import BOX, TURN_TOKENS
 from targets.trace import Rejection, Trace
 
@@ -91,40 +91,40 @@ class Filter:
     name: str
     title: str
     stage: Stage
-    rule: Callable[[Trace, FilterContext], str | None] | None = None
+    rule: Callable[[Trace, Worker], str | None] | None = None
 
 
-def contaminated(trace: Trace, context: FilterContext) -> str | None:
+def contaminated(trace: Trace, worker: Worker) -> str | None:
     """Reject benchmark problems: equal, nearly equal, or with half of their text in shared runs of eight words."""
-    match = context.benchmark_match(trace.problem or "")
+    match = worker.benchmark_match(trace.problem or "")
     if match is None or match.held_out:
         return None
     return f"{match.benchmark}/{match.id}: {match.ratio:.0f}% similar, {match.coverage:.0%} covered by runs of 8 words"
 
 
-def held_for_benchmark(trace: Trace, context: FilterContext) -> str | None:
+def held_for_benchmark(trace: Trace, worker: Worker) -> str | None:
     """Reject questions that a benchmark holds out of the same traces."""
-    match = context.benchmark_match(trace.problem or "")
+    match = worker.benchmark_match(trace.problem or "")
     return f"{match.benchmark}/{match.id}" if match and match.held_out else None
 
 
-def figure(trace: Trace, context: FilterContext) -> str | None:
+def figure(trace: Trace, worker: Worker) -> str | None:
     """Reject problems that the text alone does not state."""
-    match = FIGURE.search(trace.problem or "") if context.config.reject_figures else None
+    match = FIGURE.search(trace.problem or "") if worker.config.reject_figures else None
     return f"{match.group()!r} in the problem" if match else None
 
 
-def choice_gold(trace: Trace, context: FilterContext) -> str | None:
+def choice_gold(trace: Trace, worker: Worker) -> str | None:
     """Reject gold answers that are one of the options that the problem lists."""
     gold = (trace.gold or "").strip()
-    if not context.config.reject_choices or not context.is_mathematics(trace) or not CHOICE(gold):
+    if not worker.config.reject_choices or not worker.is_mathematics(trace) or not CHOICE(gold):
         return None
     return f"gold {gold!r} among options" if len(set(OPTIONS.findall(trace.problem or ""))) >= 2 else None
 
 
-def proof(trace: Trace, context: FilterContext) -> str | None:
+def proof(trace: Trace, worker: Worker) -> str | None:
     """Reject problems whose solution a single boxed answer cannot show."""
-    if not context.is_mathematics(trace):
+    if not worker.is_mathematics(trace):
         return None
     gold = (trace.gold or "").strip()
     if gold.lower().rstrip(".") in PROOF_GOLDS or PROVED.search(gold):
@@ -133,19 +133,19 @@ def proof(trace: Trace, context: FilterContext) -> str | None:
     return f"{match.group()!r} in the problem" if match else None
 
 
-def refusal(trace: Trace, context: FilterContext) -> str | None:
+def refusal(trace: Trace, worker: Worker) -> str | None:
     """Reject answers, and responses without markers, that begin by declining."""
     match = REFUSAL.match(trace.conclusion)
     return f"{match.group().strip()!r}" if match else None
 
 
-def chat_tokens(trace: Trace, context: FilterContext) -> str | None:
+def chat_tokens(trace: Trace, worker: Worker) -> str | None:
     """Reject problems that hold the tokens between turns. Those in a target are found when it is taken apart."""
     match = TURN_TOKENS.search(trace.problem or "")
     return f"{match.group()} in the problem" if match else None
 
 
-def double_escaped(trace: Trace, context: FilterContext) -> str | None:
+def double_escaped(trace: Trace, worker: Worker) -> str | None:
     r"""LaTeX whose backslashes were escaped once too often: ``\\frac{1}{2}`` is a line break and the letters "frac"."""
     for name in ("problem", "gold", "target"):
         if match := DOUBLE_ESCAPED.search(getattr(trace, name) or ""):
@@ -153,51 +153,51 @@ def double_escaped(trace: Trace, context: FilterContext) -> str | None:
     return None
 
 
-def damaged_encoding(trace: Trace, context: FilterContext) -> str | None:
+def damaged_encoding(trace: Trace, worker: Worker) -> str | None:
     """Reject UTF-8 that was read as Latin-1, and mathematics with letters replaced by question marks."""
     texts = {name: getattr(trace, name) or "" for name in ("problem", "gold", "target")}
     for name, text in texts.items():
         if misread := find_misread(text):
             return f"{misread[0]!r} for {misread[1]!r} in the {name}: read the source as UTF-8"
-    replaced = sum(map(count_replaced, texts.values())) if context.is_mathematics(trace) else 0
+    replaced = sum(map(count_replaced, texts.values())) if worker.is_mathematics(trace) else 0
     return f"'?' inside of {replaced} words" if replaced >= FEWEST_REPLACED else None
 
 
-def no_box(trace: Trace, context: FilterContext) -> str | None:
-    if not context.is_boxed(trace) or BOX.search(trace.conclusion):
+def no_box(trace: Trace, worker: Worker) -> str | None:
+    if not worker.is_boxed(trace) or BOX.search(trace.conclusion):
         return None
     return "nothing boxed after the thoughts"
 
 
-def loop(trace: Trace, context: FilterContext) -> str | None:
-    if len(trace.target) < context.config.compression_min_chars:
+def loop(trace: Trace, worker: Worker) -> str | None:
+    if len(trace.target) < worker.config.compression_min_chars:
         return None
-    ratio, limit = compression_ratio(trace.target), context.config.min_compression_ratio
+    ratio, limit = compression_ratio(trace.target), worker.config.min_compression_ratio
     return f"compresses to {ratio:.3f} (limit {limit})" if ratio < limit else None
 
 
-def ngram_loop(trace: Trace, context: FilterContext) -> str | None:
-    run, times = repeated_run(trace.target, context.config.max_repeats)
-    return f"{times} times {run[:QUOTED]!r} (limit {context.config.max_repeats})" if run else None
+def ngram_loop(trace: Trace, worker: Worker) -> str | None:
+    run, times = repeated_run(trace.target, worker.config.max_repeats)
+    return f"{times} times {run[:QUOTED]!r} (limit {worker.config.max_repeats})" if run else None
 
 
-def line_loop(trace: Trace, context: FilterContext) -> str | None:
+def line_loop(trace: Trace, worker: Worker) -> str | None:
     line, times = repeated_line(trace.target)
-    limit = context.config.max_repeats
+    limit = worker.config.max_repeats
     return f"{times} times {line[:QUOTED]!r} (limit {limit})" if times >= limit else None
 
 
-def foreign_script(trace: Trace, context: FilterContext) -> str | None:
+def foreign_script(trace: Trace, worker: Worker) -> str | None:
     """Reject texts with more than ``max_foreign_share`` of characters from scripts other than English mathematics."""
     foreign = [] if trace.target.isascii() else FOREIGN.findall(trace.target)
-    if len(foreign) <= context.config.max_foreign_share * len(trace.target):
+    if len(foreign) <= worker.config.max_foreign_share * len(trace.target):
         return None
     return f"{len(foreign)} of {len(trace.target)} characters: {''.join(dict.fromkeys(foreign))[:12]}"
 
 
-def language(trace: Trace, context: FilterContext) -> str | None:
+def language(trace: Trace, worker: Worker) -> str | None:
     """Reject targets in other languages than ``languages``."""
-    expected = context.config.languages
+    expected = worker.config.languages
     identified = identify_language(trace.target) if expected else None
     return None if identified is None or identified in expected else f"{identified} (languages: {', '.join(expected)})"
 
@@ -308,7 +308,7 @@ def filters_with(paths: tuple[str, ...]) -> tuple[Filter, ...]:
     return (*FILTERS[:at], *own, *FILTERS[at:])
 
 
-def _own_rule(path: str, trace: Trace, context: FilterContext) -> str | None:
+def _own_rule(path: str, trace: Trace, worker: Worker) -> str | None:
     shown = copy(trace)  # whatever the filter does to it
     shown.reasons, shown.metadata, shown.fields = [*trace.reasons], {**trace.metadata}, deepcopy(trace.fields)
     try:
@@ -323,8 +323,8 @@ def _own_rule(path: str, trace: Trace, context: FilterContext) -> str | None:
     return detail
 
 
-def rejections(stage: Stage, trace: Trace, context: FilterContext) -> Iterator[Rejection]:
+def rejections(stage: Stage, trace: Trace, worker: Worker) -> Iterator[Rejection]:
     """Apply the rules of ``stage`` to a trace, and return the reasons against it."""
-    for entry in filters_with(tuple(context.config.filters)):
-        if entry.stage is stage and entry.rule and (detail := entry.rule(trace, context)) is not None:
+    for entry in filters_with(tuple(worker.config.filters)):
+        if entry.stage is stage and entry.rule and (detail := entry.rule(trace, worker)) is not None:
             yield Rejection(entry.name, detail)

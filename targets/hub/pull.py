@@ -2,18 +2,23 @@
 
 from pathlib import Path
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 from core.files import atomic_folder
 from core.machine.request_paths import writable_folder
 from core.model.hub import hub_errors
 from core.parquet import is_there, shards
 from core.schemas import TARGET, target_schema
+from targets.files import (
+    HELDOUT,
+    TRAIN,
+    RowDigest,
+    TableWriter,
+    combined_digest,
+    read_columns,
+    read_metadata,
+    readable,
+)
 from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES
-from targets.read.arrow_rows import open_file, parquet_rows
-from targets.read.data_files import find_files
-from targets.select.split import HELDOUT, TRAIN
-from targets.target_tables import RowDigest, TableWriter, combined_digest, read_metadata
-from targets.trace import Rejection
 
 ADVICE = "give a dataset that luffy targets push has written"
 
@@ -73,23 +78,24 @@ def _copy(source: Path, out: Path, metadata: dict[str, str]) -> str:
 
 def _copy_file(source: Path, out: Path, metadata: dict[str, str]) -> str:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    [file] = find_files(str(source))
-    given = open_file(file).schema_arrow
+    with readable(source, ADVICE):
+        given = pq.read_schema(source)
     for field in TARGET:
         types = (field.type, target_schema(fields=True).field(field.name).type)
         if field.name not in given.names or given.field(field.name).type not in types:
             raise InputError(f"{source}: column {field.name}: expected {field.type}; {ADVICE}")
     schema = pa.schema([field for field in given if field.name != MESSAGES])
     digest = RowDigest(metadata.get("verifiers", "{}"))
-    with TableWriter(out, schema, metadata) as writer:
-        for number, row in parquet_rows(file, schema.names, 0, float("inf")):
-            if isinstance(row, Rejection):
-                raise InputError(f"{source}: row {number}: {row.detail}; {ADVICE}")
+    with TableWriter(out, schema, metadata) as writer, readable(source, ADVICE):
+        for table in read_columns(source, schema.names):
             try:
-                digest.add(row)
-            except (TypeError, AttributeError) as error:
-                raise InputError(f"{source}: row {number}: a value is missing; {ADVICE}") from error
-            writer.add(row)
+                digest.add(table)
+            except (TypeError, AttributeError, UnicodeDecodeError) as error:
+                raise InputError(
+                    f"{source}: a value after row {writer.rows:,} is missing or no text: {first_line(error)}; {ADVICE}"
+                ) from error
+            writer.add_table(table)
         writer.close()
     return digest.hexdigest()

@@ -7,7 +7,6 @@ metadata goes with them, without the folders of this machine.
 import json
 import tempfile
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,9 +14,17 @@ from core.errors import InputError
 from core.model.hub import upload_folder
 from core.parquet import count_rows, is_there, shards
 from core.schemas import MESSAGE
+from targets.files import (
+    HELDOUT,
+    TRAIN,
+    RowDigest,
+    TableWriter,
+    combined_digest,
+    read_columns,
+    read_metadata,
+    readable,
+)
 from targets.hub.dataset_card import dataset_card
-from targets.select.split import HELDOUT, TRAIN
-from targets.target_tables import RowDigest, TableWriter, combined_digest, iter_batches, read_metadata, readable
 
 DATA, MESSAGES, HELDOUT_DIGEST = "data", "messages", "heldout_digest"
 REMEDY = "give the folder of train.parquet, which luffy targets writes"
@@ -110,10 +117,11 @@ def _copy_file(source: Path, out: Path, metadata: Mapping[str, str]) -> tuple[in
     with readable(source, REMEDY):
         schema = pq.read_schema(source)
         with TableWriter(out, schema.append(pa.field(MESSAGES, pa.list_(MESSAGE))), metadata) as writer:
-            for row in chain.from_iterable(iter_batches(source)):
-                _check_names(row["extra_info"], source)
-                digest.add(row)
-                writer.add({**row, MESSAGES: [*row["prompt"], *row["target"]]})
+            for table in read_columns(source):
+                digest.add(table)
+                for row in table.to_pylist():
+                    _check_names(row["extra_info"], source)
+                    writer.add({**row, MESSAGES: [*row["prompt"], *row["target"]]})
             writer.close()
     return writer.rows, digest.hexdigest()
 

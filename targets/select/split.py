@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +18,13 @@ import numpy as np
 from core.errors import InputError
 from core.parquet import count_rows, shard_path, shards
 from core.schemas import REJECTED
-from targets.engines.process_pool import build_engine
-from targets.engines.tasks import Engine, NoInputs, Tools
-from targets.prepared_files import Prepared
-from targets.select.dedupe import problem_digest
-from targets.select.selection import rank
-from targets.staging import staging
-from targets.target_tables import (
+from targets.engine import Engine, open_engine
+from targets.files import (
+    HELDOUT,
+    LEFT_OUT,
+    REMEDY,
+    TRAIN,
+    IdDigest,
     RowDigest,
     TableWriter,
     combined_digest,
@@ -31,17 +32,18 @@ from targets.target_tables import (
     iter_batches,
     read_columns,
     read_metadata,
+    staging,
 )
+from targets.prepared_files import Prepared
+from targets.select.dedupe import problem_digest
+from targets.select.selection import rank
 from targets.trace import Rejection, rejected_target_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Ranks = tuple[np.ndarray, np.ndarray]  # see `RankRows`
+MAX_ROWS = "max_rows"  # in the metadata
 Masks = tuple[np.ndarray, np.ndarray]  # whether each row is trained on, and whether it is held out
-TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
-SPLIT = (TRAIN, HELDOUT, LEFT_OUT)
-REMEDY = "run luffy targets"
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def select_train(
         raise InputError(f"heldout_share {heldout_share}: expected a share from 0 to below 1")
     if max_rows is not None and max_rows < 1:
         raise InputError(f"max_rows {max_rows}: expected 1 or more, or none")
-    settings = {"heldout_share": str(heldout_share), "split_seed": str(seed), "max_rows": str(max_rows)}
+    settings = {"heldout_share": str(heldout_share), "split_seed": str(seed), MAX_ROWS: str(max_rows)}
     prepared_metadata = read_metadata(prepared.prepared, REMEDY)
     prepared_digest = prepared_metadata.pop("rows_digest")
     metadata = {**prepared_metadata, "prepared_digest": prepared_digest, **settings}
@@ -87,24 +89,24 @@ def select_train(
     if earlier := _find_split(out_dir, metadata):
         return earlier
     files = shards(prepared.prepared)
-    with build_engine("local", NoInputs, prepared.config.workers if len(files) > 1 else 1) as engine:
-        masks = _masks(files, prepared, heldout_share, max_rows, seed, engine)
+    with open_engine("local", None, prepared.config.workers if len(files) > 1 else 1) as engine:
+        masks = _draw(files, prepared, heldout_share, max_rows, seed, engine)
         if heldout_share and all(held.all() for _, held in masks):
             count = prepared.counts["kept"]
             raise InputError(f"{prepared.prepared}: all {count} rows would be held out; lower heldout_share")
         with staging(out_dir, (LEFT_OUT, HELDOUT, TRAIN)) as staging_dir:
-            _write(files, masks, staging_dir, metadata, max_rows, engine)
+            _write(files, masks, staging_dir, metadata, engine)
     return read_split(out_dir)
 
 
-def _masks(
+def _draw(
     files: Sequence[Path], prepared: Prepared, heldout_share: float, max_rows: int | None, seed: int, engine: Engine
 ) -> list[Masks]:
     """Draw the rows of each file."""
     sizes = list(map(count_rows, files))
     if heldout_share or max_rows:
         suffixes = {str(source.name): source.suffix for source in prepared.config.sources}
-        ranks = list(engine.run([RankRows(file, suffixes, seed) for file in files], sum(sizes)))
+        ranks = list(engine.run(partial(rank_rows, suffixes=suffixes, seed=seed), files, sum(sizes)))
         held = np.concatenate([shares for shares, _ in ranks]) < heldout_share
         train = _smallest(np.concatenate([rows for _, rows in ranks]), ~held, max_rows)
     else:
@@ -113,58 +115,23 @@ def _masks(
     return list(zip(np.split(train, ends), np.split(held, ends), strict=True))
 
 
-def _write(
-    files: Sequence[Path],
-    masks: Sequence[Masks],
-    folder: Path,
-    metadata: Mapping[str, str],
-    max_rows: int | None,
-    engine: Engine,
-) -> None:
-    tasks, train_rows, heldout_rows = [], 0, 0
-    left_out = any((~(trained | held)).any() for trained, held in masks)
-    has_rows = {TRAIN: True, HELDOUT: any(held.any() for _, held in masks), LEFT_OUT: left_out}
-    for number, (file, (trained, held)) in enumerate(zip(files, masks, strict=True)):
-        parts = {name: (number, len(files)) if rows else (0, 1) for name, rows in has_rows.items()}
-        paths = {
-            name: shard_path(folder / name, *part) for name, part in parts.items() if number == 0 or has_rows[name]
-        }
-        tasks.append(SplitRows(file, (trained, held), (train_rows, heldout_rows), paths, metadata, max_rows))
-        train_rows += int(trained.sum())
-        heldout_rows += int(held.sum())
-    others = list(engine.run(tasks[1:], train_rows + heldout_rows))
-    tasks[0].write(lambda digest: {"rows_digest": combined_digest([digest, *others])})
-
-
-@dataclass(frozen=True)
-class RankRows:
-    """The task to rank the rows of a file of targets.
+def rank_rows(file: Path, _: object, *, suffixes: Mapping[str, str], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each target, where its problem lies between 0 and 1, and where it lies among all targets; 16 bytes per row.
 
     ``suffixes``: what follows the problems of each source in their prompts.
     """
-
-    file: Path
-    suffixes: Mapping[str, str]
-    seed: int
-
-    def __call__(self, tools: Tools) -> Ranks:
-        """For each row, where its problem lies between 0 and 1, and where the row lies among all; 16 bytes per row."""
-        shares, order = [], []
-        for row in chain.from_iterable(iter_batches(self.file, ["data_source", "prompt", "extra_info"])):
-            problem = problem_digest(row["prompt"][-1]["content"].removesuffix(self.suffixes[row["data_source"]]))
-            shares.append(rank(f"{self.seed}/heldout/{problem}"))
-            order.append(rank(f"{self.seed}/rows/{problem}/{row['extra_info']['id']}"))
-        return np.array(shares, np.uint64) / 2**64, np.array(order, np.uint64)
-
-    def __str__(self) -> str:
-        return f"ranked {self.file.name}"
+    shares, order = [], []
+    for row in chain.from_iterable(iter_batches(file, ["data_source", "prompt", "extra_info"])):
+        problem = problem_digest(row["prompt"][-1]["content"].removesuffix(suffixes[row["data_source"]]))
+        shares.append(rank(f"{seed}/heldout/{problem}"))
+        order.append(rank(f"{seed}/rows/{problem}/{row['extra_info']['id']}"))
+    return np.array(shares, np.uint64) / 2**64, np.array(order, np.uint64)
 
 
 @dataclass(frozen=True)
-class SplitRows:
-    """The task to write the rows of a file of targets into those of `TRAIN`, `HELDOUT` and `LEFT_OUT`.
-
-    ``paths`` has no file for a name that no row belongs to, but in the first task, which tells the metadata.
+class _Part:
+    """A file of targets, and the files that its rows go into: none for a name that no row of any part belongs to, but
+    in the first part, which tells the metadata.
     """
 
     file: Path
@@ -172,45 +139,57 @@ class SplitRows:
     first: tuple[int, int]  # `extra_info.index` of the first row that is trained on, and of the first held out
     paths: Mapping[str, Path]
     metadata: Mapping[str, str]
-    max_rows: int | None
-
-    def __call__(self, tools: Tools) -> str:
-        return self.write(lambda digest: {"rows_digest": digest})
-
-    def write(self, describe: Callable[[str], Mapping[str, str]]) -> str:
-        """Write the files; returns the digest of the rows to train on, of which ``describe`` tells the metadata."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        digest, schema = RowDigest(self.metadata["verifiers"]), pq.read_schema(self.file).remove_metadata()
-        left_out = Rejection("over_max_rows", f"not among the {self.max_rows} rows drawn")
-        with ExitStack() as stack:
-            schemas = {TRAIN: schema, HELDOUT: schema, LEFT_OUT: REJECTED}
-            writers = {
-                name: stack.enter_context(TableWriter(path, schemas[name], self.metadata))
-                for name, path in self.paths.items()
-            }
-            train, heldout, others = writers[TRAIN], writers.get(HELDOUT), writers.get(LEFT_OUT)
-            begin = 0
-            for table in read_columns(self.file, schema.names):
-                rows = slice(begin, begin + len(table))
-                chosen, held = (mask[rows] for mask in self.masks)
-                begin = rows.stop
-                trained = _numbered(table.filter(pa.array(chosen)), "train", self.first[0] + train.rows)
-                train.add_table(trained)
-                digest.add_table(trained)
-                if heldout:
-                    heldout.add_table(_numbered(table.filter(pa.array(held)), "heldout", self.first[1] + heldout.rows))
-                if others:
-                    for row in table.filter(pa.array(~(chosen | held))).to_pylist():
-                        others.add(rejected_target_row(row, left_out))
-            metadata = describe(digest.hexdigest())
-            for writer in writers.values():
-                writer.close(metadata)
-        return digest.hexdigest()
 
     def __str__(self) -> str:
-        return f"split {self.file.name}"
+        return self.file.name
+
+
+def _write(
+    files: Sequence[Path], masks: Sequence[Masks], folder: Path, metadata: Mapping[str, str], engine: Engine
+) -> None:
+    parts, train_rows, heldout_rows = [], 0, 0
+    left_out = any((~(trained | held)).any() for trained, held in masks)
+    has_rows = {TRAIN: True, HELDOUT: any(held.any() for _, held in masks), LEFT_OUT: left_out}
+    for number, (file, (trained, held)) in enumerate(zip(files, masks, strict=True)):
+        numbers = {name: (number, len(files)) if rows else (0, 1) for name, rows in has_rows.items()}
+        paths = {name: shard_path(folder / name, *of) for name, of in numbers.items() if number == 0 or has_rows[name]}
+        parts.append(_Part(file, (trained, held), (train_rows, heldout_rows), paths, metadata))
+        train_rows += int(trained.sum())
+        heldout_rows += int(held.sum())
+    others = list(engine.run(write_part, parts[1:], train_rows + heldout_rows))
+    write_part(parts[0], None, lambda digest: combined_digest([digest, *others]))
+
+
+def write_part(part: _Part, _: object, combine: Callable[[str], str] | None = None) -> str:
+    """Write the files of a part; returns the digest of its rows to train on. ``combine``: that of all parts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    digest, schema = RowDigest(part.metadata["verifiers"]), pq.read_schema(part.file).remove_metadata()
+    schemas = {TRAIN: schema, HELDOUT: schema, LEFT_OUT: REJECTED}
+    why = Rejection("over_max_rows", f"not among the {part.metadata[MAX_ROWS]} rows drawn")
+    with ExitStack() as stack:
+        writers = {
+            name: stack.enter_context(TableWriter(path, schemas[name], part.metadata))
+            for name, path in part.paths.items()
+        }
+        train, heldout, others = writers[TRAIN], writers.get(HELDOUT), writers.get(LEFT_OUT)
+        begin = 0
+        for table in read_columns(part.file, schema.names):
+            chosen, held = (mask[begin : begin + len(table)] for mask in part.masks)
+            begin += len(table)
+            trained = _numbered(table.filter(pa.array(chosen)), "train", part.first[0] + train.rows)
+            train.add_table(trained)
+            digest.add(trained)
+            if heldout:
+                heldout.add_table(_numbered(table.filter(pa.array(held)), "heldout", part.first[1] + heldout.rows))
+            if others:
+                for row in table.filter(pa.array(~(chosen | held))).to_pylist():
+                    others.add(rejected_target_row(row, why))
+        rows_digest = digest.hexdigest()
+        for writer in writers.values():
+            writer.close({"rows_digest": combine(rows_digest) if combine else rows_digest})
+    return rows_digest
 
 
 def _numbered(table: "pa.Table", split: str, first: int) -> "pa.Table":
@@ -235,18 +214,18 @@ def read_split(folder: Path) -> Split:
 
 def reconcile(prepared: Prepared, split: Split) -> Reconciliation:
     """Whether each trace that was read is in exactly one file; reads the ids back from the files."""
-    read, ids_read = json.loads(read_metadata(prepared.prepared, REMEDY)["ids_read"])
+    read = IdDigest.of(json.loads(read_metadata(prepared.prepared, REMEDY)["ids_read"]))
     files = {"train": split.train, "heldout": split.heldout, "left_out": split.left_out, "rejected": prepared.rejected}
     written = digest_ids(list(files.values()))
     problems = []
-    if written.count != read:
-        problems.append(f"{read:,} traces read, {written.count:,} accounted for")
-    elif written.hexdigest() != ids_read:
-        problems.append(f"{read:,} traces read and as many accounted for, but not the same ones")
+    if written.count != read.count:
+        problems.append(f"{read.count:,} traces read, {written.count:,} accounted for")
+    elif written != read:
+        problems.append(f"{read.count:,} traces read and as many accounted for, but not the same ones")
     if not _all_have_reasons([split.left_out, prepared.rejected]):
         problems.append("a rejected trace has no reason")
     rows = {name: count_rows(path) for name, path in files.items()}
-    return Reconciliation(read, rows, tuple(problems))
+    return Reconciliation(read.count, rows, tuple(problems))
 
 
 def _all_have_reasons(paths: Sequence[Path]) -> bool:

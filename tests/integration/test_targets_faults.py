@@ -19,8 +19,8 @@ from processes import children, descendants, wait_gone
 from core.cli import exit_status
 from core.errors import InputError
 from core.schemas import BENCHMARK
+from targets import engine
 from targets.__main__ import main
-from targets.engines import process_pool
 from targets.prepare import prepare
 from targets.prepared_files import read_prepared, require_targets
 from targets.read import sources, trace_files
@@ -162,7 +162,7 @@ def test_a_process_killed_in_the_middle_changes_nothing(
 ) -> None:
     monkeypatch.setattr(trace_files, "MARKED_ROWS", 8)
     monkeypatch.setattr(sources, "MARKED_ROWS", 8)
-    monkeypatch.setattr(process_pool, "FEW_ROWS", 0)
+    monkeypatch.setattr(engine, "FEW_ROWS", 0)
     source = jsonl(*hard_rows(good, 200))
     killed: list[int] = []
 
@@ -183,11 +183,11 @@ def test_a_process_killed_in_the_middle_changes_nothing(
 def test_a_process_that_keeps_dying_is_one_error(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_pool, "_run", die)
+    monkeypatch.setattr(engine, "_run", die)
     monkeypatch.setattr(trace_files, "MARKED_ROWS", 2)
     monkeypatch.setattr(sources, "MARKED_ROWS", 2)
-    monkeypatch.setattr(process_pool, "FEW_ROWS", 0)
-    with pytest.raises(RuntimeError, match=r"filtered traces\.jsonl: rows 0 to 1 died 3 times"):
+    monkeypatch.setattr(engine, "FEW_ROWS", 0)
+    with pytest.raises(RuntimeError, match=r"works on traces\.jsonl: rows 0 to 1 died 3 times"):
         run(jsonl(*(good(k) for k in range(1, 12))), tmp_path / "out", tokenizer, workers=2)
     assert not (tmp_path / "out").exists()
 

@@ -153,11 +153,11 @@ def programs_may_fork_twice_as_often(original: Function, self: Any, limits: Any)
 
 
 @mutant("targets.filter.filters:rejections", "components/targets/test_prepare.py")
-def rules_of_other_stages_apply(original: Function, stage: Any, trace: Any, context: Any) -> Any:
+def rules_of_other_stages_apply(original: Function, stage: Any, trace: Any, worker: Any) -> Any:
     """Is_Lt: ``if entry.stage < stage``."""
     for earlier in type(stage):
         if earlier < stage:
-            yield from original(earlier, trace, context)
+            yield from original(earlier, trace, worker)
 
 
 @mutant("targets.filter.filters:repeated_run", "components/targets/test_prepare.py")
@@ -168,7 +168,7 @@ def no_run_is_long_enough(original: Function, text: str, limit: int) -> tuple[st
 
 @mutant("targets.read.response_format:parse_response", "unit/targets/test_response_format.py")
 def every_response_is_empty(original: Function, response: str, **options: Any) -> Any:
-    """OrWithAnd, in `filter_stages`: ``parse_response(trace.response and "", ...)``."""
+    """OrWithAnd, in `filter.stages`: ``parse_response(trace.response and "", ...)``."""
     return original(response and "", **options)
 
 
@@ -188,9 +188,9 @@ def any_thoughts_reach_the_answer(original: Function, trace: Any, *, boxed: bool
 
 
 @mutant("targets.filter.filters:proof", "components/targets/test_prepare.py")
-def proofs_pass_in_mathematics(original: Function, trace: Any, context: Any) -> str | None:
-    """Delete_Not: ``if context.is_mathematics(trace): return None``."""
-    return None if context.is_mathematics(trace) else original(trace, context)
+def proofs_pass_in_mathematics(original: Function, trace: Any, worker: Any) -> str | None:
+    """Delete_Not: ``if worker.is_mathematics(trace): return None``."""
+    return None if worker.is_mathematics(trace) else original(trace, worker)
 
 
 @mutant("research.seed_statistics:difference", "research/test_seeds.py")

@@ -136,13 +136,13 @@ def the_last_row_is_lost(original: Function, *arguments: Any) -> Any:
     yield from rows[:-1]
 
 
-@mutant("targets.filter.cache:in_order", "unit/targets/test_parts.py")
+@mutant("targets.filter.decisions:in_order", "unit/targets/test_parts.py")
 def a_lost_row_is_not_noticed(original: Function, batches: Any, piece: Any) -> Any:
     for traces in batches:
         yield from traces
 
 
-@mutant("targets.filter.cache:DecisionCache.has", "components/targets/test_source_verifiers.py")
+@mutant("targets.filter.decisions:DecisionCache.has", "components/targets/test_source_verifiers.py")
 def failed_decisions_are_kept(original: Function, self: Any, piece: Any) -> bool:
     return self.path(piece).exists()
 

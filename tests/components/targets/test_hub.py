@@ -19,10 +19,10 @@ import yaml
 from hub import Hub, serve_hub
 from preparing import rows, run, trace
 
+from targets.files import read_metadata
 from targets.hub.push import write_dataset
 from targets.prepared_files import Prepared
 from targets.select.split import Split, read_split, select_train
-from targets.target_tables import read_metadata
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -127,7 +127,7 @@ def test_another_set_than_the_one_that_was_pushed_is_refused(
         "its rows are not those of the digest": table.slice(1),
         "column reward_model: expected struct": table.drop_columns(["reward_model"]),
         "no digest in its metadata": table.replace_schema_metadata({}),
-        "row 0: a value is missing": table.set_column(
+        "a value after row 0 is missing": table.set_column(
             position, "extra_info", pa.array(empty, table.schema.field("extra_info").type)
         ),
     }

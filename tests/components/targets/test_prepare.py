@@ -12,11 +12,11 @@ from preparing import rows, run
 
 from core.errors import InputError
 from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
-from targets import target_tables
-from targets.filter import cache
+from targets import files
+from targets.filter import decisions
 from targets.prepared_files import read_prepared
 from targets.read import sources
-from targets.select import output
+from targets.select import write
 from targets.select.split import reconcile, select_train
 from targets.settings import build_config
 
@@ -160,7 +160,7 @@ def test_the_same_bytes_whatever_the_workers_and_batches(
     source = jsonl(*fractions, *(good(k) for k in range(1, 40)), good(3), "{", good(4, answer=None))
     first = run(source, tmp_path / "one", tokenizer, workers=1)
     monkeypatch.setattr(sources, "TRACES_PER_BATCH", 7)
-    monkeypatch.setattr(target_tables, "ROWS_PER_READ", 5)
+    monkeypatch.setattr(files, "ROWS_PER_READ", 5)
     second = run(source, tmp_path / "two", tokenizer, workers=2)
     for name in ("prepared", "profile", "rejected"):
         assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
@@ -256,14 +256,14 @@ def test_a_row_that_vanishes_is_noticed(
     """The proofs of conservation: lose a row on the way, or twist the files, and they must fail."""
     source = jsonl(good(1), good(2, answer=None), good(3), good(4))
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="conservation violated: 4 traces read, 3"):
-        patch.setattr(output._Writers, "_reject", lambda *_: None)
+        patch.setattr(write._Writers, "_reject", lambda *_: None)
         run(source, tmp_path / "out", tokenizer)
-    filter_traces = cache.filter_traces
+    filter_traces = decisions.filter_traces
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="row 2 follows 1 of 1 traces of row 0"):
-        patch.setattr(cache, "filter_traces", lambda *a, **k: [filter_traces(*a, **k)[n] for n in (0, 2, 3)])
+        patch.setattr(decisions, "filter_traces", lambda *a, **k: [filter_traces(*a, **k)[n] for n in (0, 2, 3)])
         run(source, tmp_path / "out", tokenizer)
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="3 rows read, the source has 4"):
-        patch.setattr(cache, "filter_traces", lambda *a, **k: filter_traces(*a, **k)[:3])
+        patch.setattr(decisions, "filter_traces", lambda *a, **k: filter_traces(*a, **k)[:3])
         run(source, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
 

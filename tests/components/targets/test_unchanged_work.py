@@ -12,7 +12,7 @@ from preparing import run
 
 from core import kinds
 from core.schemas import BENCHMARK, ENTRIES_KEY
-from targets.filter import cache
+from targets.filter import decisions
 from targets.prepared_files import reuse_texts
 
 
@@ -63,9 +63,9 @@ def test_what_other_code_made_is_reused_with_a_line_unless_it_is_forced(
     assert of_decisions.startswith("decisions about traces: reused; other code made it")
     assert lines(keep="shortest", force=True) == lines(keep="diverse") == []
     monkeypatch.setitem(vars(kinds.PREPARED), "number", kinds.PREPARED.number + 1)
-    cache.versions.cache_clear()
+    decisions.versions.cache_clear()
     assert not run(source, tmp_path / "out", tokenizer, cache=tmp_path / "cache").reused
-    cache.versions.cache_clear()
+    decisions.versions.cache_clear()
 
 
 def test_other_settings_of_the_chat_template_count_the_tokens_again(
@@ -106,8 +106,10 @@ def test_generated_benchmarks_are_searched_for_again_and_moved_files_are_not(
 
 def test_another_version_of_the_languages_filters_again_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def texts(version: str) -> list[str]:
-        monkeypatch.setattr(cache.importlib.metadata, "version", lambda name: version if name == cache.LANGUAGES else 0)
-        return [cache.versions.__wrapped__(languages=languages) for languages in (False, True)]
+        monkeypatch.setattr(
+            decisions.importlib.metadata, "version", lambda name: version if name == decisions.LANGUAGES else 0
+        )
+        return [decisions.versions.__wrapped__(languages=languages) for languages in (False, True)]
 
     first, second = texts("1"), texts("2")
     assert first[0] == second[0] and len({*first, *second}) == 3

@@ -19,8 +19,8 @@ from core.schemas import BENCHMARK
 from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from grading import contamination
 from grading.answers import choices, extraction, pairs, spelling
-from targets.filter.context import FilterContext
 from targets.filter.filters import FILTERS
+from targets.filter.worker import Worker
 from targets.read.response_format import parse_response
 from targets.select.dedupe import NUMBERS_AND_OPERATORS, problem_text
 from targets.settings import TargetSettings
@@ -97,8 +97,8 @@ def expression(match: FullMatch) -> str:
 MEASURED: dict[str, Scan] = {pattern.pattern: search_all(pattern) for pattern in SEARCHED}
 MEASURED |= {f"whole: {expression(match)}": match for match in MATCHED}
 TRACE = Trace("id", "source", 0)
-CONTEXT = cast(
-    FilterContext,
+WORKER = cast(
+    Worker,
     SimpleNamespace(config=TargetSettings(), is_mathematics=lambda trace: True, is_boxed=lambda trace: True),
 )
 # What reads texts of data with loops and patterns of its own.
@@ -120,7 +120,7 @@ FUNCTIONS: dict[str, Scan] = {
     "benchmark words": lambda text: contamination.overlaps([text], BENCHMARK.empty_table()),
     **{
         f"rule {entry.name}": lambda text, rule=entry.rule: rule(
-            replace(TRACE, problem=text, gold=text, target=text), CONTEXT
+            replace(TRACE, problem=text, gold=text, target=text), WORKER
         )
         for entry in FILTERS
         if entry.rule and entry.name not in ("contaminated", "prompt_too_long", "target_too_long")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rapidfuzz import fuzz
 
-from targets.engines import process_pool
+from targets import engine
 from targets.select import near_duplicates as module
 from targets.select import near_search
 from targets.select.dedupe import describe
@@ -174,9 +174,9 @@ def test_tasks_that_share_a_large_group_find_the_same(
     response = "<think>\nWe have a look, and Yes it is.\n</think>\n\n\\boxed{Yes}"
     source = jsonl(*[{"problem": problem, "answer": "Yes", "response": response} for problem in problems])
     files = []
-    monkeypatch.setattr(process_pool, "FEW_ROWS", 1)
+    monkeypatch.setattr(engine, "FEW_ROWS", 1)
     for per_task, workers in ((4096, 1), (40, 1), (40, 2), (7, 2)):
-        monkeypatch.setattr(near_search, "COMPARED_PER_TASK", per_task)
+        monkeypatch.setattr(near_search, "COMPARED_PER_ITEM", per_task)
         out = tmp_path / f"{per_task}-{workers}"
         prepared = run(source, out, tokenizer, workers=workers, reject_choices=False)
         assert prepared.counts["near_duplicate"] > 20

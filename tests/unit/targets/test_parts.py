@@ -16,9 +16,9 @@ from rapidfuzz import fuzz
 
 from core.errors import InputError
 from core.model.token_counts import load_lengths
-from targets.filter.cache import in_order
-from targets.filter.filter_stages import VERDICTS
+from targets.filter.decisions import in_order
 from targets.filter.filters import DOUBLE_ESCAPED, FILTERS
+from targets.filter.stages import VERDICTS
 from targets.filter.text_properties import compression_ratio, measure
 from targets.prepare import prepare
 from targets.prepared_files import Prepared

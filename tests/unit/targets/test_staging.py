@@ -6,8 +6,8 @@ import pytest
 
 from core.errors import InputError
 from core.parquet import is_there, shard_path, shards
-from targets import staging as module
-from targets.staging import staging
+from targets import files as module
+from targets.files import staging
 
 NAMES = ("rejected.parquet", "prepared.parquet")
 

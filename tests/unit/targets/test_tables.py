@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.schemas import DECISION
-from targets import target_tables
-from targets.target_tables import ROWS_PER_TABLE, TableWriter
+from targets import files as module
+from targets.files import ROWS_PER_TABLE, TableWriter
 from targets.trace import Trace
 
 SCHEMA = pa.schema([("text", pa.string())])
@@ -30,7 +30,7 @@ def groups(path: Path) -> list[int]:
     ids=["short", "longer", "long"],
 )
 def test_a_row_group_has_as_many_tables_as_fill_it(tmp_path: Path, monkeypatch, characters: int, expected: list[int]):
-    monkeypatch.setattr(target_tables, "BYTES_PER_GROUP", 1 << 20)
+    monkeypatch.setattr(module, "BYTES_PER_GROUP", 1 << 20)
     rows = [{"text": f"{number:06}" + "x" * characters} for number in range(3 * ROWS_PER_TABLE + 7)]
     with TableWriter(tmp_path / "rows", SCHEMA, {}) as writer:
         for row in rows:

@@ -7,22 +7,21 @@ verifier failed is filtered again. Deleting the folder costs time only.
 
 import importlib.metadata
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from core.files import atomic_write, digest_bytes
 from core.kinds import PREPARED
-from core.model.token_counts import Lengths
 from core.schemas import DECISION
 from targets.counts import Tally
-from targets.engines.tasks import Tools
-from targets.filter.filter_stages import FAILED, filter_traces
+from targets.files import TableWriter, read_metadata
+from targets.filter.stages import FAILED, filter_traces
+from targets.filter.worker import Worker
 from targets.read.sources import Part, Piece
 from targets.settings import TargetSettings
-from targets.target_tables import TableWriter, read_metadata
 from targets.trace import Trace
 
 PACKAGES = (
@@ -72,7 +71,7 @@ class DecisionCache:
     """
 
     config: TargetSettings
-    lengths: Lengths
+    tokenizer_digest: str
     benchmarks_digest: str
     folder: Path
     force: bool = False
@@ -81,15 +80,12 @@ class DecisionCache:
     def path(self, piece: Piece) -> Path:
         """Where the decisions on ``piece`` are, if there are any."""
         decides = [self._part_digest(piece.part), piece.start, piece.stop, piece.most]
-        return _file(self.folder, decides)
+        name = digest_bytes(json.dumps(decides).encode())
+        return self.folder / name[:2] / f"{name}.parquet"  # reading a file lists the others of its folder
 
     def has(self, piece: Piece) -> bool:
         """Return whether the decisions on ``piece`` are recorded and none failed, as with a judge that is away."""
         return not self.force and self.path(piece).exists() and not self.read(piece).failed
-
-    def task(self, piece: Piece) -> "FilterPiece":
-        """The task that writes the file of ``piece``."""
-        return FilterPiece(piece, self.path(piece))
 
     def read(self, piece: Piece) -> Decisions:
         """What is recorded about ``piece``; InputError if its file is damaged."""
@@ -106,7 +102,7 @@ class DecisionCache:
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
-            decides += [self.lengths.digest, self.benchmarks_digest, versions(languages=bool(self.config.languages))]
+            decides += [self.tokenizer_digest, self.benchmarks_digest, versions(languages=bool(self.config.languages))]
             self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
         return self._of_part[part.name]
 
@@ -115,35 +111,26 @@ class DecisionCache:
         return self.config.filter_digest()
 
 
-def _file(folder: Path, decides: Sequence[Any]) -> Path:
-    """The file of what ``decides`` names, in one of 256 folders: reading a file lists the others of its folder."""
-    name = digest_bytes(json.dumps(decides).encode())
-    return folder / name[:2] / f"{name}.parquet"
-
-
-@dataclass(frozen=True)
-class FilterPiece:
-    """The task to filter ``piece`` and write its decisions to ``path``."""
+class Undecided(NamedTuple):
+    """A piece without decisions, and the file to write them to."""
 
     piece: Piece
     path: Path
 
-    def __call__(self, tools: Tools) -> int:
-        context, tally, failed = tools.context, Tally(), 0
-        with (
-            atomic_write(self.path) as temporary,
-            TableWriter(temporary, DECISION, {"part": self.piece.part.name}) as writer,
-        ):
-            batches = (filter_traces(traces, context) for traces in self.piece.batches())
-            for trace in in_order(batches, self.piece):
-                tally.read(trace)
-                failed += FAILED in trace.reasons
-                writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
-            writer.close({"tally": tally.to_json(), "failed": str(failed), "code_digest": PREPARED.code_digest()})
-        return writer.rows
-
     def __str__(self) -> str:
-        return f"filtered {self.piece}"
+        return str(self.piece)
+
+
+def filter_piece(undecided: Undecided, worker: Worker) -> None:
+    """Filter a piece, and write the decisions on its traces."""
+    (piece, path), tally, failed = undecided, Tally(), 0
+    with atomic_write(path) as temporary, TableWriter(temporary, DECISION, {"part": piece.part.name}) as writer:
+        batches = (filter_traces(traces, worker) for traces in piece.batches())
+        for trace in in_order(batches, piece):
+            tally.read(trace)
+            failed += FAILED in trace.reasons
+            writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
+        writer.close({"tally": tally.to_json(), "failed": str(failed), "code_digest": PREPARED.code_digest()})
 
 
 def in_order(batches: Iterable[Iterable[Trace]], piece: Piece) -> Iterator[Trace]:

@@ -1,20 +1,29 @@
-"""Write and read the parquet files of targets, and compute the digests over their rows."""
+"""The parquet files of targets: their names, how they are written, read and published, and digests over their rows."""
 
 import hashlib
 import json
+import shutil
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
+
 from core.errors import InputError, reason
-from core.parquet import read_batches, shards
+from core.files import publish
+from core.parquet import read_batches, shard_files, shards
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
+TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
+STAGING, LOCK = ".preparing", ".preparing.lock"
+REMEDY = "run luffy targets"
 ROWS_PER_READ = 256
 # A row group is as many tables as reach so many bytes: one of long texts, many of short ones. What a file's footer
 # says of each group is in memory while it is written and read, so that many small groups would add up.
@@ -129,38 +138,30 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> Iterator[A
         yield pa.Table.from_batches([batch])
 
 
+@dataclass
 class IdDigest:
     """A digest of a collection of ids that does not depend on their order, in constant memory."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._sum = 0
+    count: int = 0
+    total: int = 0  # of the ids' hashes
 
     def add(self, identity: str) -> None:
         self.count += 1
-        self._sum += int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=16).digest(), "big")
+        self.total += int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=16).digest(), "big")
 
     def merge(self, other: "IdDigest") -> None:
         """Add another collection."""
         self.count += other.count
-        self._sum += other._sum
+        self.total += other.total
 
-    def hexdigest(self) -> str:
-        """Equal for equal collections of the same `count`."""
-        return f"{self._sum:x}"
+    def record(self) -> list[Any]:
+        """The digest as a JSON value."""
+        return [self.count, f"{self.total:x}"]
 
     @classmethod
-    def of(cls, count: int, hexdigest: str) -> "IdDigest":
-        """The digest of a collection by its `count` and `hexdigest`."""
-        digest = cls()
-        digest.count, digest._sum = count, int(hexdigest, 16)
-        return digest
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, IdDigest) and (self.count, self._sum) == (other.count, other._sum)
-
-    def __hash__(self) -> int:
-        return hash((self.count, self._sum))
+    def of(cls, record: Sequence[Any]) -> "IdDigest":
+        """The digest of a `record`."""
+        return cls(record[0], int(record[1], 16))
 
 
 def digest_ids(paths: Sequence[Path]) -> IdDigest:
@@ -190,16 +191,8 @@ class RowDigest:
         records = json.loads(verifiers)
         self._verifiers = {name: of["digest"] for name, of in records.items() if of["verifier"] != "math"}
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row of targets."""
-        info = row["extra_info"]
-        texts = [info["id"], row["reward_model"]["ground_truth"]]
-        texts += [text for part in ("prompt", "target") for m in row[part] for text in (m["role"], m["content"])]
-        more = [row.get("target_log_probs"), row.get("pass_rate"), row.get("metadata")]
-        self._add(texts, more, row["data_source"], info.get("fields"))
-
-    def add_table(self, table: "pa.Table") -> None:
-        """Add the rows of a table of targets; much faster than one after the other."""
+    def add(self, table: "pa.Table") -> None:
+        """Add rows of targets."""
         info, reward = (table[name].combine_chunks() for name in ("extra_info", "reward_model"))
         texts = [info.field("id").to_pylist(), reward.field("ground_truth").to_pylist()]
         prompts, targets = (_messages(table[name].combine_chunks()) for name in ("prompt", "target"))
@@ -207,27 +200,21 @@ class RowDigest:
         names = ("target_log_probs", "pass_rate", "metadata")
         more = [table[name].to_pylist() if name in table.column_names else none for name in names]
         fields = info.field("fields").to_pylist() if info.type.get_field_index("fields") >= 0 else none
-        rows = zip(
-            *texts, prompts, targets, zip(*more, strict=True), table["data_source"].to_pylist(), fields, strict=True
-        )
-        for identity, gold, prompt, target, others, source, of in rows:
-            self._add([identity, gold, *prompt, *target], others, source, of)
-
-    def _add(self, texts: Sequence[str], more: Sequence[Any], data_source: str, fields: str | None) -> None:
-        parts = []
-        for text in texts:
-            data = text.encode()
-            parts += (len(data).to_bytes(8, "big"), data)
-        self._digest.update(b"".join(parts))
-        log_probs, pass_rate, metadata = more
-        if log_probs is not None:
-            self._digest.update(array("f", log_probs).tobytes())
-        if pass_rate is not None:
-            self._digest.update(array("d", [pass_rate]).tobytes())
-        if metadata := {name: value for name, value in (metadata or {}).items() if value is not None}:
-            self._digest.update(json.dumps(metadata, sort_keys=True).encode())
-        if verifier := self._verifiers.get(data_source):
-            self._digest.update(f"{verifier} {fields or ''}".encode())
+        columns = (*texts, prompts, targets, *more, table["data_source"].to_pylist(), fields)
+        for identity, gold, prompt, target, log_probs, pass_rate, metadata, source, of in zip(*columns, strict=True):
+            parts = []
+            for text in (identity, gold, *prompt, *target):
+                data = text.encode()
+                parts += (len(data).to_bytes(8, "big"), data)
+            if log_probs is not None:
+                parts.append(array("f", log_probs).tobytes())
+            if pass_rate is not None:
+                parts.append(array("d", [pass_rate]).tobytes())
+            if described := {name: value for name, value in (metadata or {}).items() if value is not None}:
+                parts.append(json.dumps(described, sort_keys=True).encode())
+            if verifier := self._verifiers.get(source):
+                parts.append(f"{verifier} {of or ''}".encode())
+            self._digest.update(b"".join(parts))
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
@@ -245,3 +232,63 @@ def _messages(column: "pa.ListArray") -> Iterator[list[str]]:
 def combined_digest(digests: Sequence[str]) -> str:
     """The digest of rows in several files, by the `RowDigest` of each; that of one file is its own."""
     return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def clear_staging(out_dir: Path) -> None:
+    """Remove the staging folder of a killed preparation from ``out_dir``, unless a preparation is running there."""
+    if (out_dir / STAGING).exists():
+        with suppress(Timeout), FileLock(out_dir / LOCK, timeout=0):
+            shutil.rmtree(out_dir / STAGING)
+
+
+@contextmanager
+def staging(out_dir: Path, names: Sequence[str], outdated: Sequence[str] = ()) -> Iterator[Path]:
+    """A folder inside ``out_dir``. When the block ends, its tables ``names`` move to ``out_dir``, in that order.
+
+    The tables ``outdated`` of ``out_dir`` were made from the earlier ones, and are removed before.
+
+    Several files cannot take the place of earlier ones at once. The earlier last table is removed before they move, so
+    that a kill on the way leaves files that are incomplete, and not some of each version.
+
+    Raises InputError while another process prepares into ``out_dir``. What a killed one left behind is cleared. An
+    OSError (no space, no permission) gets the folder and the remedy into its message. If the block fails, ``out_dir``
+    is as it was, and a folder that was created here is removed. The lock file stays beside the files: were it unlinked,
+    two processes could hold two locks of one name.
+    """
+    created = not out_dir.exists()
+    lock = FileLock(out_dir / LOCK, timeout=0)
+    staging_dir = out_dir / STAGING
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+        shutil.rmtree(staging_dir, ignore_errors=True)
+        staging_dir.mkdir()
+        yield staging_dir
+        tables = {name: shards(staging_dir / name) for name in names}
+        for name in outdated:
+            _remove_table(out_dir / name)
+        if any(len(files) > 1 for files in tables.values()) or any(shard_files(out_dir / name) for name in names):
+            _remove_table(out_dir / names[-1])
+        for name, files in tables.items():
+            for file in files:
+                publish(file, out_dir / file.name)
+            _remove_table(out_dir / name, [out_dir / file.name for file in files])
+    except Timeout:
+        raise InputError(
+            f"{out_dir}: another process is preparing targets there: wait, or give another folder"
+        ) from None
+    except OSError as error:
+        message = f"cannot write targets there: {reason(error)}: make room or give another folder"
+        raise OSError(error.errno or 0, message, str(out_dir)) from error
+    finally:
+        if lock.is_locked:
+            shutil.rmtree(staging_dir, ignore_errors=True)
+            if created and all(path.is_dir() or path.suffix == ".lock" for path in out_dir.rglob("*")):
+                shutil.rmtree(out_dir)
+            lock.release()
+
+
+def _remove_table(path: Path, but: Collection[Path] = ()) -> None:
+    """Remove the files of the table ``path`` which are not among ``but``."""
+    for file in {path, *shard_files(path)} - {*but}:
+        file.unlink(missing_ok=True)

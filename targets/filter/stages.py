@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from core.model.prompts import messages
 from grading.verdict import Verdict
-from targets.filter.context import FilterContext
 from targets.filter.filters import Stage, rejections
 from targets.filter.text_properties import measure
+from targets.filter.worker import Worker
 from targets.read.response_format import Parts, parse_response
 from targets.select.dedupe import describe
 from targets.source_settings import Source
@@ -29,18 +29,18 @@ FAILED = VERDICTS[Verdict.ERROR]
 QUOTED = 120  # characters of an answer in a detail
 
 
-def filter_traces(traces: Sequence[Trace], context: FilterContext) -> Sequence[Trace]:
+def filter_traces(traces: Sequence[Trace], worker: Worker) -> Sequence[Trace]:
     """``traces``, each with the target it makes, or with the reasons to reject it."""
     for trace in _accepted(traces):
-        _filter_texts(trace, context)
+        _filter_texts(trace, worker)
     for trace in _accepted(traces):
-        _verify(trace, context)
-    _filter_lengths(_accepted(traces), context)
+        _verify(trace, worker)
+    _filter_lengths(_accepted(traces), worker)
     for trace in traces:
         if trace.reasons:
             trace.shorten()
         else:
-            _describe(trace, context)
+            _describe(trace, worker)
     return traces
 
 
@@ -48,30 +48,30 @@ def _accepted(traces: Sequence[Trace]) -> list[Trace]:
     return [trace for trace in traces if not trace.reasons]
 
 
-def _filter_texts(trace: Trace, context: FilterContext) -> None:
+def _filter_texts(trace: Trace, worker: Worker) -> None:
     """Apply the filters that need neither a comparison of answers nor token counts, and make the target."""
-    _reject(Stage.PROBLEM, trace, context)
-    if "contaminated" in trace.reasons and (match := context.benchmark_match(trace.problem or "")):
+    _reject(Stage.PROBLEM, trace, worker)
+    if "contaminated" in trace.reasons and (match := worker.benchmark_match(trace.problem or "")):
         trace.duplicate_of, trace.duplicate_problem = f"{match.benchmark}/{match.id}", match.problem
-    split, tag = context.config.plain_text == "split", context.reads_answer_tag(trace)
+    split, tag = worker.config.plain_text == "split", worker.reads_answer_tag(trace)
     parts = parse_response(trace.response or "", split_plain=split, answer_tag=tag)
     if isinstance(parts, Parts):
         trace.response_format, trace.target = parts.response_format, parts.target()
-    _reject(Stage.RESPONSE, trace, context)
+    _reject(Stage.RESPONSE, trace, worker)
     if isinstance(parts, Rejection):
         trace.reject(parts)
     else:
-        _reject(Stage.TARGET, trace, context)
+        _reject(Stage.TARGET, trace, worker)
 
 
-def _reject(stage: Stage, trace: Trace, context: FilterContext) -> None:
-    for rejection in rejections(stage, trace, context):
+def _reject(stage: Stage, trace: Trace, worker: Worker) -> None:
+    for rejection in rejections(stage, trace, worker):
         trace.reject(rejection)
 
 
-def _verify(trace: Trace, context: FilterContext) -> None:
+def _verify(trace: Trace, worker: Worker) -> None:
     """Compare the answer with the gold answer, using the verifier that also rewards the policy."""
-    verdict, text = _compare(trace, context)
+    verdict, text = _compare(trace, worker)
     trace.verdict = verdict
     if verdict == "correct":
         trace.answer = text
@@ -79,16 +79,16 @@ def _verify(trace: Trace, context: FilterContext) -> None:
         trace.reject(Rejection(verdict, text))
 
 
-def _compare(trace: Trace, context: FilterContext) -> tuple[str, str]:
+def _compare(trace: Trace, worker: Worker) -> tuple[str, str]:
     """The verdict, and the answer if it is "correct", or else why not."""
-    gold, verifier, mathematics = trace.gold or "", context.verifier(trace), context.is_mathematics(trace)
+    gold, verifier, mathematics = trace.gold or "", worker.verifier(trace), worker.is_mathematics(trace)
     fields = trace.verifier_fields
     if not mathematics and (problem := verifier.gold_problem(gold, fields)):
         return "gold_unparsed", f"gold {_quote(gold)}: {problem}"
     grade = verifier.verify(trace.target, gold, fields=fields)
     if not grade.solved:
         detail = f"answer {_quote(grade.extracted)}, gold {_quote(gold)}: {grade.reason}"
-        no_box = grade.verdict is Verdict.NO_ANSWER and context.is_boxed(trace)
+        no_box = grade.verdict is Verdict.NO_ANSWER and worker.is_boxed(trace)
         return "no_box" if no_box else VERDICTS[grade.verdict], detail
     if mathematics and verifier.gold_problem(gold, fields):
         # Equal texts are correct, but a reward that cannot read the gold answer would reject every other spelling.
@@ -101,17 +101,17 @@ def _quote(text: str | None) -> str:
     return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")
 
 
-def _filter_lengths(traces: Sequence[Trace], context: FilterContext) -> None:
+def _filter_lengths(traces: Sequence[Trace], worker: Worker) -> None:
     """Make the prompts and count tokens, all texts of the batch together."""
     for trace in traces:
-        trace.prompt = prompt_of(trace, context.source(trace))
-    counts = context.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
+        trace.prompt = prompt_of(trace, worker.source(trace))
+    counts = worker.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
     for trace, count in zip(traces, counts, strict=True):
         trace.prompt_tokens, trace.target_tokens = count
-        _align_log_probs(trace, context)
+        _align_log_probs(trace, worker)
 
 
-def _align_log_probs(trace: Trace, context: FilterContext) -> None:
+def _align_log_probs(trace: Trace, worker: Worker) -> None:
     """Drop log-probabilities of other tokens than those that the policy is trained on.
 
     The teacher has another tokenizer then, its sample splits a word as no tokenizer would, or the target has other
@@ -120,7 +120,7 @@ def _align_log_probs(trace: Trace, context: FilterContext) -> None:
     if trace.target_log_probs is None or trace.target_token_ids is None:
         return
     same = len(trace.target_token_ids) == len(trace.target_log_probs)
-    if not same or context.lengths.encode_target(trace.prompt, trace.target) != trace.target_token_ids:
+    if not same or worker.lengths.encode_target(trace.prompt, trace.target) != trace.target_token_ids:
         trace.target_log_probs = None
 
 
@@ -130,11 +130,11 @@ def prompt_of(trace: Trace, source: Source) -> list[dict[str, str]]:
     return messages(f"{trace.problem or ''}{source.suffix}", system)
 
 
-def _describe(trace: Trace, context: FilterContext) -> None:
+def _describe(trace: Trace, worker: Worker) -> None:
     """Record the properties of an accepted trace that duplicates and checks need."""
     trace.response = trace.system = trace.target_token_ids = None  # the target holds what is needed of it
-    describe(trace, likeness=context.config.keep == "diverse")
-    trace.gold_parses = context.verifier(trace).gold_problem(trace.gold or "", trace.verifier_fields) is None
-    if context.looks_for_benchmarks:
-        trace.benchmark_overlap = context.benchmark_match(trace.problem or "") is not None
-    measure(trace, boxed=context.is_boxed(trace))
+    describe(trace, likeness=worker.config.keep == "diverse")
+    trace.gold_parses = worker.verifier(trace).gold_problem(trace.gold or "", trace.verifier_fields) is None
+    if worker.looks_for_benchmarks:
+        trace.benchmark_overlap = worker.benchmark_match(trace.problem or "") is not None
+    measure(trace, boxed=worker.is_boxed(trace))

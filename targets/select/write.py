@@ -1,6 +1,7 @@
 """Write the targets, their profile and the rejected traces of some pieces into one file each."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +10,10 @@ import numpy as np
 
 from core.schemas import MESSAGE, PASS_RATE, PROFILE, REJECTED, TARGET_LOG_PROBS, metadata_field, target_schema
 from targets.counts import Tally
-from targets.engines.tasks import Tools
+from targets.files import IdDigest, RowDigest, TableWriter, digest_ids, read_columns
 from targets.select.exclusions import Exclusions
 from targets.select.selection import KEPT, REPEATED, Outcome
 from targets.source_settings import Source
-from targets.target_tables import IdDigest, RowDigest, TableWriter, digest_ids, read_columns
 from targets.trace import Trace
 
 if TYPE_CHECKING:
@@ -21,78 +21,69 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What is in the files: the digest of the targets, and the counts."""
+class Output:
+    """The traces of some pieces, and the files that they go into.
 
-    digest: str
-    tally: Tally
-
-
-@dataclass(frozen=True)
-class CheckFiles:
-    """The task to read the ids back from the files of targets, their profile and rejected traces."""
-
-    paths: tuple[Path, Path, Path]
-
-    def __call__(self, tools: Tools) -> IdDigest:
-        """The ids of the targets and of the rejected traces; RuntimeError if the profile is of other targets."""
-        targets, profile, rejected = (digest_ids([path]) for path in self.paths)
-        if targets != profile:
-            raise RuntimeError("conservation violated: the profile does not describe the prepared rows")
-        targets.merge(rejected)
-        return targets
-
-    def __str__(self) -> str:
-        return f"checked {self.paths[0].name}"
-
-
-@dataclass(frozen=True)
-class WriteFiles:
-    """The task to write the traces of pieces; ``paths``: of the targets, the profile and the rejected traces."""
+    ``paths``: of the targets, the profile and the rejected traces. The last is None where no trace of the preparation
+    is rejected; its one file is then written with the first targets.
+    """
 
     pieces: Sequence[tuple[Path, int, Outcome]]  # file of the decisions, number of the source
     first: int  # `extra_info.index` of the first target
     log_probs: bool  # whether the targets have the column: the same in all files of a preparation
     exclusions: Exclusions
-    paths: tuple[Path, Path, Path]
+    paths: tuple[Path, Path, Path | None]
     metadata: Mapping[str, str]
 
-    def __call__(self, tools: Tools) -> Written:
-        return self.write(lambda _: {})
-
-    def write(self, describe: Callable[[Written], Mapping[str, str]]) -> Written:
-        """Write the files; what ``describe`` says of them joins their metadata."""
-        writers = _Writers(self)
-        with writers.targets, writers.profile, writers.rejected:
-            for path, number, outcome in self.pieces:
-                writers.add(path, self.exclusions.config.sources[number], outcome)
-            written = Written(writers.digest.hexdigest(), writers.tally)
-            metadata = {"rows_digest": written.digest, **describe(written)}
-            for writer in (writers.targets, writers.profile, writers.rejected):
-                writer.close(metadata)
-        return written
-
     def __str__(self) -> str:
-        return f"wrote {self.paths[0].name}"
+        return self.paths[0].name
+
+
+Written = tuple[str, Tally]  # the digest of the targets in a file, and the counts of its traces
+
+
+def write_output(output: Output, _: object, describe: Callable[[Written], Mapping[str, str]] | None = None) -> Written:
+    """Write the files of some pieces; what ``describe`` says of them joins their metadata."""
+    with ExitStack() as stack:
+        writers = _Writers(output, stack)
+        for path, number, outcome in output.pieces:
+            writers.add(path, output.exclusions.config.sources[number], outcome)
+        written = writers.digest.hexdigest(), writers.tally
+        metadata = {"rows_digest": written[0], **(describe(written) if describe else {})}
+        for writer in writers.all:
+            writer.close(metadata)
+    return written
+
+
+def check_output(output: Output, _: object) -> IdDigest:
+    """The ids that the files of some pieces have, read back; RuntimeError if the profile is of other targets."""
+    targets, profile, *rejected = (digest_ids([path]) for path in output.paths if path)
+    if targets != profile:
+        raise RuntimeError("conservation violated: the profile does not describe the prepared rows")
+    for ids in rejected:
+        targets.merge(ids)
+    return targets
 
 
 class _Writers:
-    """The three files while they are written."""
+    """The three files while they are written; ``stack`` releases them if an error ends it."""
 
-    def __init__(self, task: WriteFiles) -> None:
+    def __init__(self, output: Output, stack: ExitStack) -> None:
         import pyarrow as pa
 
-        config = task.exclusions.config
-        self._exclusions, self._log_probs, self._first = task.exclusions, task.log_probs, task.first
+        config = output.exclusions.config
+        self._exclusions, self._log_probs, self._first = output.exclusions, output.log_probs, output.first
         self._metadata = metadata_field(config.metadata_names)
-        optional = [TARGET_LOG_PROBS] * task.log_probs + [PASS_RATE] * bool(config.difficulty)
+        optional = [TARGET_LOG_PROBS] * output.log_probs + [PASS_RATE] * bool(config.difficulty)
         self._schema = target_schema(*optional, *self._metadata, fields=any(source.fields for source in config.sources))
         self._profile_schema = pa.schema([*PROFILE, *self._metadata])
-        self.tally, self.digest = Tally(), RowDigest(task.metadata["verifiers"])
+        self.tally, self.digest = Tally(), RowDigest(output.metadata["verifiers"])
         schemas = (self._schema, self._profile_schema, REJECTED)
-        self.targets, self.profile, self.rejected = (
-            TableWriter(path, schema, task.metadata) for path, schema in zip(task.paths, schemas, strict=True)
-        )
+        self.all = [
+            stack.enter_context(TableWriter(path, schema, output.metadata))
+            for path, schema in zip(output.paths, schemas, strict=True)
+            if path
+        ]
 
     def add(self, path: Path, source: Source, outcome: Outcome) -> None:
         """Add the traces of a piece."""
@@ -125,9 +116,9 @@ class _Writers:
             column = pa.array([{name: row.get(name) for name in names} for row in metadata], field.type)
             table = table.append_column(field, column)
         targets = self._target_table(table, source)
-        self.digest.add_table(targets)
-        self.targets.add_table(targets)
-        self.profile.add_table(table.select(self._profile_schema.names).cast(self._profile_schema))
+        self.digest.add(targets)
+        self.all[0].add_table(targets)
+        self.all[1].add_table(table.select(self._profile_schema.names).cast(self._profile_schema))
         for name, described in zip(table["source"].to_pylist(), metadata, strict=True):
             self.tally.keep(name, str(source.name), described)
         if self._log_probs:
@@ -139,14 +130,14 @@ class _Writers:
         if trace.id in self._exclusions.review.kept:
             self.tally.disagreements[f"a reviewer says keep, rejected as {trace.reasons[0]}"] += 1
         self.tally.reject(trace)
-        self.rejected.add(trace.rejected_row())
+        self.all[2].add(trace.rejected_row())
 
     def _target_table(self, table: "pa.Table", source: Source) -> "pa.Table":
         import pyarrow as pa
 
         count, schema = len(table), self._schema
         info = schema.field("extra_info").type
-        start = self._first + self.targets.rows
+        start = self._first + self.all[0].rows
         parts = {
             "split": pa.repeat("train", count),
             "index": pa.array(np.arange(start, start + count)),

@@ -1,1 +1,0 @@
-"""Run the tasks of a preparation: in this process, in a pool of processes, or on Ray Data."""
