@@ -99,7 +99,7 @@ def observation(options: TargetSettings) -> tuple[str, dict[str, Any]]:
     from targets.read.sources import observe
 
     observed = observe(options)
-    parts = ((name, "" if rows is None else rows, digest[:SHORT_DIGEST]) for name, digest, rows in observed.parts)
+    parts = ((name, "" if rows is None else rows, digest[:SHORT_DIGEST]) for name, digest, rows in observed.shards)
     rows = {} if observed.rows is None else {"dagster/row_count": observed.rows}
     return observed.digest, {
         "source": ", ".join(options.paths),

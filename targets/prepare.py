@@ -37,13 +37,13 @@ from targets.files import (
     readable,
     staging,
 )
-from targets.filter.decisions import REMEDY, DecisionCache, Decisions, Undecided, filter_piece, versions
+from targets.filter.decisions import REMEDY, DecisionCache, Decisions, Undecided, filter_shard, versions
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
 from targets.filter.stages import FAILED
 from targets.filter.worker import Worker
 from targets.prepared_files import Prepared, find_unchanged, read_prepared
-from targets.read.sources import Part, Piece, find_parts
+from targets.read.sources import Shard, find_shards
 from targets.select.exclusions import Exclusions
 from targets.select.near_search import NearSearch, read_accepted
 from targets.select.selection import Outcome, Selection
@@ -60,7 +60,7 @@ Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in a
 class _Run:
     """What a preparation works with; ``inputs`` is recorded in its files."""
 
-    parts: Sequence[Part]
+    shards: Sequence[Shard]
     exclusions: Exclusions
     inputs: Mapping[str, str]
     report: Progress
@@ -113,9 +113,9 @@ def prepare(
     for path in config.paths:
         if os.path.isdir(path) and out_dir.resolve().is_relative_to(Path(path).resolve()):
             raise InputError(f"{out_dir}: inside the source {path}, so its files would be sources; give another folder")
-    parts = find_parts(config, generated)
+    shards = find_shards(config, generated)
     exclusions = Exclusions.read(config)
-    inputs = _inputs(parts, exclusions, tokenizer_digest, benchmarks_digest)
+    inputs = _inputs(shards, exclusions, tokenizer_digest, benchmarks_digest)
     if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons and not force:
         clear_staging(out_dir)
         return earlier
@@ -124,7 +124,7 @@ def prepare(
         staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), (TRAIN, HELDOUT, LEFT_OUT)) as folder,
         open_engine(config.engine, worker, config.workers) as engine,
     ):
-        run = _Run(parts, exclusions, inputs, progress or _silent, worker, engine, folder)
+        run = _Run(shards, exclusions, inputs, progress or _silent, worker, engine, folder)
         cached = DecisionCache(config, tokenizer_digest, benchmarks_digest, cache or folder / "decisions", force)
         decided = _filter(run, cached)
         selection, outcomes = _select(run, decided)
@@ -143,17 +143,17 @@ def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
 
 
 def _inputs(
-    parts: Sequence[Part], exclusions: Exclusions, tokenizer_digest: str, benchmarks_digest: str
+    shards: Sequence[Shard], exclusions: Exclusions, tokenizer_digest: str, benchmarks_digest: str
 ) -> dict[str, str]:
     """What decides what comes out, as the files record it; the code, which they record too, is not part of it."""
     config = exclusions.config
-    mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
-    files = {part.name: {"source": part.source.name, "digest": part.fingerprint[0]} for part in parts}
+    mappings = [shard.mapping.model_dump() | {"source": shard.number} for shard in shards]
+    files = {shard.name: {"source": shard.source.name, "digest": shard.content.digest} for shard in shards}
     inputs = {
         "format": "luffy-targets",
         "version": FORMAT_VERSION,
         "source": json.dumps(config.paths),
-        "source_digest": digest_bytes(repr([(part.name, part.fingerprint[0]) for part in parts]).encode()),
+        "source_digest": digest_bytes(repr([(shard.name, shard.content.digest) for shard in shards]).encode()),
         "config": json.dumps(config.identity_fields(), sort_keys=True),
         "config_digest": config.digest(),
         "tokenizer_digest": tokenizer_digest,
@@ -164,7 +164,7 @@ def _inputs(
         "files": json.dumps(files),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
     }
-    if generations := {digest: settings for part in parts for digest, settings in part.generation.items()}:
+    if generations := {digest: settings for shard in shards for digest, settings in shard.generation.items()}:
         inputs["generations"] = json.dumps(generations, sort_keys=True)
     return inputs
 
@@ -172,13 +172,13 @@ def _inputs(
 def _filter(run: _Run, cache: DecisionCache) -> list[Decisions]:
     """The decisions on each piece, together on at most ``limit`` traces."""
     pieces, rows = [], 0
-    for part in run.parts:
-        pieces += part.pieces(None if run.config.limit is None else run.config.limit - rows)
-        rows = sum(piece.stop - piece.start for piece in pieces)
+    for shard in run.shards:
+        pieces += shard.pieces(None if run.config.limit is None else run.config.limit - rows)
+        rows = sum(piece.rows for piece in pieces)
     missing = [piece for piece in pieces if not cache.has(piece)]
-    done = rows - sum(piece.stop - piece.start for piece in missing)
+    done = rows - sum(piece.rows for piece in missing)
     for piece, _ in zip(missing, _decide(run, cache, missing), strict=True):
-        done += piece.stop - piece.start
+        done += piece.rows
         run.report("filter", done, rows)
     left, decided = run.config.limit, []
     for piece in pieces:
@@ -195,12 +195,12 @@ def _filter(run: _Run, cache: DecisionCache) -> list[Decisions]:
     return decided
 
 
-def _decide(run: _Run, cache: DecisionCache, pieces: Sequence[Piece]) -> Iterator[None]:
+def _decide(run: _Run, cache: DecisionCache, pieces: Sequence[Shard]) -> Iterator[None]:
     """Filter ``pieces``, one after the other."""
     if pieces:
         _ = run.worker.index  # made once, and sent to the other processes
     undecided = [Undecided(piece, cache.path(piece)) for piece in pieces]
-    return run.engine.run(filter_piece, undecided, sum(piece.stop - piece.start for piece in pieces))
+    return run.engine.run(filter_shard, undecided, sum(piece.rows for piece in pieces))
 
 
 def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Outcome]]:
@@ -211,7 +211,7 @@ def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Ou
     for decisions in decided:
         with readable(decisions.path, REMEDY):
             keys = read_accepted(decisions.path, selection.columns, unread)
-        selection.add(keys, decisions.piece.part.number)
+        selection.add(keys, decisions.shard.number)
         read += decisions.traces
         run.report("deduplicate", read, None)
     run.exclusions.review.check_ids(read, unread)
@@ -260,14 +260,14 @@ def _outputs(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome
         "code_digest": kinds.PREPARED.code_digest(),
         "decided_by": json.dumps(sorted({decisions.maker for decisions in decided})),
     }
-    log_probs = any(part.mapping.target_log_probs for part in run.parts)
+    log_probs = any(shard.mapping.target_log_probs for shard in run.shards)
     outputs, first = [], 0
     groups = _grouped(run.config.rows_per_file, decided, outcomes)
     for number, group in enumerate(groups):
         prepared, profile = (shard_path(run.folder / name, number, len(groups)) for name in (PREPARED, PROFILE_FILE))
         others = shard_path(run.folder / REJECTED_FILE, number, len(groups) if rejected else 1)
         paths = prepared, profile, others if rejected or not number else None
-        pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
+        pieces = [(of.path, of.shard.number, outcome) for of, outcome in group]
         outputs.append(Output(pieces, first, log_probs, run.exclusions, paths, metadata))
         first += sum(outcome.kept for _, outcome in group)
     return outputs
@@ -291,7 +291,7 @@ def _golds(decided: Sequence[Decisions], source: str) -> list[str]:
     """The first gold answers of a source block."""
     golds: list[str] = []
     for decisions in decided:
-        if decisions.piece.part.source.name == source and len(golds) < MOST_GOLDS:
+        if decisions.shard.source.name == source and len(golds) < MOST_GOLDS:
             rows = chain.from_iterable(iter_batches(decisions.path, ["gold"]))
             golds += [row["gold"] for row in rows if row["gold"]]
     return golds[:MOST_GOLDS]

@@ -1,8 +1,9 @@
 """Cache the decisions on each piece of a source: equal content and settings are filtered once.
 
 ``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent. The key is a digest of all that decides what is
-in it, so that a new file costs its own rows. The process that filters a piece writes its file. A piece in which a
-verifier failed is filtered again. Deleting the folder costs time only.
+in it, so that a new file costs its own rows, and so do new rows at the end of a file of JSON lines. The process that
+filters a piece writes its file. A piece in which a verifier failed is filtered again. Deleting the folder costs time
+only.
 """
 
 import importlib.metadata
@@ -20,7 +21,7 @@ from targets.counts import Tally
 from targets.files import TableWriter, read_metadata
 from targets.filter.stages import FAILED, filter_traces
 from targets.filter.worker import Worker
-from targets.read.sources import Part, Piece
+from targets.read.sources import Shard
 from targets.settings import TargetSettings
 from targets.trace import Trace
 
@@ -53,7 +54,7 @@ class Decisions:
     """
 
     path: Path
-    piece: Piece
+    shard: Shard
     tally: Tally
     failed: int
     maker: str
@@ -75,36 +76,36 @@ class DecisionCache:
     benchmarks_digest: str
     folder: Path
     force: bool = False
-    _of_part: dict[str, str] = field(default_factory=dict)
+    _digests: dict[str, str] = field(default_factory=dict)
 
-    def path(self, piece: Piece) -> Path:
-        """Where the decisions on ``piece`` are, if there are any."""
-        decides = [self._part_digest(piece.part), piece.start, piece.stop, piece.most]
+    def path(self, shard: Shard) -> Path:
+        """Where the decisions on ``shard`` are, if there are any."""
+        decides = [self._settings_digest(shard), shard.content.digest, shard.start, shard.stop, shard.most]
         name = digest_bytes(json.dumps(decides).encode())
         return self.folder / name[:2] / f"{name}.parquet"  # reading a file lists the others of its folder
 
-    def has(self, piece: Piece) -> bool:
-        """Return whether the decisions on ``piece`` are recorded and none failed, as with a judge that is away."""
-        return not self.force and self.path(piece).exists() and not self.read(piece).failed
+    def has(self, shard: Shard) -> bool:
+        """Return whether the decisions on ``shard`` are recorded and none failed, as with a judge that is away."""
+        return not self.force and self.path(shard).exists() and not self.read(shard).failed
 
-    def read(self, piece: Piece) -> Decisions:
-        """What is recorded about ``piece``; InputError if its file is damaged."""
-        path = self.path(piece)
+    def read(self, shard: Shard) -> Decisions:
+        """What is recorded about ``shard``; InputError if its file is damaged."""
+        path = self.path(shard)
         metadata = read_metadata(path, REMEDY)
         return Decisions(
-            path, piece, Tally.from_json(metadata["tally"]), int(metadata["failed"]), metadata["code_digest"]
+            path, shard, Tally.from_json(metadata["tally"]), int(metadata["failed"]), metadata["code_digest"]
         )
 
-    def _part_digest(self, part: Part) -> str:
-        if part.name not in self._of_part:
-            source = part.source
-            decides = [part.name, part.fingerprint[0], part.mapping.model_dump(), self._filter_digest]
+    def _settings_digest(self, shard: Shard) -> str:
+        if shard.name not in self._digests:
+            source = shard.source
+            decides = [shard.name, shard.mapping.model_dump(), self._filter_digest]
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
-            decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
+            decides += [self.config.max_target_tokens if shard.mapping.target_log_probs else None]
             decides += [self.tokenizer_digest, self.benchmarks_digest, versions(languages=bool(self.config.languages))]
-            self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
-        return self._of_part[part.name]
+            self._digests[shard.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
+        return self._digests[shard.name]
 
     @cached_property
     def _filter_digest(self) -> str:
@@ -114,28 +115,28 @@ class DecisionCache:
 class Undecided(NamedTuple):
     """A piece without decisions, and the file to write them to."""
 
-    piece: Piece
+    shard: Shard
     path: Path
 
     def __str__(self) -> str:
-        return str(self.piece)
+        return str(self.shard)
 
 
-def filter_piece(undecided: Undecided, worker: Worker) -> None:
+def filter_shard(undecided: Undecided, worker: Worker) -> None:
     """Filter a piece, and write the decisions on its traces."""
-    (piece, path), tally, failed = undecided, Tally(), 0
-    with atomic_write(path) as temporary, TableWriter(temporary, DECISION, {"part": piece.part.name}) as writer:
-        batches = (filter_traces(traces, worker) for traces in piece.batches())
-        for trace in in_order(batches, piece):
+    (shard, path), tally, failed = undecided, Tally(), 0
+    with atomic_write(path) as temporary, TableWriter(temporary, DECISION, {"shard": shard.name}) as writer:
+        batches = (filter_traces(traces, worker) for traces in shard.batches())
+        for trace in in_order(batches, shard):
             tally.read(trace)
             failed += FAILED in trace.reasons
             writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
         writer.close({"tally": tally.to_json(), "failed": str(failed), "code_digest": PREPARED.code_digest()})
 
 
-def in_order(batches: Iterable[Iterable[Trace]], piece: Piece) -> Iterator[Trace]:
-    """The traces; RuntimeError if one of ``piece`` is missing: rows and their generations follow each other."""
-    row, generation, of = piece.start - 1, 0, 0  # of the last trace
+def in_order(batches: Iterable[Iterable[Trace]], shard: Shard) -> Iterator[Trace]:
+    """The traces; RuntimeError if one of ``shard`` is missing: rows and their generations follow each other."""
+    row, generation, of = shard.start - 1, 0, 0  # of the last trace
     for traces in batches:
         for trace in traces:
             if trace.row == row:
@@ -144,12 +145,10 @@ def in_order(batches: Iterable[Iterable[Trace]], piece: Piece) -> Iterator[Trace
                 row, generation = trace.row, 1
             else:
                 raise RuntimeError(
-                    f"conservation violated: {piece.part.name}: row {trace.row} follows {generation} of {of} "
+                    f"conservation violated: {shard.name}: row {trace.row} follows {generation} of {of} "
                     f"traces of row {row}"
                 )
             of = trace.of
             yield trace
-    if piece.most is None and (generation != of or row + 1 != piece.stop):
-        raise RuntimeError(
-            f"conservation violated: {piece.part.name}: {row + 1} rows read, the source has {piece.stop}"
-        )
+    if shard.most is None and (generation != of or row + 1 != shard.stop):
+        raise RuntimeError(f"conservation violated: {shard.name}: {row + 1} rows read, the source has {shard.stop}")

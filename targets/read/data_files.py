@@ -1,38 +1,37 @@
 """Find the data files of a path, folder or glob in any filesystem of fsspec: local, ``s3://``, ``gs://``, …
 
 A folder may be a clone of a hub dataset, or what ``Dataset.save_to_disk`` writes: then its metadata are no data, and
-only the files of the split that the settings name are read.
+only the files of the split that the settings name are read. Which these are, the names of the files say; where the card
+of the dataset gives files to subsets and splits, `datasets` reads it, as it does on the hub.
 """
 
 import logging
 import os
-import posixpath
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from core.errors import InputError, first_line
-from targets.read.split_files import (
-    CARD,
-    NAMED_FILES,
-    SHARD,
-    SPLITS,
-    check_shards,
-    config_of_card,
-    files_by_card,
-    no_split,
-    read_card,
-)
+from core.text.patterns import compile_quick_pattern
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}  # with their delimiters
 COMPRESSIONS = ("", ".gz", ".bz2", ".zst")
 DATA_SUFFIXES = (".parquet", ".arrow", *(suffix + more for suffix in JSON_SUFFIXES for more in COMPRESSIONS))
 SUFFIXES = (*DATA_SUFFIXES, *(suffix + more for suffix in TABLE_SUFFIXES for more in COMPRESSIONS))
+CARD = "README.md"
+LARGEST_CARD = 1 << 20  # bytes that are read of it
+NAMED_FILES = 10  # in a message, and as many splits
+# Words that name a split in the names of files and folders, as the hub reads them: between separators.
+SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation"}
+SPLITS |= {"dev": "validation", "test": "test", "testing": "test", "eval": "test", "evaluation": "test"}
+SHARD = compile_quick_pattern(r"(\d{5,6})-of-(\d{5,6})")  # train-00000-of-00002.parquet
 METADATA_FILES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
+LONGEST_PROBLEM = 200  # characters of what `datasets` says of a card
 SEPARATORS = str.maketrans(dict.fromkeys("-._0123456789", " "))
 
 
@@ -90,7 +89,7 @@ def find_files(spec: str, split: str | None = None, subset: str | None = None) -
             raise InputError(f"{where}: no such file or folder, or the storage does not answer")
         if is_local:
             _check_rights(root or "/", ["**"] if is_folder else path[len(root) :].lstrip("/").split("/"))
-        card = read_card(filesystem, f"{path}/{CARD}", where) if is_folder and f"{path}/{CARD}" in entries else None
+        card = _read_card(filesystem, f"{path}/{CARD}", where) if is_folder and f"{path}/{CARD}" in entries else None
     except InputError:
         raise
     except Exception as error:
@@ -175,29 +174,88 @@ def _warn_of_unread(names: Sequence[str], where: str) -> None:
         logging.getLogger(__name__).warning("%s: not read: %s; to read one, give it as a source itself", where, listed)
 
 
-def _of_split(names: Sequence[str], split: str, subset: str | None, card: Any, where: str) -> list[str]:
+def _of_split(names: Sequence[str], split: str, subset: str | None, card: str | None, where: str) -> list[str]:
     """The files of a split: by the card of the dataset, or by their names; all of them if nothing names splits."""
-    config = config_of_card(card, subset, where)
-    folder = posixpath.normpath(str(config.get("data_dir") or "."))
-    if config.get("data_files"):
-        return files_by_card(names, split, config, folder, where)
-    prefix = "" if folder == "." else f"{folder}/"
-    inside = _rows_before_tables([name for name in names if name.startswith(prefix)])
-    if not inside:
-        raise InputError(f"{where}: its {CARD} names the data_dir {folder!r}, in which no data file is; correct it")
-    by_split = defaultdict[str | None, list[str]](list)
-    for name in inside:
-        by_split[_split_of_name(name.removeprefix(prefix), where)].append(name)
-    if set(by_split) == {None}:
-        chosen = inside
+    complete = [*names, *_missing_shards(names)]
+    if card is not None:
+        by_split = _splits_of_card(complete, subset, card, where)
+    elif subset:
+        raise InputError(
+            f"{where}: no subset {subset!r}: no {CARD} there names subsets under configs; give the folder of the "
+            "subset, or set subset only for the sources that have it"
+        )
     else:
-        chosen = [
-            name for named, of in by_split.items() if (named or "train") in (SPLITS.get(split), split) for name in of
-        ]
-        if not chosen:
-            raise no_split(split, [named for named in by_split if named], where)
-    check_shards(chosen, lambda name: True, where)
+        by_split = _splits_of_names(_rows_before_tables(complete), where)
+    chosen = by_split.get(split) or by_split.get(SPLITS.get(split, split)) or by_split.get(None)
+    if not chosen:
+        listed = ", ".join(sorted(name for name in by_split if name)[:NAMED_FILES])
+        raise InputError(f"{where}: no file of the split {split!r}: it has {listed}; set split to one of them")
+    if missing := sorted({*chosen} - {*names}):
+        raise InputError(
+            f"{where}: {missing[0]} is missing, and others of these files are there; get it, or give a glob of the "
+            "files to read"
+        )
     return sorted(chosen)
+
+
+def _missing_shards(names: Sequence[str]) -> list[str]:
+    """The files ``X-00000-of-00003`` that are not among ``names``, which have others of them."""
+    present = defaultdict[tuple[str, ...], set[int]](set)
+    for name in names:
+        if shard := SHARD.search(name, name.rfind("/") + 1):
+            present[name[: shard.start()], shard[2], name[shard.end() :]].add(int(shard[1]))
+    return [
+        f"{prefix}{number:0{len(of)}}-of-{of}{ending}"
+        for (prefix, of, ending), numbers in present.items()
+        for first in [0 if 0 in numbers or int(of) not in numbers else 1]
+        for number in range(first, first + int(of))
+        if number not in numbers
+    ]
+
+
+def _splits_of_names(names: Sequence[str], where: str) -> dict[str | None, list[str]]:
+    """{split: its files}; files without a split are of ``train``, or of the split None if no file has one."""
+    splits = {name: _split_of_name(name, where) for name in names}
+    otherwise = "train" if any(splits.values()) else None
+    by_split = defaultdict[str | None, list[str]](list)
+    for name, split in splits.items():
+        by_split[split or otherwise].append(name)
+    return by_split
+
+
+def _read_card(filesystem: Any, path: str, where: str) -> str | None:
+    """The text of a dataset's card; None if it does not say which files are of which subset and split."""
+    with filesystem.open(path, "rb") as stream:
+        text = stream.read(LARGEST_CARD).decode("utf-8-sig", "replace")
+    first, *rest = [line.rstrip() for line in text.lstrip().split("\n")]
+    if first != "---":
+        return None
+    if "---" not in rest:
+        raise InputError(f"{where}: {CARD}: no line '---' ends the metadata that its first line begins; add it")
+    return text if any(line.startswith("configs:") for line in rest[: rest.index("---")]) else None
+
+
+def _splits_of_card(names: Sequence[str], subset: str | None, card: str, where: str) -> dict[str | None, list[str]]:
+    """{split: its files} of a subset, as `datasets` resolves ``card`` in a folder with empty files of these names."""
+    import datasets
+    import yaml
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for name in names:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).touch()
+        (root / CARD).write_text(card, encoding="utf-8")
+        try:
+            builder = datasets.load_dataset_builder(str(root), subset, cache_dir=str(root / ".cache"))
+            splits = (builder.config.data_files or {}).items()
+            by_split = {str(split): [str(Path(file).relative_to(root)) for file in files] for split, files in splits}
+        except (ValueError, TypeError, AttributeError, OSError, yaml.YAMLError) as error:
+            what = " ".join(str(error).replace(f"{root}/", "").replace(folder, "the folder").split())[:LONGEST_PROBLEM]
+            raise InputError(
+                f"{where}: {CARD}: {what}; set subset to one that it has, correct it, or give a glob of the files"
+            ) from error
+    return {split: [file for file in files if file in names] for split, files in by_split.items()}
 
 
 def _split_of_name(name: str, where: str) -> str | None:

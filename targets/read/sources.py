@@ -1,13 +1,13 @@
 """Read traces from their sources: the embedded generator, data files, or a hub data set.
 
-A source is read as parts: a file, a dataset, or what the generator makes. Its digest names its content. A part has
-pieces, each of which a process reads on its own; the decisions on a piece are what preparation caches.
+A source is read as shards: files, a dataset, or what a generator makes. The digest of a shard names its content. A
+process reads a piece of a shard on its own; the decisions on a piece are what preparation caches.
 """
 
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -30,7 +30,7 @@ from targets.read.mappings import (
     reject_unreadable,
     to_traces,
 )
-from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows
+from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows, stamp_of
 from targets.read.worked_solutions import solution_of
 from targets.settings import TargetSettings
 from targets.source_settings import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
@@ -50,76 +50,37 @@ class Observation:
 
     digest: str
     rows: int | None
-    parts: tuple[tuple[str, str, int | None], ...]  # (name, digest, rows) of each file or dataset
+    shards: tuple[tuple[str, str, int | None], ...]  # (name, digest, rows) of each file or dataset
 
 
 @dataclass(frozen=True)
-class Part:
-    """One file, hub data set or generated set. It can be sent to another process, which then reads it."""
+class Shard:
+    """Rows of a file, a hub data set or a generated set, from ``start`` to before ``stop`` (None: all).
+
+    It can be sent to another process, which then reads it.
+    """
 
     name: str  # how its rows are called: the same on every machine
     config: TargetSettings
     number: int  # of its source among `TargetSettings.sources`
+    content: Content
     file: DataFile | None = None  # None: the hub data set or the generator that `name` names
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the marks of all rows: each piece has its own."""
-        return {name: value for name, value in self.__dict__.items() if name != "_content"}
+    start: int = 0
+    stop: int | None = None
+    most: int | None = None  # only the first so many of the traces
+    begin: int | None = None  # where row `start` begins in a file of lines, in bytes, if that is known
 
     @cached_property
     def source(self) -> Source:
         return self.config.sources[self.number]
 
     @cached_property
-    def _content(self) -> Content:
-        assert self.file is not None
-        return inspect(self.file, self.source.named_columns)
-
-    @cached_property
-    def _entries(self) -> list[dict[str, Any]]:
-        """Of a task: those that have an answer."""
-        options = {"size": TASK_SIZE, "seed": self.config.seed, **self.source.options}
-        return [entry for entry in read_entries(str(self.source.task), options) if entry["answer"]]
-
-    @cached_property
-    def _stamp(self) -> tuple[Any, ...]:
-        """What changes when the file is written to or replaced, as it was before its content was read."""
-        return self._stamp_now()
-
-    def _stamp_now(self) -> tuple[Any, ...]:
-        assert self.file is not None
-        info = self.file.filesystem.info(self.file.path)
-        return tuple(info.get(name) for name in ("size", "mtime", "ino", "ETag", "etag"))
-
-    def require_unchanged(self) -> None:
-        """Raise InputError if the file is no longer the one that the digest is of."""
-        if self.file is not None and self._stamp_now() != self._stamp:
-            raise InputError(
-                f"source {self.file.address}: it was changed while it was read; run again when nothing writes to it"
-            )
-
-    @cached_property
-    def fingerprint(self) -> tuple[str, int | None]:
-        """(digest of the content, rows where known without reading all of it)."""
-        if self.file is not None:
-            _ = self._stamp  # before its content
-            return self._content.digest, self._content.rows
-        if self.name == EMBEDDED:
-            settings = _embedded_settings(self.config)
-            return PREPARED.identity(*settings), self.config.embedded_rows
-        if self.source.task:
-            return digest_bytes(json.dumps(self._entries, sort_keys=True).encode()), len(self._entries)
-        return _hub_revision(self.source), None
-
-    @cached_property
     def mapping(self) -> ColumnMapping:
         """Which columns are read. Raises InputError where the configured mapping does not fit."""
         if self.name == EMBEDDED or self.source.task:
             return EMBEDDED_MAPPING
-        if self.file is not None:
-            columns, where = self._content.columns, f"source {self.file.address}"
-        else:
-            columns, where = _load_hub(self.source).column_names, f"dataset {self.name}"
+        where = f"source {self.file.address}" if self.file else f"dataset {self.name}"
+        columns = list(self.content.columns or _load_hub(self.source).column_names)
         check_columns(self.source, columns, where)
         return choose_mapping(self.source.mapping or "auto", columns, where)
 
@@ -132,40 +93,65 @@ class Part:
         settings, digest = metadata.get(b"lineage", b""), metadata.get(b"generation", b"").decode(errors="replace")
         return {digest: settings.decode(errors="replace")} if digest_bytes(settings)[:SHORT_DIGEST] == digest else {}
 
-    def pieces(self, most: int | None = None) -> list["Piece"]:
-        """Its rows, or the first ``most`` of them, in pieces that can be read independently, in order."""
-        rows, step = self.rows, piece_rows(self.rows)
-        if self.source.task:
-            step = max(1, rows)
-        elif self.file is not None:
-            step = self._content.piece_rows()
-        rows = rows if most is None else min(rows, most)
-        begins = self._content.begins if self.file is not None else ()
-        return [
-            Piece(self, start, min(start + step, rows), begin=begins[start // MARKED_ROWS] if begins else None)
-            for start in range(0, rows, step)
-        ]
-
     @property
     def rows(self) -> int:
         """The number of its rows; a hub data set is loaded to count them."""
-        rows = self.fingerprint[1]
-        return len(_load_hub(self.source)) if rows is None else rows
+        if self.stop is not None:
+            return self.stop - self.start
+        return len(_load_hub(self.source)) if self.content.rows is None else self.content.rows
 
-    def traces(self, start: int = 0, stop: int | None = None, begin: int | None = None) -> Iterator[Trace]:
-        """The traces of its rows from ``start`` to before ``stop`` (None: all) in order.
+    def pieces(self, most: int | None = None) -> list["Shard"]:
+        """Its rows, or the first ``most`` of them, in shards that can be read independently, in order."""
+        rows, content = self.rows, self.content
+        step = content.step if content.rows is not None else piece_rows(rows)
+        rows = rows if most is None else min(rows, most)
+        return [self._piece(start, min(start + step, rows)) for start in range(0, rows, step)]
 
-        ``begin``: where row ``start`` begins in a file of lines, in bytes, if that is known. Raises InputError where
-        the part cannot be read.
+    def _piece(self, start: int, stop: int) -> "Shard":
+        """Some of its rows, with their own digest in a file of lines: rows that follow them may be others."""
+        content, marks = self.content, slice(start // MARKED_ROWS, -(-stop // MARKED_ROWS))
+        own = digest_bytes("".join(content.digests[marks]).encode()) if content.digests else content.digest
+        return replace(
+            self,
+            content=replace(content, digest=own, begins=(), digests=()),
+            start=start,
+            stop=stop,
+            begin=content.begins[marks.start] if content.begins else None,
+        )
+
+    def batches(self) -> Iterator[list[Trace]]:
+        """Its traces, in lists of a size that bounds memory.
+
+        Raises:
+            InputError: they cannot be read, or the file has changed since its digest was made.
         """
+        batch: list[Trace] = []
+        characters = 0
+        for trace in islice(self.traces(), self.most):
+            batch.append(trace)
+            characters += sum(len(text or "") for text in (trace.response, trace.problem, trace.gold, trace.system))
+            numbers = len(trace.target_log_probs or ()) + len(trace.target_token_ids or ())
+            characters += NUMBER_CHARACTERS * numbers
+            if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
+                yield batch
+                batch, characters = [], 0
+        if batch:
+            yield batch
+        if self.file is not None and stamp_of(self.file) != self.content.stamp:
+            raise InputError(
+                f"source {self.file.address}: it was changed while it was read; run again when nothing writes to it"
+            )
+
+    def traces(self) -> Iterator[Trace]:
+        """Its traces in order; InputError where it cannot be read."""
         name = str(self.source.name)
-        for trace in self._traces(start, stop, begin):
+        for trace in self._traces():
             trace.data_source = name
             yield reject_unreadable(trace, self.config)
 
-    def _traces(self, start: int, stop: int | None, begin: int | None) -> Iterator[Trace]:
+    def _traces(self) -> Iterator[Trace]:
         if self.file is None and self.name == EMBEDDED:
-            for number, p in islice(enumerate(_embedded(self.config)), start, stop):
+            for number, p in islice(enumerate(_embedded(self.config)), self.start, self.stop):
                 yield Trace(
                     f"{EMBEDDED}:{p.id}",
                     EMBEDDED,
@@ -176,7 +162,7 @@ class Part:
                     metadata=self.source.constants,
                 )
         elif self.source.task:
-            for number, entry in islice(enumerate(self._entries), start, stop):
+            for number, entry in islice(enumerate(_entries(self.config, self.source)), self.start, self.stop):
                 yield Trace(
                     f"{self.name}:{number}",
                     self.name,
@@ -188,57 +174,27 @@ class Part:
                     fields={ENTRY: entry},
                 )
         else:
-            for number, row in self._rows(start, stop, begin):
+            for number, row in self._rows():
                 yield from to_traces(row, self.mapping, self.source, self.name, number)
 
-    def _rows(self, start: int, stop: int | None, begin: int | None) -> Iterator[tuple[int, Row]]:
+    def _rows(self) -> Iterator[tuple[int, Row]]:
         more = top_level([*self.source.metadata.values(), *self.source.field_paths.values()])
         columns = list(dict.fromkeys([*self.mapping.columns(), *more]))
         if self.file is not None:
-            yield from read_rows(self.file, columns, start, stop, begin)
+            yield from read_rows(self.file, columns, self.start, self.stop, self.begin)
         else:
             dataset = _load_hub(self.source).select_columns(columns)
-            dataset = dataset.select(range(start, len(dataset) if stop is None else stop))
+            dataset = dataset.select(range(self.start, len(dataset) if self.stop is None else self.stop))
             batches = dataset.with_format("arrow").iter(batch_size=ROWS_PER_READ)
-            yield from enumerate((row for batch in batches for rows in batch_rows(batch) for row in rows), start)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Rows of a part, from ``start`` to before ``stop``; ``most``: only the first so many of their traces."""
-
-    part: Part
-    start: int
-    stop: int
-    most: int | None = None
-    begin: int | None = None  # see `Part.traces`
-
-    def batches(self) -> Iterator[list[Trace]]:
-        """Its traces, in lists of a size that bounds memory.
-
-        Raises:
-            InputError: they cannot be read, or the file has changed since its digest was made.
-        """
-        batch: list[Trace] = []
-        characters = 0
-        for trace in islice(self.part.traces(self.start, self.stop, self.begin), self.most):
-            batch.append(trace)
-            characters += sum(len(text or "") for text in (trace.response, trace.problem, trace.gold, trace.system))
-            numbers = len(trace.target_log_probs or ()) + len(trace.target_token_ids or ())
-            characters += NUMBER_CHARACTERS * numbers
-            if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
-                yield batch
-                batch, characters = [], 0
-        if batch:
-            yield batch
-        self.part.require_unchanged()
+            rows = (row for batch in batches for rows in batch_rows(batch) for row in rows)
+            yield from enumerate(rows, self.start)
 
     def __str__(self) -> str:
-        return f"{self.part.name}: rows {self.start:,} to {self.stop - 1:,}"
+        return f"{self.name}: rows {self.start:,} to {self.start + self.rows - 1:,}"
 
 
-def find_parts(config: TargetSettings, generated: Path | None = None) -> list[Part]:
-    """The parts of all sources: files by name, then the others in the order given.
+def find_shards(config: TargetSettings, generated: Path | None = None) -> list[Shard]:
+    """A shard of each file by name, then of each hub data set and generator in the order given.
 
     ``generated``: the file of the source `GENERATED`. Raises InputError for a source that is not there, cannot be
     reached, or is named twice.
@@ -266,8 +222,26 @@ def find_parts(config: TargetSettings, generated: Path | None = None) -> list[Pa
     if len(files) > 1:
         files = [(file, number) for file, number in files if not is_empty(file)] or files
     unique = with_unique_names([file for file, _ in files])
-    parts = [Part(file.name, config, number, file) for file, (_, number) in zip(unique, files, strict=True)]
-    return [*parts, *(Part(name, config, number) for name, number in others)]
+    numbers = [number for _, number in files]
+    return [
+        *(
+            Shard(file.name, config, number, inspect(file, sources[number].named_columns), file)
+            for file, number in zip(unique, numbers, strict=True)
+        ),
+        *(Shard(name, config, number, _content(name, config, sources[number])) for name, number in others),
+    ]
+
+
+def _content(name: str, config: TargetSettings, source: Source) -> Content:
+    """The content of a generator or a hub data set, which is not loaded."""
+    if name == EMBEDDED:
+        rows = config.embedded_rows
+        return Content(PREPARED.identity(*_embedded_settings(config)), rows, step=piece_rows(rows))
+    if source.task:
+        entries = _entries(config, source)
+        digest = digest_bytes(json.dumps(entries, sort_keys=True).encode())
+        return Content(digest, len(entries), step=max(1, len(entries)))
+    return Content(_hub_revision(source), None)
 
 
 def _with_subset(source: Source) -> str:
@@ -279,23 +253,34 @@ def _with_subset(source: Source) -> str:
 
 def read_source(config: TargetSettings, generated: Path | None = None) -> Iterator[Trace]:
     """Every trace of every source of ``config``, in order, without its limit."""
-    parts = find_parts(config, generated)
-    for part in parts:
-        _ = part.mapping
-    return chain.from_iterable(part.traces() for part in parts)
+    shards = find_shards(config, generated)
+    for shard in shards:
+        _ = shard.mapping
+    return chain.from_iterable(shard.traces() for shard in shards)
 
 
 def observe(config: TargetSettings) -> Observation:
-    """Digest and rows of the published sources, without preparing anything. Raises InputError like `find_parts`."""
-    parts = tuple((part.name, *part.fingerprint) for part in find_parts(config.published()))
-    rows = [part[2] for part in parts]
+    """Digest and rows of the published sources, without preparing anything. Raises InputError like `find_shards`."""
+    shards = tuple((of.name, of.content.digest, of.content.rows) for of in find_shards(config.published()))
+    rows = [count for _, _, count in shards]
     total = None if None in rows else min(sum(r for r in rows if r is not None), config.limit or 1 << 62)
-    return Observation(digest_bytes(repr(list(parts)).encode()), total, parts)
+    return Observation(digest_bytes(repr(list(shards)).encode()), total, shards)
 
 
 def is_hub_id(spec: str) -> bool:
     """Whether ``spec`` can be the id of a hub dataset; a folder here may be called the same."""
     return bool(HUB_ID(spec)) and not spec.lower().endswith(SUFFIXES)
+
+
+def _entries(config: TargetSettings, source: Source) -> list[dict[str, Any]]:
+    """The entries of a task that have an answer."""
+    options = {"size": TASK_SIZE, "seed": config.seed, **source.options}
+    return [entry for entry in _read_entries(str(source.task), json.dumps(options)) if entry["answer"]]
+
+
+@lru_cache(1)
+def _read_entries(task: str, options: str) -> list[dict[str, Any]]:
+    return read_entries(task, json.loads(options))
 
 
 def _embedded(config: TargetSettings) -> list[Any]:

@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -64,62 +64,62 @@ def piece_rows(rows: int, read_together: int = 0) -> int:
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds.
+    """What a file, a data set or a generator holds.
 
-    ``digest``: sha256 of its uncompressed bytes, or the etag of a remote parquet file. ``begins``: where each
-    `MARKED_ROWS`-th row begins in a file of lines that is not compressed. ``read_together``: the most rows of which
-    none can be read without those before it.
+    ``digest``: of a file sha256 of its uncompressed bytes, or the etag of a remote parquet file. ``rows``: None if only
+    a full read tells. ``columns``: None where they are always the same. ``step``: the rows of a piece that is read on
+    its own. ``begins``: where each `MARKED_ROWS`-th row begins in a file of lines that is not compressed. ``digests``:
+    of each `MARKED_ROWS` rows of a file of lines. ``stamp``: what changes when the file is written to or replaced, as
+    it was before its content was read.
     """
 
     digest: str
-    rows: int
-    columns: list[str]
-    begins: "array[int]"
-    read_together: int
+    rows: int | None
+    columns: Sequence[str] | None = None
+    step: int = MARKED_ROWS
+    begins: "array[int] | tuple[int, ...]" = ()
+    digests: Sequence[str] = ()
+    stamp: tuple[Any, ...] = ()
 
-    def piece_rows(self) -> int:
-        """The rows of a piece that is read on its own."""
-        return piece_rows(self.rows, 0 if self.begins else self.read_together)
+
+def stamp_of(file: DataFile) -> tuple[Any, ...]:
+    """What changes when a file is written to or replaced."""
+    info = file.filesystem.info(file.path)
+    return tuple(info.get(name) for name in ("size", "mtime", "ino", "ETag", "etag"))
 
 
 def inspect(file: DataFile, named: Sequence[str] = ()) -> Content:
-    """Digest, rows and columns of a file; InputError if it cannot be read. A remote parquet file is not read.
+    """The content of a file; InputError if it cannot be read. A remote parquet file is not read.
 
     The columns of a JSON file are the keys of its first rows, and of the others those that are ``named``, or in
     `LATE_KEYS`.
     """
     from fsspec.implementations.local import LocalFileSystem
 
+    stamp = stamp_of(file)
     _check_kind(file)
     if file.is_parquet:
         local = isinstance(file.filesystem, LocalFileSystem)
         parquet = open_file(file)
         digest = _digest(file) if local else str(file.filesystem.checksum(file.path))
         groups = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
-        return _content(digest, sum(groups), _distinct(parquet.schema_arrow.names, file), max(groups, default=0))
-    if file.suffix == ".arrow":
+        rows, columns, step = sum(groups), parquet.schema_arrow.names, piece_rows(sum(groups), max(groups, default=0))
+    elif file.suffix == ".arrow":
         with open_arrow(file) as (schema, batches):
-            rows = sum(batch.num_rows for batch in batches)
-        return _content(_digest(file), rows, _distinct(schema.names, file))
-    if file.suffix in TABLE_SUFFIXES:
+            digest, rows, columns = _digest(file), sum(batch.num_rows for batch in batches), schema.names
+        step = piece_rows(rows, rows)
+    elif file.suffix in TABLE_SUFFIXES:
         with _opened(file) as stream:
             columns = csv_columns(stream, f"source {file.address}", TABLE_SUFFIXES[file.suffix])
-        columns = _distinct(columns, file)
-        return _content(_digest(file), sum(1 for _ in _csv_rows(file)), columns)
-    return _inspect_json(file, named)
-
-
-def _distinct(columns: list[str], file: DataFile) -> list[str]:
-    """``columns``; InputError if several have the same name, except in a header that ends in empty values."""
-    if repeated := [name for name, times in Counter(columns).items() if name and times > 1]:
+        digest, rows = _digest(file), sum(1 for _ in _csv_rows(file))
+        step = piece_rows(rows, rows)
+    else:
+        return replace(_inspect_json(file, named), stamp=stamp)
+    if repeated := [name for name, times in Counter(columns).items() if name and times > 1]:  # a header may end in ""
         raise InputError(
             f"source {file.address}: several columns are called {repeated[0]:.80}; rename or remove all but one of them"
         )
-    return columns
-
-
-def _content(digest: str, rows: int, columns: list[str], read_together: int | None = None) -> Content:
-    return Content(digest, rows, columns, array("Q"), rows if read_together is None else read_together)
+    return Content(digest, rows, columns, step, stamp=stamp)
 
 
 def is_empty(file: DataFile) -> bool:
@@ -192,19 +192,24 @@ def _inspect_json(file: DataFile, named: Sequence[str]) -> Content:
             last = text[-longest:]
             yield chunk
 
-    begins, at = array("Q"), []
+    begins, at, digests, marked = array("Q"), [], [], hashlib.sha256()
     with _opened(file) as stream:
-        for _ in lines(hashed(stream), at):
+        for line in lines(hashed(stream), at):
             if count % MARKED_ROWS == 0:
                 begins.append(at[0])
+                digests.append(marked.hexdigest())
+                marked = hashlib.sha256()
+            marked.update(repr(line).encode() if isinstance(line, Rejection) else line + b"\n")
             count += 1
+    digests = [*digests[1:], marked.hexdigest()]
     with _opened(file) as stream:
         is_array = holds_array(stream)
     if is_array:
-        return _content(digest.hexdigest(), sum(1 for _ in _json_rows(file)), columns)
+        count = sum(1 for _ in _json_rows(file))
+        return Content(digest.hexdigest(), count, columns, piece_rows(count, count))
     if file.path.lower().endswith(tuple(filter(None, COMPRESSIONS))):
-        begins = array("Q")
-    return Content(digest.hexdigest(), count, columns, begins, count)
+        return Content(digest.hexdigest(), count, columns, piece_rows(count, count), digests=digests)
+    return Content(digest.hexdigest(), count, columns, piece_rows(count), begins, digests)
 
 
 def _as_keys(name: str) -> set[bytes]:

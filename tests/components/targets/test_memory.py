@@ -26,13 +26,13 @@ import sys
 from collections import Counter
 from itertools import chain
 from targets.settings import build_config
-from targets.read.sources import find_parts, observe
+from targets.read.sources import find_shards, observe
 config = build_config({"source": sys.argv[1]})
 reasons = Counter()
 try:
     observe(config)
-    for part in find_parts(config):
-        for batch in chain.from_iterable(piece.batches() for piece in part.pieces()):
+    for shard in find_shards(config):
+        for batch in chain.from_iterable(piece.batches() for piece in shard.pieces()):
             reasons.update(reason for trace in batch for reason in trace.reasons or ["accepted"])
     result = dict(reasons)
 except ValueError as error:

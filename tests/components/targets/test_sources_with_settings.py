@@ -16,7 +16,7 @@ from targets.check.expectations import load_checks, validate
 from targets.counts import MOST_VALUES, OTHERS, Breakdown
 from targets.prepare import prepare
 from targets.prepared_files import Prepared, read_prepared
-from targets.read.sources import find_parts
+from targets.read.sources import find_shards
 from targets.select.selection import quotas
 from targets.select.split import reconcile, select_train
 from targets.settings import build_config
@@ -162,8 +162,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_forms_are_recognised(tmp_path: Path, jsonl: Any, name: str) -> None:
     row = PUBLISHED[name]
-    (part,) = find_parts(build_config({"source": str(jsonl(row))}))
-    traces = list(part.traces())
+    (shard,) = find_shards(build_config({"source": str(jsonl(row))}))
+    traces = list(shard.traces())
     assert [trace.id for trace in traces] == (
         [f"traces.jsonl:0.{k}" for k in range(3)] if name == "deepmath" else ["traces.jsonl:0"]
     )
@@ -174,16 +174,16 @@ def test_published_forms_are_recognised(tmp_path: Path, jsonl: Any, name: str) -
 
 def test_a_generation_that_is_missing_is_one_rejected_trace(jsonl: Any) -> None:
     source = jsonl(PUBLISHED["deepmath"] | {"r1_solution_2": None})
-    (part,) = find_parts(build_config({"source": str(source)}))
-    assert [trace.reasons for trace in part.traces()] == [[], ["no_response"], []]
+    (shard,) = find_shards(build_config({"source": str(source)}))
+    assert [trace.reasons for trace in shard.traces()] == [[], ["no_response"], []]
 
 
 def test_hostile_metadata_is_short_text_or_absent(jsonl: Any, good: Any) -> None:
     values: list[Any] = ["x" * 10_000, "nul \0", {"a": [1]}, None, 3.5, True, ["deep", ["er"]]]
     lines = [good(k, level=value) for k, value in enumerate(values, 1)]
     source = {"path": str(jsonl(*lines, '{"level": "lone \\ud800"}', "{broken")), "metadata": ["level"]}
-    (part,) = find_parts(build_config({"source": source}))
-    metadata = [trace.metadata.get("level") for trace in part.traces()]
+    (shard,) = find_shards(build_config({"source": source}))
+    metadata = [trace.metadata.get("level") for trace in shard.traces()]
     assert metadata == ["x" * 200, "nul \ufffd", '{"a": [1]}', None, "3.5", "true", '["deep", ["er"]]', "lone ?", None]
 
 
@@ -223,17 +223,17 @@ def test_a_source_that_makes_no_sense_is_one_message(source: Any, message: str) 
 
 
 def test_metadata_that_the_source_lacks_is_named(jsonl: Any, good: Any) -> None:
-    (part,) = find_parts(build_config({"source": {"path": str(jsonl(good(1))), "metadata": ["levle"]}}))
+    (shard,) = find_shards(build_config({"source": {"path": str(jsonl(good(1))), "metadata": ["levle"]}}))
     with pytest.raises(InputError, match="no column levle for metadata: it has problem, answer, response"):
-        _ = part.mapping
+        _ = shard.mapping
 
 
 def test_two_subsets_of_a_dataset_are_two_sources_and_one_named_twice_is_an_error() -> None:
     blocks = [{"path": "org/set", "split": "cot"}, {"path": "org/set", "split": "tir", "subset": "math"}]
-    names = [part.name for part in find_parts(build_config({"source": blocks}))]
+    names = [shard.name for shard in find_shards(build_config({"source": blocks}))]
     assert names == ["org/set/default/cot", "org/set/math/tir"]
     with pytest.raises(InputError, match="named twice"):
-        find_parts(build_config({"source": ["org/set", {"path": "org/set"}]}))
+        find_shards(build_config({"source": ["org/set", {"path": "org/set"}]}))
 
 
 def test_domains_and_tokens_are_limited(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

@@ -1,5 +1,6 @@
 """What has not changed is not prepared again, and what has is."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from preparing import rows as rows_of
 from preparing import run
 
 from core import kinds
 from core.schemas import BENCHMARK, ENTRIES_KEY
 from targets.filter import decisions
 from targets.prepared_files import reuse_texts
+from targets.read import sources, trace_files
 
 
 def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -46,6 +49,30 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
     run(first_file.parent, out, tokenizer, cache=cache)
     assert len(list(cache.glob("??/*.parquet"))) == 5
     assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".parquet"}
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_rows_before_a_changed_one_are_not_filtered_again(
+    tmp_path: Path, tokenizer: Path, good: Any, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    for module in (trace_files, sources):
+        monkeypatch.setattr(module, "MARKED_ROWS", 8)
+    source, cache = tmp_path / f"a.jsonl{suffix}", tmp_path / "cache"
+    opened = gzip.open if suffix else open
+
+    def filtered(rows: list[int]) -> int:
+        """The pieces that are filtered of a source of these rows."""
+        with opened(source, "wt") as file:
+            file.writelines(json.dumps(good(k)) + "\n" for k in rows)
+        before = len(list(cache.glob("??/*.parquet")))
+        prepared = run(source, tmp_path / "out", tokenizer, cache=cache)
+        assert [int(row["extra_info"]["id"].split(":")[1]) for row in rows_of(prepared.prepared)] == [*range(len(rows))]
+        return len(list(cache.glob("??/*.parquet"))) - before
+
+    every = list(range(10, 50))
+    assert filtered(every) == 5
+    assert filtered([*every, 50, 51]) == 1
+    assert filtered(every[:20] + every[21:]) == 3
 
 
 def test_what_other_code_made_is_reused_with_a_line_unless_it_is_forced(

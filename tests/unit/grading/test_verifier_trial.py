@@ -17,7 +17,7 @@ from grading.verifier_trial import (
     try_verifier,
 )
 from grading.verifiers.spec import parse_spec
-from targets.read.sources import find_parts
+from targets.read.sources import find_shards
 from targets.settings import build_config
 
 
@@ -61,7 +61,7 @@ def test_a_function_gets_the_fields_that_the_preparation_gives_it(fields: object
     row = {"question": "Who?", "response": "B", "answer": "B", "unit": {"name": "g"}, "more": 7}
     file = written(tmp_path, [row])
     config = build_config({"source": [{"path": str(file), "fields": fields, "verifier": "exact"}]})
-    (trace,) = find_parts(config)[0].traces()
+    (trace,) = find_shards(config)[0].traces()
     (item,) = read_responses(file, read_columns(json.dumps(fields)))
     assert item.fields == trace.verifier_fields
 

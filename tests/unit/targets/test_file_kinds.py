@@ -327,10 +327,10 @@ def test_the_card_of_a_clone_says_which_files_are_of_a_split(tmp_path: Path) -> 
     assert (
         golds(tmp_path) == ["4"] and golds(tmp_path, split="held") == ["5"] and golds(tmp_path, subset="more") == ["6"]
     )
-    with pytest.raises(InputError, match=r"no subset 'x': its README\.md has default, more; set subset"):
+    with pytest.raises(InputError, match=r"BuilderConfig 'x' not found\. Available: \['default', 'more'\]; set subset"):
         read(tmp_path, subset="x")
     written(tmp_path / "README.md", CARD.replace("default", "main"))
-    with pytest.raises(InputError, match=r"several subsets: its README\.md has main, more"):
+    with pytest.raises(InputError, match=r"pick one among the available configs: \['main', 'more'\]"):
         read(tmp_path)
 
 

@@ -252,7 +252,7 @@ def test_the_profile_of_a_target_takes_its_text_apart_again(target: str, once: b
     ],
 )
 def test_a_trace_that_is_lost_or_read_twice_is_an_error(rows: list[tuple[int, int]], complete: bool) -> None:
-    piece: Any = SimpleNamespace(start=0, stop=2, most=None, part=SimpleNamespace(name="a.jsonl"))
+    piece: Any = SimpleNamespace(start=0, stop=2, most=None, name="a.jsonl")
     traces = [Trace(f"id{row}", "source", row, of=of) for row, of in rows]
     if complete:
         assert list(in_order([traces[:1], traces[1:]], piece)) == traces

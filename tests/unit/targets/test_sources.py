@@ -14,7 +14,7 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import TARGET
-from targets.read.sources import find_parts, observe, read_source
+from targets.read.sources import find_shards, observe, read_source
 from targets.settings import build_config
 from targets.trace import Trace
 
@@ -240,9 +240,9 @@ def test_a_task_does_not_carry_the_marks_of_all_rows(tmp_path: Path) -> None:
     for rows in (1, 200_000):
         file = tmp_path / f"{rows:06}.jsonl"
         file.write_text('{"problem": "1", "answer": "1", "response": "1"}\n' * rows)
-        (part,) = find_parts(build_config({"source": str(file)}))
-        _ = part.mapping, part.fingerprint  # as a preparation does
-        piece = part.pieces()[-1]
+        (shard,) = find_shards(build_config({"source": str(file)}))
+        _ = shard.mapping  # as a preparation does
+        piece = shard.pieces()[-1]
         sizes.append(len(pickle.dumps(piece)))
         read = list(pickle.loads(pickle.dumps(piece)).batches())
         assert [trace.row for batch in read for trace in batch] == list(range(piece.start, piece.stop))
