@@ -37,15 +37,23 @@ from targets.files import (
     readable,
     staging,
 )
-from targets.filter.decisions import REMEDY, DecisionCache, Decisions, Undecided, filter_shard, versions
+from targets.filter.decisions import (
+    REMEDY,
+    DecisionCache,
+    Decisions,
+    Undecided,
+    filter_shard,
+    read_accepted,
+    versions,
+)
 from targets.filter.filters import filters_with
-from targets.filter.language import check_languages
+from targets.filter.languages import check_languages
 from targets.filter.stages import FAILED
 from targets.filter.worker import Worker
 from targets.prepared_files import Prepared, find_unchanged, read_prepared
 from targets.read.sources import Shard, find_shards
 from targets.select.exclusions import Exclusions
-from targets.select.near_search import NearSearch, read_accepted
+from targets.select.near_duplicates import NearSearch
 from targets.select.selection import Outcome, Selection
 from targets.select.write import Output, Written, check_output, write_output
 from targets.settings import TargetSettings

@@ -4,14 +4,15 @@ Nothing is copied from the filters that accepted it: the text is taken apart aga
 """
 
 import zlib
+from collections.abc import Iterator
+from fractions import Fraction
 from unicodedata import normalize
 
 from core.code_digest import SHORT_DIGEST
 from core.files import digest_bytes
-from core.text.patterns import compile_quick_pattern
+from core.text.patterns import Match, compile_quick_pattern
 from grading.answers.extraction import answer_part, extract_boxed
-from targets.filter.dominant_language import dominant_language
-from targets.filter.equations import wrong_equations
+from targets.filter.languages import dominant_language
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
 
 WORD = compile_quick_pattern(r"\d+|[^\W\d_]+")
@@ -20,6 +21,18 @@ SUPERSCRIPT = compile_quick_pattern("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
 SHORTEST_TERM = 4  # letters of a word of the problem that its thoughts repeat; a number may have one digit
 SHARED_TERMS = 0.5
 HTML_ESCAPE = compile_quick_pattern(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
+
+# An equation of two numbers within a text.
+NUMBER = r"(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?+"
+OPERATORS = {"times": "*", "cdot": "*", "div": "/", "x": "*", "×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-"}
+TERM = compile_quick_pattern(rf"(?<![\w.,:^])({NUMBER}) ?(?:([-+*/x×·⋅÷−])|\\(times|cdot|div)) ?({NUMBER}) ?$")
+RESULT = compile_quick_pattern(
+    rf"(?<!\d) ?([-−]?)({NUMBER})"
+    r"(?![\w%^!√°]|\\[a-zA-Z]|[.,:]\d| ?[-+*/×·⋅÷−(√^]| ?\\(?:times|cdot|div|pm|frac|sqrt)|"
+    r" \w{1,2}\b| ?\(?(?:mod|rem|base))"
+)
+LONGER = compile_quick_pattern(r"(?:[-+*/×·⋅÷−^%)\]}√]|\\[a-zA-Z]{1,8})$")  # before it: it is the end of a longer term
+LONGEST_TERM = 40
 
 
 def measure(trace: Trace, *, boxed: bool) -> None:
@@ -66,3 +79,37 @@ def compression_ratio(text: str) -> float:
     """zlib size / size in bytes; 1.0 for an empty text. Prose and mathematics lie at 0.25 to 0.45, loops below 0.1."""
     data = text.encode()
     return len(zlib.compress(data, 6)) / len(data) if data else 1.0
+
+
+def wrong_equations(text: str) -> Iterator[str]:
+    """The equations of ``text`` that do not hold.
+
+    What stands in a longer term is left out, and so are quotients that are no whole numbers: they are rounded, or have
+    a remainder. Decimals may differ by one in their last place.
+
+    >>> list(wrong_equations("47 × 66 = 3112, 2 + 3 = 5, 2 * 3 + 4 = 10, 7/2 = 3"))
+    ['47 × 66 = 3112']
+    """
+    sign = text.find("=", 2)
+    while sign > 0:
+        if (text[sign - 1].isdigit() or text[sign - 2].isdigit()) and (result := RESULT.match(text, sign + 1)):
+            term = TERM.search(text, max(0, sign - LONGEST_TERM), sign)
+            before = text[max(0, term.start() - 9) : term.start()].rstrip() if term else ""
+            if term and not LONGER.search(before) and not _holds(term, result):
+                yield text[term.start() : result.end()]
+        sign = text.find("=", sign + 1)
+
+
+def _holds(term: Match, result: Match) -> bool:
+    first, second, stated = (Fraction(text.replace(",", "")) for text in (term[1], term[4], result[2]))
+    written = term[2] or term[3]
+    operator = OPERATORS.get(written, written)
+    if operator == "/":
+        right = first / second if second else None
+        if right is None or right.denominator != 1:
+            return True
+    else:
+        right = {"+": first + second, "-": first - second, "*": first * second}[operator]
+    places = len(result[2].partition(".")[2])
+    margin = Fraction(1, 10**places) if "." in term[1] or "." in term[4] else 0
+    return abs(right - (-stated if result[1] else stated)) <= margin

@@ -84,7 +84,6 @@ def describe(trace: Trace, *, likeness: bool = False) -> None:
         trace.minhash = minhash(trace.target)
 
 
-Texts = Callable[[int], str]  # `problem_text` of the trace at a position
 Pair = tuple[int, int, float]  # positions of a repeated problem and of the one that it repeats, similarity in percent
 SearchPairs = Callable[[Sequence[np.ndarray]], Iterable[Pair]]  # of groups of first positions of problems
 
@@ -174,21 +173,6 @@ class Duplicates:
                     targets = self._keys["target_key"][order[start:end]].tolist()
                     order[start:end] = _diverse_first(group, targets, likeness, limit)
         return order
-
-
-def search_near(
-    groups: Sequence[np.ndarray], text: Texts, threshold: float, bands: Sequence[np.ndarray | None] | None = None
-) -> Iterator[Pair]:
-    """The near duplicates among problems that already agree in all that is compared exactly.
-
-    ``bands``: of each group its `minhash_bands`, or None.
-    """
-    from targets.select.near_duplicates import near_duplicates
-
-    for group, computed in zip(groups, bands or [None] * len(groups), strict=True):
-        texts = [text(position) for position in group.tolist()]
-        for position, other, similarity in near_duplicates(len(texts), texts.__getitem__, threshold, computed):
-            yield int(group[position]), int(group[other]), similarity
 
 
 def _of_several(keys: np.ndarray, values: np.ndarray) -> int:

@@ -7,17 +7,26 @@ counts differ more than the threshold allows cannot be near. The second filter n
 one in a thousand of those whose edits are spread as unfavourably as they can be.
 
 `rensa.RMinHashLSH` would keep every signature: 5 KB per problem, where the keys take 0.5 KB.
+
+The texts are read from the files of decisions, by the processes that compare them.
 """
 
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from rapidfuzz import fuzz
 from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
+
+from targets.engine import Engine
+from targets.filter.decisions import read_accepted
+from targets.select.dedupe import Pair, problem_text
 
 SHINGLE = 3  # characters
 BANDS = 128
@@ -29,7 +38,11 @@ LETTERS = 32  # counts of a text; characters that are equal modulo 32 share one
 PROBLEMS_AT_ONCE = 1024
 SEED = 0x9E3779B97F4A7C15  # odd; the values of a band are hashed as a polynomial in it modulo 2**64
 
+PROBLEMS_PER_ITEM = 20_000
+COMPARED_PER_ITEM = 4096  # problems of a group, each with all before it
+
 Text = Callable[[int], str]
+Rows = tuple[Path, np.ndarray, np.ndarray]  # file of decisions, numbers of its accepted traces, their positions
 
 
 def near_duplicates(
@@ -171,3 +184,122 @@ def _letters(text: str) -> np.ndarray:
     """How often each letter occurs; shape (`LETTERS`,)."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32) % LETTERS
     return np.minimum(np.bincount(codes, minlength=LETTERS), np.iinfo(np.uint16).max)
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Groups of problems, as the positions of their first traces, and where the traces are.
+
+    ``bands``: the MinHash of each group that is more than one item of work, else None.
+    """
+
+    groups: Sequence[np.ndarray]
+    rows: Sequence[Rows]
+    threshold: float
+    bands: Sequence[np.ndarray | None] = ()
+
+    def __str__(self) -> str:
+        return f"{sum(map(len, self.groups)):,} problems"
+
+    @cached_property
+    def texts(self) -> dict[int, str]:
+        """The `problem_text` of each trace, by its position."""
+        texts: dict[int, str] = {}
+        for path, numbers, positions in self.rows:
+            problems = read_accepted(path, ["problem", "spelling_key"], set())["problem"].take(numbers)
+            texts |= zip(positions.tolist(), map(problem_text, problems.to_pylist()), strict=True)
+        return texts
+
+
+def compute_bands(problems: Problems, _: object) -> np.ndarray:
+    """The MinHash of the problems of one group."""
+    (group,) = problems.groups
+    positions, texts = group.tolist(), problems.texts
+    return minhash_bands(len(positions), lambda number: texts[positions[number]], problems.threshold)
+
+
+def find_pairs(problems: Problems, _: object) -> list[Pair]:
+    """The near duplicates in groups of problems."""
+    return list(search_near(problems.groups, problems.texts, problems.threshold, problems.bands))
+
+
+def search_near(
+    groups: Sequence[np.ndarray],
+    texts: Mapping[int, str],
+    threshold: float,
+    bands: Sequence[np.ndarray | None] | None = None,
+) -> Iterator[Pair]:
+    """The near duplicates among problems that already agree in all that is compared exactly.
+
+    ``texts``: by position; ``bands``: of each group its `minhash_bands`, or None.
+    """
+    for group, computed in zip(groups, bands or [None] * len(groups), strict=True):
+        own = [texts[position] for position in group.tolist()]
+        for position, other, similarity in near_duplicates(len(own), own.__getitem__, threshold, computed):
+            yield int(group[position]), int(group[other]), similarity
+
+
+@dataclass(frozen=True)
+class NearSearch:
+    """Searches the traces that a `targets.select.selection.Selection` has collected.
+
+    ``left``: the numbers of the accepted traces of each of the files ``paths`` that have a position, in order.
+    """
+
+    threshold: float
+    paths: Sequence[Path]
+    left: Sequence[np.ndarray]
+    engine: Engine
+
+    def __call__(self, groups: Sequence[np.ndarray]) -> Iterator[Pair]:
+        """The near duplicates in ``groups`` of positions."""
+        bands = self._bands_of_large(groups)
+        items = []
+        for numbers in _batched([len(group) for group in groups]):
+            some = [groups[number] for number in numbers]
+            items.append(Problems(some, self._rows(some), self.threshold, [bands.get(number) for number in numbers]))
+        for pairs in self.engine.run(find_pairs, items, sum(map(len, groups))):
+            yield from pairs
+
+    @cached_property
+    def _begins(self) -> np.ndarray:
+        """The first position of each file."""
+        return np.cumsum([0, *map(len, self.left)])
+
+    def _rows(self, groups: Sequence[np.ndarray]) -> list[Rows]:
+        """Where the traces at the positions of some groups are."""
+        begins, positions = self._begins, np.unique(np.concatenate(groups))
+        files = np.searchsorted(begins, positions, side="right") - 1
+        of_file = [(number, positions[files == number]) for number in np.unique(files).tolist()]
+        return [(self.paths[number], self.left[number][own - begins[number]], own) for number, own in of_file]
+
+    def _bands_of_large(self, groups: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+        """The MinHash of the problems of each group that is more than one item, by its number.
+
+        It is most of the work of such a group, and the items share it, so that no process has all of it.
+        """
+        parts = [
+            (number, group[start : start + COMPARED_PER_ITEM])
+            for number, group in enumerate(groups)
+            if len(group) > COMPARED_PER_ITEM
+            for start in range(0, len(group), COMPARED_PER_ITEM)
+        ]
+        items = [Problems([part], self._rows([part]), self.threshold) for _, part in parts]
+        computed: defaultdict[int, list[np.ndarray]] = defaultdict(list)
+        rows = sum(len(part) for _, part in parts)
+        for (number, _), bands in zip(parts, self.engine.run(compute_bands, items, rows), strict=True):
+            computed[number].append(bands)
+        return {number: np.concatenate(bands) for number, bands in computed.items()}
+
+
+def _batched(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """The numbers of groups of these ``sizes``, in lists of about `PROBLEMS_PER_ITEM` problems."""
+    some, count = [], 0
+    for number, size in enumerate(sizes):
+        some.append(number)
+        count += size
+        if count >= PROBLEMS_PER_ITEM:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from targets.filter.language import identify_language
+from targets.filter.languages import identify_language
 from tests.preparing import rows, run
 
 TEXTS = {  # a thought in several languages
@@ -48,9 +48,9 @@ def test_the_package_is_needed_only_for_the_setting(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "py3langid.langid", None)
-    from targets.filter import language
+    from targets.filter import languages
 
-    language._identifier.cache_clear()
+    languages._identifier.cache_clear()
     assert run(jsonl(good(1)), tmp_path / "out", tokenizer).counts["kept"] == 1
     with pytest.raises(InputError, match="py3langid is not installed in this interpreter; pip install py3langid"):
         run(jsonl(good(1)), tmp_path / "none", tokenizer, languages=["en"])

@@ -10,7 +10,6 @@ from rapidfuzz import fuzz
 
 from targets import engine
 from targets.select import near_duplicates as module
-from targets.select import near_search
 from targets.select.dedupe import describe
 from targets.select.near_duplicates import COMPARED_DIRECTLY, band_rows, near_duplicates
 from targets.settings import build_config
@@ -176,7 +175,7 @@ def test_tasks_that_share_a_large_group_find_the_same(
     files = []
     monkeypatch.setattr(engine, "FEW_ROWS", 1)
     for per_task, workers in ((4096, 1), (40, 1), (40, 2), (7, 2)):
-        monkeypatch.setattr(near_search, "COMPARED_PER_ITEM", per_task)
+        monkeypatch.setattr(module, "COMPARED_PER_ITEM", per_task)
         out = tmp_path / f"{per_task}-{workers}"
         prepared = run(source, out, tokenizer, workers=workers, reject_choices=False)
         assert prepared.counts["near_duplicate"] > 20
