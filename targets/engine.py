@@ -74,8 +74,9 @@ class Engine:
 
 def open_engine(name: str, worker: "Worker | None", workers: int) -> Engine:
     """The engine called ``name`` ("local", "ray")."""
-    kind = RayEngine if name == "ray" else Engine if workers == 1 else PoolEngine
-    return kind(worker, workers)
+    if name == "ray":
+        return RayEngine(worker, workers)
+    return PoolEngine(worker, workers) if workers > 1 else Engine(worker)
 
 
 class PoolEngine(Engine):
