@@ -65,7 +65,7 @@ class ChoiceVerifier(Verifier):
             if self.options.answer != BOXED:
                 chosen = _by_text(answer, texts) or _stated(answer, texts) or choice_in(answer)
             by_text = _label_with_text(chosen, texts)
-        correct = same_choices(by_text or chosen, label)
+        correct = same_choices(by_text or chosen, label) or _same_text(by_text or chosen, label, texts)
         reason = "by the text of an option" if by_text else "by letter"
         return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, reason)
 
@@ -110,8 +110,13 @@ def _label_of(gold: str, texts: Mapping[str, str]) -> str:
 
 
 def _label_with_text(answer: str, texts: Mapping[str, str]) -> str | None:
-    """Return the label of the one option with this text; None for an answer that is the label of an option itself."""
+    """Return the label of the first option with this text; None for an answer that is the label of an option itself."""
     return None if normalize(answer) in texts else _with_text(answer, texts)
+
+
+def _same_text(answer: str, label: str, texts: Mapping[str, str]) -> bool:
+    """Return whether two labels are of options with the same text: a question may have an option twice."""
+    return answer in texts and label in texts and same_string(texts[answer], texts[label])
 
 
 def _by_text(answer: str, texts: Mapping[str, str]) -> str | None:
@@ -145,5 +150,4 @@ def _listed(boxed: str, texts: Mapping[str, str]) -> str | None:
 
 
 def _with_text(text: str, texts: Mapping[str, str]) -> str | None:
-    labels = [label for label, option in texts.items() if same_string(text, option)]
-    return labels[0] if len(labels) == 1 else None
+    return next((label for label, option in texts.items() if same_string(text, option)), None)

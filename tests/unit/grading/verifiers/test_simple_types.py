@@ -97,6 +97,13 @@ def test_every_type_treats_thoughts_and_cut_responses_alike(spec: Any) -> None:
     assert (str(cut.verdict), cut.score, cut.solved) == ("truncated", 0.0, False)
 
 
+def test_options_with_the_same_text_are_one_answer() -> None:
+    fields = {"options": ["3", "x + 1", "$x+1$", "4"]}
+    for gold in ("B", "C", "x+1"):
+        solved = [letter for letter in "ABCD" if grade("choice", f"\\boxed{{{letter}}}", gold, fields).solved]
+        assert solved == ["B", "C"] and grade("choice", "\\boxed{x+1}", gold, fields).solved
+
+
 def test_choice_has_as_many_options_as_the_spec_says() -> None:
     four = {"type": "choice", "options": 4}
     assert problem(four, "D") is None and problem("choice", "J") is None
