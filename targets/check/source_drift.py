@@ -84,14 +84,14 @@ def read_version(profile: Path) -> Version:
 
 def measure(now: Version, before: Version | None) -> dict[str, Change]:
     """The number of each column of `DERIVED`; 0 where there is no version before, or one of the two has no rows."""
-    measured = {name: of_version(now) if len(now.rows) else Change() for name, of_version in OF_ONE.items()}
+    measured = {name: _largest(changes(now) if len(now.rows) else ()) for name, changes in OF_ONE.items()}
     if before is None or not (len(before.rows) and len(now.rows)):
         return {**measured, **dict.fromkeys(OF_TWO, Change())}
     old, new = (
         _named(version, names)
         for version, names in zip((before, now), common_names(before.files, now.files), strict=True)
     )
-    return {**measured, **{name: of_versions(old, new) for name, of_versions in OF_TWO.items()}}
+    return {**measured, **{name: _largest(changes(old, new)) for name, changes in OF_TWO.items()}}
 
 
 def _named(version: Version, names: Named) -> Version:
@@ -116,47 +116,40 @@ def _largest(changes: Iterable[Change]) -> Change:
     return max(changes, key=lambda change: abs(change.value), default=Change())
 
 
-def _least_share(column: str, now: Version) -> Change:
+def _least_share(column: str, now: Version) -> Iterator[Change]:
     shares = [
         Change(float(values.mean()), name)
         for name, values in now.by_source(column).items()
         if len(values) >= FEWEST_TARGETS
     ]
-    return min(shares, key=lambda share: share.value, default=Change(1.0))
+    yield min(shares, key=lambda share: share.value, default=Change(1.0))
 
 
-def _largest_share(column: str, now: Version) -> Change:
-    return _largest(Change(float(values.mean()), name) for name, values in now.by_source(column).items())
+def _shares(column: str, now: Version) -> Iterator[Change]:
+    for name, values in now.by_source(column).items():
+        yield Change(float(values.mean()), name)
 
 
-def _most_frequent(column: str, now: Version) -> Change:
+def _most_frequent(column: str, now: Version) -> Iterator[Change]:
     """The share of the targets of a source with its most frequent text."""
-    return _largest(
-        Change(Counter(texts).most_common(1)[0][1] / len(texts), name)
-        for name, texts in now.texts(column).items()
-        if len(texts) >= FEWEST_TARGETS
-    )
+    for name, texts in now.texts(column).items():
+        if len(texts) >= FEWEST_TARGETS:
+            yield Change(Counter(texts).most_common(1)[0][1] / len(texts), name)
 
 
-def _rejected(reason: str, now: Version) -> Change:
+def _rejected(reason: str, now: Version) -> Iterator[Change]:
     """The share of the traces of a source block that a filter rejects."""
-    return _largest(Change(counts.get(reason, 0) / counts["read"], name) for name, counts in now.blocks.items())
+    for name, counts in now.blocks.items():
+        yield Change(counts.get(reason, 0) / counts["read"], name)
 
 
-def _mean(column: str, before: Version, now: Version, *, relative: bool = False) -> Change:
+def _mean(column: str, before: Version, now: Version, *, relative: bool = False) -> Iterator[Change]:
     """The change of the mean of a column."""
-    earlier = before.by_source(column)
-
-    def changes() -> Iterator[Change]:
-        for name, values in now.by_source(column).items():
-            if name in earlier:
-                old = earlier[name]
-                error = math.sqrt(sum(float(v.var()) / len(v) for v in (old, values)))
-                change = _beyond(float(values.mean() - old.mean()), error)
-                unit = float(old.mean()) if relative else 1.0
-                yield Change(change / unit if unit else 0.0, name)
-
-    return _largest(changes())
+    for name, old, new in _common(before.by_source(column), now.by_source(column)):
+        error = math.sqrt(sum(float(values.var()) / len(values) for values in (old, new)))
+        change = _beyond(float(new.mean() - old.mean()), error)
+        unit = float(old.mean()) if relative else 1.0
+        yield Change(change / unit if unit else 0.0, name)
 
 
 def _beyond(difference: float, error: float) -> float:
@@ -168,20 +161,15 @@ def _beyond(difference: float, error: float) -> float:
     return math.copysign(max(0.0, abs(difference) - STANDARD_ERRORS * error), difference)
 
 
-def _rejections(chosen: Callable[[str], bool], before: Version, now: Version) -> Change:
+def _rejections(chosen: Callable[[str], bool], before: Version, now: Version) -> Iterator[Change]:
     """The change of the share of a block's traces that a filter rejects, of the filters that are ``chosen``."""
-
-    def changes() -> Iterator[Change]:
-        for block in before.blocks.keys() & now.blocks.keys():
-            old, new = before.blocks[block], now.blocks[block]
-            for reason in filter(chosen, (old.keys() | new.keys()) - {"read", "kept"}):
-                counts = old.get(reason, 0), new.get(reason, 0)
-                share = sum(counts) / (old["read"] + new["read"])
-                error = math.sqrt(share * (1 - share) * (1 / old["read"] + 1 / new["read"]))
-                difference = counts[1] / new["read"] - counts[0] / old["read"]
-                yield Change(_beyond(difference, error), f"{block}: {reason}")
-
-    return _largest(changes())
+    for block, old, new in _common(before.blocks, now.blocks):
+        for reason in filter(chosen, (old.keys() | new.keys()) - {"read", "kept"}):
+            counts = old.get(reason, 0), new.get(reason, 0)
+            share = sum(counts) / (old["read"] + new["read"])
+            error = math.sqrt(share * (1 - share) * (1 / old["read"] + 1 / new["read"]))
+            difference = counts[1] / new["read"] - counts[0] / old["read"]
+            yield Change(_beyond(difference, error), f"{block}: {reason}")
 
 
 def _survivals(before: Version, now: Version) -> Iterator[Change]:
@@ -210,23 +198,20 @@ def _changed_most(block: str, before: Version, now: Version) -> str:
     )
 
 
-def _survival(before: Version, now: Version) -> Change:
-    return _largest(_survivals(before, now))
-
-
-def _lost(before: Version, now: Version) -> Change:
+def _lost(before: Version, now: Version) -> Iterator[Change]:
     """The largest share of what it kept before that a file does not keep any more."""
     lost = (Change(-change.value, change.where) for change in _survivals(before, now))
-    return max(lost, key=lambda change: change.value, default=Change())
+    yield max(lost, key=lambda change: change.value, default=Change())
 
 
-def _rows_read(before: Version, now: Version) -> Change:
+def _rows_read(before: Version, now: Version) -> Iterator[Change]:
     """The relative change of the number of traces of a file that both versions have."""
-    common = _common(before.sources, now.sources)
-    return _largest(Change(new["read"] / old["read"] - 1, name) for name, old, new in common if old["read"])
+    for name, old, new in _common(before.sources, now.sources):
+        if old["read"]:
+            yield Change(new["read"] / old["read"] - 1, name)
 
 
-def _missing(before: Version, now: Version) -> Change:
+def _missing(before: Version, now: Version) -> Iterator[Change]:
     """The number of files that are gone from source blocks that have fewer traces than before."""
     shrunk = {
         name
@@ -234,65 +219,55 @@ def _missing(before: Version, now: Version) -> Change:
         if now.blocks.get(name, {}).get("read", 0) < FEWEST_READ * old["read"]
     }
     gone = [name for name in sorted(before.sources.keys() - now.sources.keys()) if before.files.get(name) in shrunk]
-    return Change(float(len(gone)), ", ".join(gone))
+    yield Change(float(len(gone)), ", ".join(gone))
 
 
-def _copies(now: Version) -> Change:
+def _copies(now: Version) -> Iterator[Change]:
     """The number of files with the content of another one."""
     alike: dict[str, list[str]] = {}
     for name, digest in now.digests.items():
         alike.setdefault(digest, []).append(name)
     copies = [(names[1:], names[0]) for names in alike.values() if len(names) > 1]
     where = "; ".join(f"same content as {first}: {', '.join(names)}" for names, first in copies)
-    return Change(float(sum(len(names) for names, _ in copies)), where)
+    yield Change(float(sum(len(names) for names, _ in copies)), where)
 
 
-def _other_values(column: str, before: Version, now: Version) -> Change:
+def _other_values(column: str, before: Version, now: Version) -> Iterator[Change]:
     """The share of a file's targets with a value of a metadata that none of its targets had before."""
-    if column not in before.rows and column not in now.rows:
-        return Change()
-
-    def changes() -> Iterator[Change]:
-        earlier = before.texts(column)
-        for name, values in now.texts(column).items():
-            if name in earlier:
-                seen = set(earlier[name])
-                other = [value for value in values if value not in seen]
-                where = f"{name}: {', '.join(sorted({str(value) for value in other}))}"
-                yield Change(len(other) / len(values), where if other else "")
-
-    return _largest(changes())
+    if column in before.rows or column in now.rows:
+        for name, old, new in _common(before.texts(column), now.texts(column)):
+            seen = set(old)
+            other = [value for value in new if value not in seen]
+            where = f"{name}: {', '.join(sorted({str(value) for value in other}))}"
+            yield Change(len(other) / len(new), where if other else "")
 
 
-def _language(before: Version, now: Version) -> Change:
+def _language(before: Version, now: Version) -> Iterator[Change]:
     """The share of a source's targets in other languages than that of most of its targets before."""
-
-    def changes() -> Iterator[Change]:
-        for name, old, new in _common(before.texts("language"), now.texts("language")):
-            (language, count), *_ = Counter(old).most_common(1)
-            if language:
-                other = [text for text in new if text and text != language]
-                most = f", now {Counter(other).most_common(1)[0][0]}" if other else ""
-                share = len(other) / len(new) - (1 - count / len(old))
-                yield Change(max(0.0, share), f"{name}: {language} before{most}")
-
-    return _largest(changes())
+    for name, old, new in _common(before.texts("language"), now.texts("language")):
+        (language, count), *_ = Counter(old).most_common(1)
+        if language:
+            other = [text for text in new if text and text != language]
+            most = f", now {Counter(other).most_common(1)[0][0]}" if other else ""
+            share = len(other) / len(new) - (1 - count / len(old))
+            yield Change(max(0.0, share), f"{name}: {language} before{most}")
 
 
-def _tokenizer(before: Version, now: Version) -> Change:
-    return Change(float(before.tokenizer != now.tokenizer), f"{before.tokenizer[:8]} before, {now.tokenizer[:8]} now")
+def _tokenizer(before: Version, now: Version) -> Iterator[Change]:
+    where = f"{before.tokenizer[:8]} before, {now.tokenizer[:8]} now"
+    yield Change(float(before.tokenizer != now.tokenizer), where)
 
 
-def _mix(before: Version, now: Version) -> Change:
+def _mix(before: Version, now: Version) -> Iterator[Change]:
     """Half the sum of the changes of the files' shares, and the file that changes most."""
     old, new = ({name: len(v) / len(of.rows) for name, v in of.texts("id").items()} for of in (before, now))
     changes = [Change(new.get(name, 0) - old.get(name, 0), name) for name in sorted(old.keys() | new.keys())]
-    return Change(sum(abs(change.value) for change in changes) / 2, _largest(changes).where)
+    yield Change(sum(abs(change.value) for change in changes) / 2, _largest(changes).where)
 
 
-def _mean_length(before: Version, now: Version) -> Change:
+def _mean_length(before: Version, now: Version) -> Iterator[Change]:
     old, new = (of.rows["target_tokens"].to_numpy(float).mean() for of in (before, now))
-    return Change(float(new / old - 1))
+    yield Change(float(new / old - 1))
 
 
 def _common(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -300,20 +275,20 @@ def _common(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[st
         yield name, old[name], new[name]
 
 
-OF_ONE: Mapping[str, Callable[[Version], Change]] = {
+OF_ONE: Mapping[str, Callable[[Version], Iterable[Change]]] = {
     "least_about_problem": partial(_least_share, "about_problem"),
-    "most_wrong_equations": partial(_largest_share, "wrong_equation"),
-    "most_html_escapes": partial(_largest_share, "html_escapes"),
+    "most_wrong_equations": partial(_shares, "wrong_equation"),
+    "most_html_escapes": partial(_shares, "html_escapes"),
     "most_equal_golds": partial(_most_frequent, "gold_digest"),
     "most_damaged": partial(_rejected, "damaged_encoding"),
     "most_verifier_errors": partial(_rejected, "verify_error"),
     "copied_files": _copies,
 }
-OF_TWO: Mapping[str, Callable[[Version, Version], Change]] = {
+OF_TWO: Mapping[str, Callable[[Version, Version], Iterable[Change]]] = {
     "source_mix_shift": _mix,
     "sources_missing": _missing,
     "rows_read_change": _rows_read,
-    "survival_change": _survival,
+    "survival_change": _survivals,
     "survival_loss": _lost,
     "wrong_change": partial(_rejections, lambda reason: reason == "wrong"),
     "rejected_change": partial(_rejections, lambda reason: reason != "wrong"),

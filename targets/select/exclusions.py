@@ -83,7 +83,7 @@ class Exclusions:
             rejects |= ~keys["has_log_probs"].to_numpy()
         if self.difficulty.bounds:
             problems = keys["text_key"].to_pylist()
-            rejects |= ~np.array([self.difficulty.fits(key) for key in problems], bool)
+            rejects |= np.array([self.difficulty.rejection(key) is not None for key in problems], bool)
         if against := {**self.review.refused, **self.learned.dropped}:
             rejects |= np.array([identity in against for identity in keys["id"].to_pylist()], bool)
         return rejects
@@ -106,24 +106,15 @@ class Difficulty:
     bounds: tuple[float, float] | None = None
     digest: str = ""
 
-    def fits(self, problem: int | None) -> bool:
-        """Whether the rate of a problem is known and within the bounds, if there are any."""
-        if self.bounds is None:
-            return True
-        rate = self._rate(problem)
-        return rate is not None and self.bounds[0] <= rate <= self.bounds[1]
-
     def rejection(self, problem: int | None) -> Rejection | None:
-        """Why a problem is left out; None for one that fits."""
-        if self.bounds is None or self.fits(problem):
+        """Why a problem is left out: its rate is not known, or not within the bounds. None for one that fits."""
+        rate = None if problem is None else self.rates.get(problem)
+        if self.bounds is None or (rate is not None and self.bounds[0] <= rate <= self.bounds[1]):
             return None
-        low, high = self.bounds
-        if (rate := self._rate(problem)) is None:
+        if rate is None:
             return Rejection("pass_rate", "the pass rate of the problem is not known")
+        low, high = self.bounds
         return Rejection("pass_rate", f"solved in {rate:.0%} of the samples (pass_rate: {low:g} to {high:g})")
-
-    def _rate(self, problem: int | None) -> float | None:
-        return None if problem is None else self.rates.get(problem)
 
 
 def read_difficulty(path: str | None, bounds: list[float] | None) -> Difficulty:
