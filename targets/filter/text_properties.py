@@ -1,6 +1,7 @@
-"""Measure the properties of a target's text that the checks use.
+"""Measure what the text of a trace shows: the profile of a target, wrong equations, loops and damaged encodings.
 
-Nothing is copied from the filters that accepted it: the text is taken apart again, so that a mistake of a filter shows.
+`measure` copies nothing from the filters that accepted a target: it takes the text apart again, so that a mistake of a
+filter shows.
 """
 
 import zlib
@@ -10,7 +11,7 @@ from unicodedata import normalize
 
 from core.code_digest import SHORT_DIGEST
 from core.files import digest_bytes
-from core.text.patterns import Match, compile_quick_pattern
+from core.text.patterns import Match, compile_pattern, compile_quick_pattern
 from grading.answers.extraction import answer_part, extract_boxed
 from targets.filter.languages import dominant_language
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
@@ -22,6 +23,13 @@ SHORTEST_TERM = 4  # letters of a word of the problem that its thoughts repeat; 
 SHARED_TERMS = 0.5
 HTML_ESCAPE = compile_quick_pattern(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 
+# The second half of either code page, in which every byte of a character of several bytes has a character of its own.
+_REST = "[\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
+# First bytes of accented and Greek letters and of Cyrillic, then of characters of three bytes, such as most signs.
+MISREAD = compile_pattern(f"[\u00c2\u00c3\u00ce-\u00d1]{_REST}|[\u00e0-\u00ef]{_REST}{{2}}")
+# Inside a word: what follows a question begins with a blank.
+REPLACED = compile_quick_pattern(r"\?(?:(?<=[^\W\d_]{2}\?)[a-z]|(?<=[^\W\d_]\?)[a-z]{2})")
+FEWEST_REPLACED = 2  # in a text; one may be a blank that was forgotten
 # An equation of two numbers within a text.
 NUMBER = r"(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?+"
 OPERATORS = {"times": "*", "cdot": "*", "div": "/", "x": "*", "×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-"}
@@ -113,3 +121,36 @@ def _holds(term: Match, result: Match) -> bool:
     places = len(result[2].partition(".")[2])
     margin = Fraction(1, 10**places) if "." in term[1] or "." in term[4] else 0
     return abs(right - (-stated if result[1] else stated)) <= margin
+
+
+def find_misread(text: str) -> tuple[str, str] | None:
+    """The first characters of ``text`` that are misread UTF-8, and what they stand for.
+
+    >>> find_misread("9 cm\u00c2\u00b2"), find_misread("9 cm\u00b2")
+    (('Â²', '²'), None)
+    """
+    matches = () if text.isascii() else MISREAD.finditer(text)
+    pairs = ((match.group(), _reread(match)) for match in matches)
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
+
+
+def count_replaced(text: str) -> int:
+    """The number of question marks inside words."""
+    return len(REPLACED.findall(text)) if "?" in text else 0
+
+
+def repair(text: str) -> str:
+    """``text`` with misread UTF-8 read again."""
+    return text if text.isascii() else MISREAD.sub(_reread, text)
+
+
+def _reread(match: Match) -> str:
+    text = match.group()
+    try:
+        return b"".join(_byte(character) for character in text).decode()
+    except UnicodeError:
+        return text  # not UTF-8: these are the characters that were meant
+
+
+def _byte(character: str) -> bytes:
+    return character.encode("latin-1" if character < "\u0100" else "cp1252")

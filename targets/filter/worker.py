@@ -9,7 +9,7 @@ from grading.contamination import BenchmarkIndex, Match
 from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
-from targets.filter.damaged_encoding import repair
+from targets.filter.text_properties import repair
 from targets.settings import TargetSettings
 from targets.source_settings import Source
 from targets.trace import Trace
