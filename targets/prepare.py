@@ -156,12 +156,12 @@ def _inputs(
     """What decides what comes out, as the files record it; the code, which they record too, is not part of it."""
     config = exclusions.config
     mappings = [shard.mapping.model_dump() | {"source": shard.number} for shard in shards]
-    files = {shard.name: {"source": shard.source.name, "digest": shard.content.digest} for shard in shards}
+    files = {shard.name: {"source": shard.source.name, "digest": shard.digest} for shard in shards}
     inputs = {
         "format": "luffy-targets",
         "version": FORMAT_VERSION,
         "source": json.dumps(config.paths),
-        "source_digest": digest_bytes(repr([(shard.name, shard.content.digest) for shard in shards]).encode()),
+        "source_digest": digest_bytes(repr([(shard.name, shard.digest) for shard in shards]).encode()),
         "config": json.dumps(config.identity_fields(), sort_keys=True),
         "config_digest": config.digest(),
         "tokenizer_digest": tokenizer_digest,

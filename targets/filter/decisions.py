@@ -83,7 +83,7 @@ class DecisionCache:
 
     def path(self, shard: Shard) -> Path:
         """Where the decisions on ``shard`` are, if there are any."""
-        decides = [self._settings_digest(shard), shard.content.digest, shard.start, shard.stop, shard.most]
+        decides = [self._settings_digest(shard), shard.digest, shard.start, shard.stop, shard.most]
         name = digest_bytes(json.dumps(decides).encode())
         return self.folder / name[:2] / f"{name}.parquet"  # reading a file lists the others of its folder
 

@@ -75,6 +75,11 @@ class Shard:
         return self.config.sources[self.number]
 
     @cached_property
+    def digest(self) -> str:
+        """Digest of its content; the hub is asked for that of its data set."""
+        return self.content.digest or _hub_revision(self.source)
+
+    @cached_property
     def mapping(self) -> ColumnMapping:
         """Which columns are read. Raises InputError where the configured mapping does not fit."""
         if self.name == EMBEDDED or self.source.task:
@@ -110,7 +115,7 @@ class Shard:
     def _piece(self, start: int, stop: int) -> "Shard":
         """Some of its rows, with their own digest in a file of lines: rows that follow them may be others."""
         content, marks = self.content, slice(start // MARKED_ROWS, -(-stop // MARKED_ROWS))
-        own = digest_bytes("".join(content.digests[marks]).encode()) if content.digests else content.digest
+        own = digest_bytes("".join(content.digests[marks]).encode()) if content.digests else self.digest
         return replace(
             self,
             content=replace(content, digest=own, begins=(), digests=()),
@@ -233,7 +238,7 @@ def find_shards(config: TargetSettings, generated: Path | None = None) -> list[S
 
 
 def _content(name: str, config: TargetSettings, source: Source) -> Content:
-    """The content of a generator or a hub data set, which is not loaded."""
+    """The content of a generator or a hub data set; the hub is not asked yet."""
     if name == EMBEDDED:
         rows = config.embedded_rows
         return Content(PREPARED.identity(*_embedded_settings(config)), rows, step=piece_rows(rows))
@@ -241,7 +246,7 @@ def _content(name: str, config: TargetSettings, source: Source) -> Content:
         entries = _entries(config, source)
         digest = digest_bytes(json.dumps(entries, sort_keys=True).encode())
         return Content(digest, len(entries), step=max(1, len(entries)))
-    return Content(_hub_revision(source), None)
+    return Content("", None)
 
 
 def _with_subset(source: Source) -> str:
@@ -261,7 +266,7 @@ def read_source(config: TargetSettings, generated: Path | None = None) -> Iterat
 
 def observe(config: TargetSettings) -> Observation:
     """Digest and rows of the published sources, without preparing anything. Raises InputError like `find_shards`."""
-    shards = tuple((of.name, of.content.digest, of.content.rows) for of in find_shards(config.published()))
+    shards = tuple((of.name, of.digest, of.content.rows) for of in find_shards(config.published()))
     rows = [count for _, _, count in shards]
     total = None if None in rows else min(sum(r for r in rows if r is not None), config.limit or 1 << 62)
     return Observation(digest_bytes(repr(list(shards)).encode()), total, shards)

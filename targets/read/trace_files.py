@@ -66,11 +66,11 @@ def piece_rows(rows: int, read_together: int = 0) -> int:
 class Content:
     """What a file, a data set or a generator holds.
 
-    ``digest``: of a file sha256 of its uncompressed bytes, or the etag of a remote parquet file. ``rows``: None if only
-    a full read tells. ``columns``: None where they are always the same. ``step``: the rows of a piece that is read on
-    its own. ``begins``: where each `MARKED_ROWS`-th row begins in a file of lines that is not compressed. ``digests``:
-    of each `MARKED_ROWS` rows of a file of lines. ``stamp``: what changes when the file is written to or replaced, as
-    it was before its content was read.
+    ``digest``: of a file sha256 of its uncompressed bytes, or the etag of a remote parquet file; "" if the hub has to
+    be asked. ``rows``: None if only a full read tells. ``columns``: None where they are always the same. ``step``: the
+    rows of a piece that is read on its own. ``begins``: where each `MARKED_ROWS`-th row begins in a file of lines that
+    is not compressed. ``digests``: of each `MARKED_ROWS` rows of a file of lines. ``stamp``: what changes when the file
+    is written to or replaced, as it was before its content was read.
     """
 
     digest: str
@@ -84,7 +84,8 @@ class Content:
 
 def stamp_of(file: DataFile) -> tuple[Any, ...]:
     """What changes when a file is written to or replaced."""
-    info = file.filesystem.info(file.path)
+    with _readable(file):
+        info = file.filesystem.info(file.path)
     return tuple(info.get(name) for name in ("size", "mtime", "ino", "ETag", "etag"))
 
 
