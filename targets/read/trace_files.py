@@ -97,8 +97,8 @@ def inspect(file: DataFile, named: Sequence[str] = ()) -> Content:
     """
     from fsspec.implementations.local import LocalFileSystem
 
-    stamp = stamp_of(file)
     _check_kind(file)
+    stamp = stamp_of(file)
     if file.is_parquet:
         local = isinstance(file.filesystem, LocalFileSystem)
         parquet = open_file(file)
