@@ -78,6 +78,8 @@ def test_a_card_gives_the_files_of_a_subset(tmp_path: Path, end: str, begin: str
     assert names(tmp_path, subset="de") == ["de/train.jsonl"] and names(tmp_path, "test", "de") == ["de/test.jsonl"]
     with pytest.raises(InputError, match=r"'fr' not found\. Available: \['en', 'de'\]; set subset"):
         names(tmp_path, subset="fr")
+    with pytest.raises(InputError, match=r"pick one among the available configs: \['en', 'de'\]"):
+        names(tmp_path)
 
 
 @pytest.mark.parametrize(
