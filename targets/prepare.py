@@ -43,7 +43,6 @@ from targets.filter.decisions import (
     Decisions,
     Undecided,
     filter_shard,
-    read_accepted,
     versions,
 )
 from targets.filter.filters import filters_with
@@ -53,7 +52,7 @@ from targets.filter.worker import Worker
 from targets.prepared_files import Prepared, find_unchanged, read_prepared
 from targets.read.sources import Shard, find_shards
 from targets.select.exclusions import Exclusions
-from targets.select.near_duplicates import NearSearch
+from targets.select.near_duplicates import NearSearch, read_accepted
 from targets.select.selection import Outcome, Selection
 from targets.select.write import Output, Written, check_output, write_output
 from targets.settings import TargetSettings

@@ -8,11 +8,11 @@ only.
 
 import importlib.metadata
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from core.files import atomic_write, digest_bytes
 from core.kinds import PREPARED
@@ -24,9 +24,6 @@ from targets.filter.worker import Worker
 from targets.read.sources import Shard
 from targets.settings import TargetSettings
 from targets.trace import Trace
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PACKAGES = (
     "math-verify",
@@ -113,16 +110,6 @@ class DecisionCache:
     @cached_property
     def _filter_digest(self) -> str:
         return self.config.filter_digest()
-
-
-def read_accepted(path: Path, columns: Sequence[str], unread: set[str]) -> "pa.Table":
-    """``columns`` of the accepted traces of a file of decisions; the ids of all its traces leave ``unread``."""
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(path, pre_buffer=False).read(list(columns), use_threads=False)
-    if unread:
-        unread.difference_update(table["id"].to_pylist())
-    return table.filter(table["spelling_key"].is_valid())
 
 
 class Undecided(NamedTuple):

@@ -19,14 +19,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rapidfuzz import fuzz
 from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
 
 from targets.engine import Engine
-from targets.filter.decisions import read_accepted
 from targets.select.dedupe import Pair, problem_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SHINGLE = 3  # characters
 BANDS = 128
@@ -184,6 +187,16 @@ def _letters(text: str) -> np.ndarray:
     """How often each letter occurs; shape (`LETTERS`,)."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32) % LETTERS
     return np.minimum(np.bincount(codes, minlength=LETTERS), np.iinfo(np.uint16).max)
+
+
+def read_accepted(path: Path, columns: Sequence[str], unread: set[str]) -> "pa.Table":
+    """``columns`` of the accepted traces of a file of decisions; the ids of all its traces leave ``unread``."""
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(path, pre_buffer=False).read(list(columns), use_threads=False)
+    if unread:
+        unread.difference_update(table["id"].to_pylist())
+    return table.filter(table["spelling_key"].is_valid())
 
 
 @dataclass(frozen=True)
