@@ -1,6 +1,6 @@
 """Run the work of a preparation: in this process, in processes of this machine, or on Ray Data.
 
-Work is a function of an item and of the `targets.filter.worker.Worker` of the process. It reads and writes files
+Work is a function of an item and of the worker of the process. It reads and writes files
 itself, so that only its short result comes back. Results come in the order of the items, of which a few are in flight
 at once and no more. The work is the same everywhere, and so are the decisions.
 """
@@ -17,7 +17,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
@@ -26,8 +26,6 @@ from core.plugins.user_code import python_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from targets.filter.worker import Worker
 
 FEW_ROWS = 1024  # take less time than two processes need to start
 IN_FLIGHT = 3  # items per process: one that runs, the others waiting
@@ -40,13 +38,19 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class Worker(Protocol):
+    """What the work of a process shares, such as a `targets.filter.worker.Worker`."""
+
+    def close(self) -> None: ...
+
+
 class Engine:
     """Runs work in this process. Use an engine as a context manager: it may hold processes.
 
     ``worker``: None for work that needs none.
     """
 
-    def __init__(self, worker: "Worker | None" = None, workers: int = 1) -> None:
+    def __init__(self, worker: Worker | None = None, workers: int = 1) -> None:
         self._worker, self._workers = worker, workers
 
     def run(self, work: Callable[[Item, Any], Result], items: Sequence[Item], rows: int) -> Iterator[Result]:
@@ -72,7 +76,7 @@ class Engine:
             self._worker.close()
 
 
-def open_engine(name: str, worker: "Worker | None", workers: int) -> Engine:
+def open_engine(name: str, worker: Worker | None, workers: int) -> Engine:
     """The engine called ``name`` ("local", "ray")."""
     if name == "ray":
         return RayEngine(worker, workers)
@@ -160,10 +164,10 @@ def _interrupts_later() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-_WORKER: list["Worker | None"] = []  # of this pool process
+_WORKER: list[Worker | None] = []  # of this pool process
 
 
-def _start(worker: "Worker | None") -> None:
+def _start(worker: Worker | None) -> None:
     """Begin a pool process: it ends when its parent does, however that ends, and leaves Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # what it starts can be interrupted
