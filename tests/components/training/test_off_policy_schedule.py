@@ -25,8 +25,7 @@ from training.algorithms.guide import OffPolicySchedule, parse_schedule
 from training.algorithms.prompt_order import easy_first
 from training.config.to_verl import compose_run
 from training.job.input_checks import check_pass_rates, run_files
-from training.methods import method_of, resolved
-from training.methods.given import RunValues
+from training.methods import resolved
 from training.methods.luffy import Luffy
 from training.methods.multitask import Multitask, PolicyFilter
 from training.verl_hooks import replay_buffer
@@ -40,17 +39,6 @@ STEP = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_
 def test_a_rule_that_decides_nothing_is_refused(rule: str) -> None:
     with pytest.raises(InputError, match=r"^method.guide: got '.*', expected always, until_solved, failed or"):
         resolved({"type": "luffy", "guide": rule})
-
-
-@pytest.mark.parametrize(
-    ("prefix", "message"),
-    [
-        ({"n": -1}, "it waits for an on-policy sample that is right, and a group has none"),
-    ],
-)
-def test_a_recipe_that_the_rule_cannot_serve_is_refused(prefix: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        method_of(resolved({"type": "luffy", "guide": "until_solved", "prefix": prefix})).check(RunValues(8))
 
 
 @given(st.floats(0.01, 1.0), st.floats(0, 1))
