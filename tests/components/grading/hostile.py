@@ -5,20 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 COMMANDS = (
-    "frac",
-    "sqrt",
-    "binom",
-    "overline",
-    "text",
-    "mathrm",
-    "left",
-    "right",
-    "begin",
-    "end",
-    "boxed",
-    "sum",
-    "int",
-)
+    "frac", "sqrt", "binom", "overline", "text", "mathrm", "left", "right", "begin", "end", "boxed", "sum", "int",
+)  # fmt: skip
 NAMES = ("__import__", "exec", "eval", "open", "lambda", "Integral", "factorial", "Symbol", "print", "os", "sympify")
 
 
@@ -47,17 +35,8 @@ def _tower(random: random.Random) -> str:
 
 def _nested(random: random.Random) -> str:
     depth = random.choice((10, 100, 1000, 5000))
-    opening, closing = random.choice(
-        (
-            ("(", ")"),
-            ("{", "}"),
-            ("\\sqrt{", "}"),
-            ("\\frac{1}{1+", "}"),
-            ("\\left(", "\\right)"),
-            ("|", "|"),
-            ("-", ""),
-        )
-    )
+    pairs = ("()", "{}", ("\\sqrt{", "}"), ("\\frac{1}{1+", "}"), ("\\left(", "\\right)"), "||", ("-", ""))
+    opening, closing = random.choice(pairs)
     return opening * depth + random.choice(("x", "1", "")) + closing * random.choice((depth, depth - 1, 0))
 
 
@@ -112,17 +91,6 @@ def _code(random: random.Random, marker: Path) -> str:
 
 
 def _unicode(random: random.Random) -> str:
-    points = [
-        *range(0x20),
-        *range(0x200B, 0x2070),
-        0xD7FF,
-        0xFEFF,
-        0xFFFD,
-        0x1D7D8,
-        0x0660,
-        0x0967,
-        0x221A,
-        0x00B2,
-        0x2460,
-    ]
+    others = (0xD7FF, 0xFEFF, 0xFFFD, 0x1D7D8, 0x0660, 0x0967, 0x221A, 0x00B2, 0x2460)
+    points = [*range(0x20), *range(0x200B, 0x2070), *others]
     return "".join(chr(random.choice(points)) for _ in range(random.randint(1, 2000)))

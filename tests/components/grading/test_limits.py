@@ -3,15 +3,12 @@
 import math
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from core import PROJECT
 from core.errors import InputError
 from grading.grader import Grader
-from grading.pool import WorkerPool
 
 GRADE = """
 from grading.grader import Grader
@@ -47,33 +44,3 @@ def test_a_limit_that_is_too_low_is_one_message_with_the_number(kib: int) -> Non
 def test_settings_that_cannot_work_are_refused(workers: int, limit_s: float) -> None:
     with pytest.raises(InputError, match="expected"):
         Grader(workers, limit_s)
-
-
-HANGS = """
-import sys, time
-from grading.worker_program import serve
-
-def compare(answer, gold):
-    while answer == "hangs":
-        try:
-            time.sleep(60)
-        except BaseException:
-            continue
-    return "correct", "the same"
-
-serve(float(sys.argv[1]), lambda: compare)
-"""
-
-
-def test_a_comparison_that_hangs_ends_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "hangs.py").write_text(HANGS, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    pool = WorkerPool(1, 2.0, ("hangs",))
-    try:
-        assert pool.ask("1", "1") == ("correct", "the same")
-        began = time.monotonic()
-        assert pool.ask("hangs", "1") == ("timeout", "no reply within 2 s")
-        assert time.monotonic() - began < 30
-        assert pool.ask("1", "1") == ("correct", "the same")
-    finally:
-        pool.close()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from grading.answers.extraction import answer_part, extract_boxed
+from grading.answers.extraction import extract_boxed
 from grading.grader import Grader
 from grading.verdict import Grade, Verdict
 from grading.verifiers.spec import open_verifier, parse_spec
@@ -26,12 +26,6 @@ def math() -> Iterator[Verifier]:
 
 def think(answer: str) -> str:
     return f"<think>\nsome work, perhaps \\boxed{{1}}\n</think>\n\nSo {answer}"
-
-
-def test_answer_part_follows_the_last_closing_tag() -> None:
-    assert answer_part("<think>a</think> b </think> c", thinking=True) == " c"
-    assert answer_part("<think>never closed \\boxed{7}", thinking=True) is None
-    assert answer_part("no thoughts \\boxed{7}", thinking=False) == "no thoughts \\boxed{7}"
 
 
 @pytest.mark.parametrize(
