@@ -1,42 +1,13 @@
-"""Verifier specs where they are stored: as a value of settings, and as a text of a table or a command line."""
+"""Verifier specs where they are stored, as a text of a table or a command line, and what rows need for them."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, ValidationInfo
+from typing import Any
 
 from core.errors import InputError
-from core.settings import UserPath, user_path
 from core.text.parse import parse_yaml
 from grading.row_fields import DATA_SOURCE, PROBLEM
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
-
-
-def _shortest(value: Any, info: ValidationInfo) -> Any:
-    try:
-        return parse_spec(value, "verifier", folder=(info.context or {}).get("folder")).to_json()
-    except InputError as error:
-        raise ValueError(str(error).removeprefix("verifier: ")) from None
-
-
-def _located(value: Any, folder: Path) -> Any:
-    """Return a spec with the paths of its functions, and of those of the verifiers in it, from ``folder``."""
-    if isinstance(value, list):
-        return [_located(part, folder) for part in value]
-    if not isinstance(value, dict):
-        return value
-    inner = {key: _located(part, folder) for key, part in value.items() if key in ("verifier", "verifiers")}
-    return value | inner | ({"path": user_path(value["path"], folder)} if "path" in value else {})
-
-
-SpecValue = Annotated[str | dict[str, Any], UserPath(_located), BeforeValidator(_shortest)]
-"""A field of a model that holds a spec in its shortest form: the name of a type, or a mapping.
-
-Relative paths in it are of the ``folder`` in the context of the validation, or else of the current folder.
-"""
-
 
 MATHEMATICS = ("math", "math_whole_text")  # types of verifiers
 

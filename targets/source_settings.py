@@ -25,8 +25,8 @@ from core.settings import UserPath
 from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import Columns, name_columns
-from grading.spec_values import SpecValue, domain_of, require_fields
-from grading.verifiers.spec import VerifierSpec, parse_spec
+from grading.spec_values import domain_of, require_fields
+from grading.verifiers.spec import SpecValue, VerifierSpec, parse_spec
 
 EMBEDDED = "embedded"
 FIELDS = "fields"  # column of the traces of a teacher

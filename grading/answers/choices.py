@@ -7,48 +7,39 @@ back nor names another option.
 import unicodedata
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.answers.extraction import POSITIONS, SEPARATOR, extract_boxed
+from grading.answers.extraction import LETTERS, POSITIONS, SEPARATOR, extract_boxed
 from grading.answers.spelling import TEXT, normalize, rewrite, rules
 
 _LETTER = compile_full_match(r"""["'\[{(]*([A-Ja-j1-9]|10)[)}\]"']*[.:]?""")  # without blanks
-_ONLY_LETTER = compile_full_match(r"[*$`]{0,3}[(\[]?([A-J])[)\]]?\.?[*$`]{0,3}")
 # "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.
 _WITH_TEXT = compile_full_match(
     r"(?s)(?P<open>\(?)(?P<label>[A-J])(?P<end> ?[.):\-])\s*(?P<text>\S.*)"
     r"|(?P<bare>[B-HJ](?= +[^\s=<>+*/^])|[AI](?= +[^\sa-z=<>+*/^])) +(?P<behind>.*)"
 )
-_OTHER = r"(?i:option )?\(?(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))"  # another label
-_CLOSED = r"[])}*$`\s]{0,5}"  # behind a label
-_DOUBT = r"(?i:or|nor|maybe|perhaps|possibly|alternatively|versus|vs|even)"
-_BOTH = r"(?i:and|plus|as well as)"
+_LABEL = r"\(?[A-J](?![a-zA-Z'])"
+_OTHER = r"(?i:option )?\(?(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))"  # another label, and no word
+_DOUBT = r"(?i:or|nor|maybe|perhaps|possibly|alternatively|versus|vs|even|cup|cap|lor|land|setminus)"
 _SEVERAL = compile_quick_pattern(  # behind a label: another one, as an alternative or besides
-    rf"\A{_CLOSED}[,.;(—–-]{{0,3}} ?(?:{_DOUBT}\W{{1,3}}){{1,3}}{_OTHER}"
-    rf"|\A{_CLOSED}(?:{_BOTH}(?![a-zA-Z])|[,/&;|+→]|->)\W{{0,4}}{_OTHER}"
+    rf"\A\W{{0,5}}(?:{_DOUBT}\W{{1,3}}){{1,3}}{_OTHER}"
+    rf"|\A\)?\s?(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→]|->)\W{{0,4}}{_OTHER}"
     r"(?!\)? (?:is|are|was|has|does|would|can|cannot|fails|gives)\b)"
-    r"|\A[^.;\n]{0,60}? (?i:and|but|or) \(?[A-J]\)? (?:otherwise|overall|in general|if|when)\b"
+    rf"|\A(?:\W{{0,4}}(?:to\W)?{_LABEL}){{1,9}}\W{{0,4}}(?:\Z|\n)"
+    r"|\A[^.;\n]{0,60}? (?i:and|but|or) \(?[A-J]\)? (?i:otherwise|overall|in general|if|when)\b"
     r"|\A[^.;\n]{0,60}?[,;] ?(?i:otherwise|else)[, ]{1,2}(?:(?i:it is|the answer is|option) )?\(?[A-J](?![a-zA-Z'])"
-    r"|\A[*$]{0,4} [B-HJ](?:[.,;]?\s{0,4}\Z|[.,;]?\n| [A-J](?![a-zA-Z']))"
 )
 _TAKEN_BACK = compile_quick_pattern(  # behind a label: what denies it, or asks
-    r"\A\W{0,6}(?i:(?:which|that|this|it)(?: |.(?=s )))?(?i:(?:is|was|s) (?:wrong|incorrect|false|not (?:right|true))\b"
+    r"\A\W{0,6}(?i:(?:(?:which|that|this|it)(?: |.(?=s )))?(?:is|was|s) (?:wrong|incorrect|false|not (?:right|true))\b"
     r"|only (?:if|when)\b|(?:if and only if|unless)\b"
     r"|(?:(?:is|was) not|(?:is|was)n.?t|can ?not be|can.t be)(?: (?:the |a )?(?:correct|right|true|valid|answer)\b"
     r"|\W{0,4}\Z)|(?:is|was|seems|looks) \w{1,20},? (?:but|yet) (?:wrong|incorrect|false)\b"
     r"|can be (?:eliminated|excluded|ruled out))"
-    r"|\A[*$\s]{0,3}(?:\?|[])*$`]{0,3}[,.;(—–-]{1,3}\s{0,2}(?i:(?:hm+|oh),? )?(?i:(?:no|nope|sorry|wait|correction)\s?"
+    r"|\A\s{0,3}(?:\?|\)?[,.;(—–-]{1,3}\s{0,2}(?i:(?:hm+|oh),? )?(?i:(?:no|nope|sorry|wait|correction)\s?"
     r"(?:[,.!:;]|(?:it|wait)\b|\(?[A-J]\b)|(?:or|maybe) not\b|scratch that\b|(?:but )?I disagree\b"
     r"|actually,? (?:it\b|no\b|(?:option )?\(?[A-J](?![a-zA-Z']))))"
 )
-_UNSURE = compile_quick_pattern(  # behind a label without a mark in a box: what is no text of an option
-    r"\A\W{0,3}(?:(?:or|and|nor|vs|versus|maybe|perhaps|possibly|to|plus|no|not|then)\W{1,3}){0,3}\(?[A-J](?![a-zA-Z'])"
-    r"|\A\W{0,3}(?:is|was|isn.?t|or|nor|not|no|maybe|perhaps|possibly|versus|vs|wrong)\b"
-    r"|\A\\(?:cup|cap|lor|land|setminus) ?\(?[A-J](?![a-zA-Z])"
-)
-_LABELS_FIRST = compile_quick_pattern(
-    r"\A\W{0,3}[A-J]\)?\s?(?:(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\s?(?i:option )?\(?[A-J](?![a-zA-Z'])|- ?[A-J]\Z)"
-)
-_ONLY_LABELS = compile_full_match(r"(?:(?:(?i:or|and|nor)\s|\(?[A-J](?![a-zA-Z'])|->|[).:,;|/&→])\s?){3,20}")
-# An option beside the first: how its label begins and ends.
+# Behind a label without a mark in a box: words that begin no option's text.
+_SENTENCE = compile_quick_pattern(r"\A\W{0,3}(?:is|was|isn.?t|or|nor|not?|maybe|perhaps|possibly|versus|vs|wrong)\b")
+# An option besides the first: how its label begins and ends.
 _SECOND = compile_quick_pattern(r"(?i:\bor|\band|[,;|\n])\s{0,4}(\(?)[A-J]( ?[.):\-])\s?\S")
 _REFERENCE = compile_quick_pattern(r"(?i)\b(?:both|neither|either|all|none|only)\b")  # of an option to others
 _OF_WRONG = compile_quick_pattern(r"(?i)(?:wrong|incorrect|false|bad|worst|rejected|eliminated) ?\Z")
@@ -64,50 +55,44 @@ _WORD_FOLLOWS = compile_quick_pattern(
 )
 _OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
-    r"(?i:(?P<noun>answer|choice|option)\**+\s*+(?P<verb>is|:|=|[–—-](?=\s)|(?:should|must|will|has to) be"
-    r"|(?<!then the answer )would be)++"
-    r"[*$`\s]*+(?:(?:option|choice)\s++)?|answer\s[*$\s]*+"
-    r"|(?<![a-z])(?:I|we)(?:'ll|'d|\u2019d|\u2019ll| will| would| therefore| thus)? (?:choose|chose|pick|picked"
-    r"|select|selected|go with)\s[*$\s]*+"
-    r"(?:(?:option|choice|answer)\s++)?)[(\[]?\s*+(?:\\(?:text|math)(?:bf|rm|it)?\{\s*+\(?)?"
-    r"(?P<label>[A-J]|[a-j](?=[])}*$`.]{0,4}\s*+\Z))(?![a-zA-Z'])"
+    r"(?i:(?P<noun>answer|choice|option)\s*+(?P<verb>is|:|=|[–—-](?=\s)|(?:should|must|will|has to) be"
+    r"|(?<!then the answer )would be)++\s*+(?:(?:option|choice)\s++)?|answer\s++"
+    r"|(?<![a-z])(?:I|we)(?:'ll|'d| will| would| therefore| thus)? (?:choose|chose|pick|picked|select|selected|go with)"
+    r"\s++(?:(?:option|choice|answer)\s++)?)\(?\s*+(?P<label>[A-J]|[a-j](?=[).]{0,4}\s*+\Z))(?![a-zA-Z'])"
 )
 _CONCLUDED = compile_quick_pattern(
-    r"(?:\A|[.!:\n]\s{1,2}|(?i:so|thus|hence|therefore),? )[*$]{0,3}(?i:option "
-    r"|choice )?\(?(?P<named>[A-J])\)?[*$]{0,3}"
-    r" is (?:the )?(?:correct|right|best|answer)(?: (?:answer|option|choice|one))?[.!*$]{0,4}\s*+\Z"
-    r"|(?i:\b(?:so|thus|hence|therefore)),? [*$]{0,3}(?i:(?:the )?(?:correct )?(?:option|choice"
-    r"|answer)s?:? )?"
-    r"(?:\((?P<bracketed>[A-J])\)|(?P<last>[A-J]))[.!*$]{0,4}\s*+\Z"
+    r"(?:(?:\A|[.!:\n]\s{1,2}|(?i:so|thus|hence|therefore),? )(?i:option |choice )?\(?(?P<named>[A-J])\)? is (?:the )?"
+    r"(?:correct|right|best|answer)(?: (?:answer|option|choice|one))?"
+    r"|(?i:\b(?:so|thus|hence|therefore),? (?:(?:the )?(?:correct )?(?:option|choice|answer)s?:? )?)"
+    r"\(?(?P<last>[A-J])\)?)[.!]{0,2}\s*+\Z"
 )
-_IN_ENGLISH = rules(
+_PLAIN = rules(  # one language without formats
     (
         "",
-        r"(?:\u6b63\u786e)?(?:\u7b54\u6848|\u9009\u9879|\u7b54\u3048)(?:\u662f|\u4e3a|\u9009)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])"
-        r"|(?:\u6545|\u6240\u4ee5|\u56e0\u6b64|\u5e94)?(?<!\u4e0d)\u9009(?:\u62e9"
-        r"|\u9879)?\s{0,2}[:\uff1a]?\s{0,2}(?=[*(\uff08]{0,3}[A-J])",
+        r"(?:(?:正确)?(?:答案|选项|答え)(?:是|为|选)?|(?:故|所以|因此|应)?(?<!不)选(?:择|项)?)\s{0,2}[:：]?\s{0,2}"
+        r"(?=[*(（]{0,3}[A-J])",
         "answer: ",
     ),
     (
         "",
-        r"(?i)\b(?:(?:(?:richtige )?antwort|l\u00f6sung) (?:ist|lautet)|respuesta (?:correcta )?es"
-        r"|r\u00e9ponse (?:correcte )?est|risposta (?:corretta )?\u00e8)(?!\w)",
+        r"(?i)\b(?:(?:(?:richtige )?antwort|lösung) (?:ist|lautet)|respuesta (?:correcta )?es"
+        r"|réponse (?:correcte )?est|risposta (?:corretta )?è)(?!\w)",
         "answer is",
     ),
-    ("", r"[\uff08\uff09\uff0c\uff1a]", lambda sign: unicodedata.normalize("NFKC", sign.group())),
-    ("\u3002", "\u3002", "."),
-    (":", r"(?i)\b(?:antwort|l\u00f6sung|respuesta|r\u00e9ponse|risposta) ?:", "answer:"),
-    (
-        "",
-        r"[\"\u201c-\u201e\u2018\u2019\u00ab\u00bb']\(?([A-J])\)?\.?[\"\u201c\u201d\u2018\u2019\u00ab\u00bb']",
-        r"\1",
-    ),
+    (":", r"(?i)\b(?:antwort|lösung|respuesta|réponse|risposta) ?:", "answer:"),
+    ("", r"[（），：]", lambda sign: unicodedata.normalize("NFKC", sign.group())),
+    ("。", "。", "."),
+    ("’", "’", "'"),
+    ("\\", r"\\(?:text|math)(?:bf|rm|it)?\{([^{}]*)\}|\\[ ,]", r"\1 "),
+    ("", r"[*$`\"“”„‘«»]", ""),
+    ("[", r"\[([A-J])\]", r"(\1)"),
+    ("'", r"'\(?([A-J])\)?\.?'", r"\1"),
 )
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # between the labels of several options, for texts without repeated blanks
 _BOXED_SET = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")
 _BRACKETS = compile_quick_pattern(r"\A(?:\\\{|\[)(.*)(?:\\\}|\])\Z")
 _STATED_SET = compile_quick_pattern(
-    r"(?i:answers?|choices?|options?)\**+ ?(?i:is|are|:|=) ?[*$]*+(?i:options? )?"
+    r"(?i:answers?|choices?|options?) ?(?i:is|are|:|=) ?(?i:options? )?"
     rf"(\(?[A-J]\)?(?:{_NEXT}\(?[A-J]\)?){{1,9}}+)(?![a-zA-Z']| ?,? ?(?i:or)\b)"
 )
 _SET_LABEL = compile_quick_pattern(r"(?<![a-zA-Z])(?:[A-J](?![b-z])|[1-9])|(?<=[A-J])[A-J]")
@@ -123,16 +108,16 @@ def extract_choice(text: str) -> str | None:
     >>> [extract_choice(text) for text in (r"\boxed{x^2} Answer: D", "故选：B", "Die Antwort ist B.")]
     ['D', 'B', 'B']
     """
-    boxed = extract_boxed(text)
-    text = rewrite(text, _IN_ENGLISH)
+    boxed, text = extract_boxed(text), rewrite(text, _PLAIN)
     stated = _stated(text)
     if boxed is not None:
         return choice_in(boxed, stated)
-    alone = _ONLY_LETTER(text.strip())
-    if alone or stated:
-        return alone.group(1) if alone else stated
-    concluded = _CONCLUDED.search(text)
-    return next(filter(None, concluded.groups()), None) if concluded else None
+    alone = text.strip().removesuffix(".").strip("()[]")
+    if len(alone) == 1 and alone in LETTERS:
+        return alone
+    if stated is None and (concluded := _CONCLUDED.search(text)):
+        return concluded["named"] or concluded["last"]
+    return stated
 
 
 def choice_in(answer: str, stated: str | None = None) -> str:
@@ -142,11 +127,16 @@ def choice_in(answer: str, stated: str | None = None) -> str:
     ('C', 'B', 'blue')
     """
     content = _OPTION.sub("", " ".join(TEXT.sub(r"\1", normalize(answer)).split()))
-    if _LABELS_FIRST.match(content):
-        return content
-    label = _label(content)
-    if label and (label.isalpha() or not stated):  # a number is more often a value than an option's position
-        return label
+    if letter := _LETTER("".join(content.split())):
+        label = letter.group(1).upper()
+        return label if label.isalpha() or not stated else stated  # a number is more often a value than a position
+    if first := _WITH_TEXT(content):
+        label = "label" if first["label"] else "bare"
+        behind = content[first.end(label) :]
+        if _SEVERAL.match(behind):
+            return content
+        if not (_TAKEN_BACK.match(behind) or (_has_second(first) if first["label"] else _SENTENCE.match(behind))):
+            return first[label]
     return _stated(content) or stated or content
 
 
@@ -158,17 +148,6 @@ def label_with_text(content: str) -> tuple[str, str] | None:
     """
     match = _WITH_TEXT(content)
     return (match["label"] or match["bare"], match["text"] or match["behind"]) if match else None
-
-
-def _label(content: str) -> str | None:
-    """Return the label that the content of a box consists of or starts with, if it neither denies it nor has others."""
-    if letter := _LETTER("".join(content.split())):
-        return letter.group(1).upper()
-    if (match := _WITH_TEXT(content)) is None or _ONLY_LABELS(content):
-        return None
-    label, text = match["label"] or match["bare"], match["text"] or match["behind"]
-    refused = _has_second(match) if match["label"] else _UNSURE.match(text)
-    return None if refused or _TAKEN_BACK.match(text) or _TAKEN_BACK.match(f".{text}") else label
 
 
 def _has_second(first: Match) -> bool:
@@ -200,18 +179,17 @@ def text_behind(text: str) -> str | None:
     >>> text_behind("Answer: (B) **Paris**."), text_behind("It is B")
     ('Paris', None)
     """
+    text = rewrite(text, _PLAIN)
     stated = list(_STATED.finditer(text))
     behind = text[stated[-1].end("label") :].partition("\n")[0] if stated else ""
-    return behind.lstrip(" .:;,-*$`)]}").rstrip(" .*$`") or None
+    return behind.strip(" .:;,-)]}\\") or None
 
 
 def _is_statement(stated: Match) -> bool:
     ahead, behind, has_sign = _ahead(stated), _behind(stated), stated["verb"] in (":", "=")
-    if _TAKEN_BACK.match(behind) or _SUPPOSED.search(ahead):
+    if _TAKEN_BACK.match(behind) or _SUPPOSED.search(ahead) or (has_sign and _NOT.search(ahead)):
         return False
-    if stated["label"].islower() or (has_sign and _NOT.search(ahead)):
-        return has_sign and not _NOT.search(ahead)
-    return not (stated["label"] in "AI" and _WORD_FOLLOWS.match(behind))
+    return has_sign if stated["label"].islower() else not (stated["label"] in "AI" and _WORD_FOLLOWS.match(behind))
 
 
 def _ahead(stated: Match) -> str:
@@ -233,7 +211,7 @@ def extract_choices(text: str) -> str | None:
         content = _BRACKETS.sub(r"\1", " ".join(TEXT.sub(r" \1 ", normalize(boxed)).split()))
         listed = [content] if _BOXED_SET(content) else []
     else:
-        listed = _STATED_SET.findall(" ".join(text.split()))
+        listed = _STATED_SET.findall(" ".join(rewrite(text, _PLAIN).split()))
     return SEPARATOR.join(sorted(set(_SET_LABEL.findall(listed[-1])))) if listed else extract_choice(text)
 
 

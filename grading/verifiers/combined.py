@@ -8,18 +8,14 @@ from fractions import Fraction
 from operator import mul
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from grading.verdict import Grade, Verdict
-from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
+from grading.verifiers.spec import SpecValue, VerifierSpec, open_verifier, parse_spec
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier, VerifierOptions
 
 # Of a response as a whole: they come before any score.
 DECISIVE = (Verdict.TRUNCATED, Verdict.NO_THINK_END, Verdict.GOLD_UNPARSED, Verdict.TIMEOUT, Verdict.ERROR)
-
-
-def _spec(value: Any, info: ValidationInfo) -> Any:
-    return parse_spec(value, "one of them", folder=(info.context or {}).get("folder")).to_json()
 
 
 class CombinedOptions(VerifierOptions):
@@ -35,25 +31,15 @@ class CombinedOptions(VerifierOptions):
 class AllOfOptions(CombinedOptions):
     """``verifiers``: specs, each of which says where its answer is."""
 
-    verifiers: tuple[JsonValue, ...] = Field(min_length=1)
-
-    @field_validator("verifiers", mode="before")
-    @classmethod
-    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
-        return tuple(_spec(one, info) for one in value) if isinstance(value, list | tuple) else value
+    verifiers: tuple[SpecValue, ...] = Field(min_length=1)
 
 
 class Part(BaseModel):
     """A verifier and its share of the score."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    verifier: JsonValue
+    verifier: SpecValue
     weight: float = Field(1.0, gt=0)
-
-    @field_validator("verifier", mode="before")
-    @classmethod
-    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
-        return _spec(value, info)
 
 
 class WeightedOptions(CombinedOptions, ScoredOptions):

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, ValidationInfo
 
 from core.code_digest import identity
 from core.errors import InputError, did_you_mean, validated
 from core.plugins.config_files import check_not_declared, entries, entry
+from core.settings import UserPath, user_path
 
 if TYPE_CHECKING:
     from grading.verifiers.verifier import Verifier, VerifierOptions
@@ -141,3 +144,27 @@ def _of_entry_point(name: str, options: dict[str, Any], where: str) -> dict[str,
     kwargs = {key: option for key, option in options.items() if key not in shared}
     kept = {key: option for key, option in options.items() if key in shared}
     return {**kept, "path": path, **({"kwargs": kwargs} if kwargs else {})}
+
+
+def _shortest(value: Any, info: ValidationInfo) -> Any:
+    try:
+        return parse_spec(value, "verifier", folder=(info.context or {}).get("folder")).to_json()
+    except InputError as error:
+        raise ValueError(str(error).removeprefix("verifier: ")) from None
+
+
+def _located(value: Any, folder: Path) -> Any:
+    """Return a spec with the paths of its functions, and of those of the verifiers in it, from ``folder``."""
+    if isinstance(value, list):
+        return [_located(part, folder) for part in value]
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _located(part, folder) for key, part in value.items() if key in ("verifier", "verifiers")}
+    return value | inner | ({"path": user_path(value["path"], folder)} if "path" in value else {})
+
+
+SpecValue = Annotated[str | dict[str, Any], UserPath(_located), BeforeValidator(_shortest)]
+"""A field of a model that holds a spec in its shortest form: the name of a type, or a mapping.
+
+Relative paths in it are of the ``folder`` in the context of the validation, or else of the current folder.
+"""
