@@ -42,6 +42,6 @@ class Kind:
         )
 
 
-PREPARED = Kind("prepared", 5, ("targets", "grading", "core"))
-GRADED = Kind("graded", 4, ("evaluation", "grading", "core"))
-POLICY = Kind("policy", 5, ("training", "grading", "core"))
+PREPARED = Kind("prepared", 6, ("targets", "grading", "core"))
+GRADED = Kind("graded", 5, ("evaluation", "grading", "core"))
+POLICY = Kind("policy", 6, ("training", "grading", "core"))

@@ -179,11 +179,6 @@ def _entries(benchmark: "pa.Table") -> list[dict[str, Any]]:
     return json.loads((benchmark.schema.metadata or {}).get(ENTRIES_KEY, b"[]"))
 
 
-def is_compared(problem: str) -> bool:
-    """Whether a problem has words enough to be compared with others otherwise than for equality."""
-    return _wordy(_tokens(problem))
-
-
 def overlaps(problems: list[str], benchmark: "pa.Table") -> list[Match | None]:
     """For each training problem, in order, the problem of a BENCHMARK table that it repeats, or None."""
     index = BenchmarkIndex(benchmark)

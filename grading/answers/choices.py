@@ -8,7 +8,8 @@ import unicodedata
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import LETTERS, POSITIONS, SEPARATOR, extract_boxed
-from grading.answers.spelling import TEXT, normalize, rewrite, rules
+from grading.answers.rewriting import rewrite, rules
+from grading.answers.spelling import TEXT, normalize
 
 _LETTER = compile_full_match(r"""["'\[{(]*([A-Ja-j1-9]|10)[)}\]"']*[.:]?""")  # without blanks
 # "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.

@@ -2,7 +2,8 @@ r"""Rewrite Unicode in answers as LaTeX: ``√2``, ``x²``, ``½``, ``90°``, fu
 
 import unicodedata
 
-from core.text.patterns import Match, compile_quick_pattern
+from core.text.patterns import Match
+from grading.answers.rewriting import rewrite, rules
 
 _COMMANDS = {  # commands, and the characters that stand for them
     "^\\circ ": "\u00b0\u00ba\u02da", "^\\circ\\text{C}": "\u2103", "^\\circ\\text{F}": "\u2109",
@@ -47,10 +48,6 @@ _CHINESE = {
     "日元": "\\text{ yen}", "英镑": "\\text{ pounds}", "卢比": "\\text{ rupees}",
     "元": "\\text{ yuan}", "度": "^\\circ ", "摄氏": "", "个百分点": "\\text{ points}",
 }  # fmt: skip
-_MINUTES = compile_quick_pattern(r"(?<=\d)\s?\u5206(?=\s?\d{1,2}\s?\u79d2)|(?<=\u65f6)(\d{1,2})\s?\u5206(?!\u949f)")
-_CHINESE_WORD = compile_quick_pattern("|".join(sorted(_CHINESE, key=len, reverse=True)))
-_CHINESE_DATE = compile_quick_pattern(r"(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?[日号]")
-_UNKNOWN_WORD = compile_quick_pattern(r"(?<=[\d})])\s?(?<!\\text\{)([\u4e00-\u9fff]{1,6})(?=\Z|[^}\u4e00-\u9fff])")
 _FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _SIGNS = str.maketrans(
     {
@@ -59,44 +56,10 @@ _SIGNS = str.maketrans(
         **{character: command for command, characters in _COMMANDS.items() for character in characters},
     }
 )
-_RAISED = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b\u207f\u2071"
-_LOWERED = "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089"
-_RAISED_RUN = compile_quick_pattern(f"[{_RAISED}]+")
-_LOWERED_RUN = compile_quick_pattern(f"[{_LOWERED}]+")
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ"
+_LOWERED = "₀₁₂₃₄₅₆₇₈₉"
 _PLAIN = str.maketrans(_RAISED + _LOWERED, "0123456789+-ni0123456789")
-_ROOT = compile_quick_pattern(r"([\u221a\u221b\u221c])\s?(\d{1,40}(?:\.\d{1,40})?|[a-zA-Z]|\\pi ?|(?=[({]))")
-_DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
-_RANGE = compile_quick_pattern("(?<=\\d)\\s?[\u2013\u2014\uff5e]\\s?(?=\\d)")
-_FRACTION = compile_quick_pattern("[\u00bc-\u00be\u2150-\u215e]")
-# A text with signs that have a reading of their own: currencies, degrees, quotes, Chinese words.
-_TEXT_OF_SIGNS = compile_quick_pattern(
-    r"\\(?:text|mathrm|mbox) ?\{([^{}]{0,20}[\u00a2-\u00a5\u00b0\u20a8-\u20bd\u2103\u4e00-\u9fff\uffe5][^{}]{0,20})\}"
-)
-_UNIT_SIGN = compile_quick_pattern("[\u3371-\u33df]")
-
-
-def to_latex(text: str) -> str:
-    r"""Return ``text`` with its signs as LaTeX; characters that have no reading stay.
-
-    >>> to_latex("√2"), to_latex("x²"), to_latex("1½"), to_latex("90°"), to_latex("（3，4）"), to_latex("15分钟")
-    ('\\sqrt{2}', 'x^2', '1\\frac{1}{2}', '90^\\circ ', '(3,4)', '15\\text{ min}')
-    """
-    if text.isascii():
-        return text
-    text = _TEXT_OF_SIGNS.sub(r" \1 ", text)
-    text = _RANGE.sub(" to ", _FRACTION.sub(_fraction, text))
-    text = _RAISED_RUN.sub(_raised, text)
-    text = _LOWERED_RUN.sub(lambda run: f"_{{{run.group().translate(_PLAIN)}}}", text).translate(_SIGNS)
-    text = _CHINESE_DATE.sub(
-        lambda date: "-".join(filter(None, date.groups())) if date.group(1) else date.group(), text
-    )
-    text = _UNIT_SIGN.sub(lambda sign: f"\\text{{ {unicodedata.normalize('NFKC', sign.group())}}}", text)
-    text = _MINUTES.sub(r"\1分钟", text)
-    text = _CHINESE_WORD.sub(lambda word: _CHINESE[word.group()], text)
-    text = _UNKNOWN_WORD.sub(r"\\text{ \1}", text)
-    return _ROOT.sub(
-        lambda root: f"\\sqrt{_DEGREE[root.group(1)]}" + (f"{{{root.group(2)}}}" * bool(root.group(2))), text
-    )
+_DEGREE = {"√": "", "∛": "[3]", "∜": "[4]"}
 
 
 def _raised(run: Match) -> str:
@@ -106,5 +69,36 @@ def _raised(run: Match) -> str:
 
 
 def _fraction(sign: Match) -> str:
-    over, _, under = unicodedata.normalize("NFKC", sign.group()).partition("\u2044")
+    over, _, under = unicodedata.normalize("NFKC", sign.group()).partition("⁄")
     return f"\\frac{{{over}}}{{{under}}}"
+
+
+def _root(root: Match) -> str:
+    return f"\\sqrt{_DEGREE[root.group(1)]}" + (f"{{{root.group(2)}}}" * bool(root.group(2)))
+
+
+_BEFORE = rules(
+    # A text with signs that have a reading of their own: currencies, degrees, quotes, Chinese words.
+    ("\\", r"\\(?:text|mathrm|mbox) ?\{([^{}]{0,20}[¢-¥°₨-₽℃一-鿿￥][^{}]{0,20})\}", r" \1 "),
+    ("", r"[¼-¾⅐-⅞]", _fraction),
+    ("", r"(?<=\d)\s?[–—～]\s?(?=\d)", " to "),
+    ("", f"[{_RAISED}]+", _raised),
+    ("", f"[{_LOWERED}]+", lambda run: f"_{{{run.group().translate(_PLAIN)}}}"),
+)
+_BEHIND = rules(
+    ("年", r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?[日号]", r"\1-\2-\3"),
+    ("", r"[㍱-㏟]", lambda sign: f"\\text{{ {unicodedata.normalize('NFKC', sign.group())}}}"),
+    ("分", r"(?<=\d)\s?分(?=\s?\d{1,2}\s?秒)|(?<=时)(\d{1,2})\s?分(?!钟)", r"\1分钟"),
+    ("", "|".join(sorted(_CHINESE, key=len, reverse=True)), lambda word: _CHINESE[word.group()]),
+    ("", r"(?<=[\d})])\s?(?<!\\text\{)([一-鿿]{1,6})(?=\Z|[^}一-鿿])", r"\\text{ \1}"),
+    ("", r"([√∛∜])\s?(\d{1,40}(?:\.\d{1,40})?|[a-zA-Z]|\\pi ?|(?=[({]))", _root),
+)
+
+
+def to_latex(text: str) -> str:
+    r"""Return ``text`` with its signs as LaTeX; characters that have no reading stay.
+
+    >>> to_latex("√2"), to_latex("x²"), to_latex("1½"), to_latex("90°"), to_latex("（3，4）"), to_latex("15分钟")
+    ('\\sqrt{2}', 'x^2', '1\\frac{1}{2}', '90^\\circ ', '(3,4)', '15\\text{ min}')
+    """
+    return text if text.isascii() else rewrite(rewrite(text, _BEFORE).translate(_SIGNS), _BEHIND)

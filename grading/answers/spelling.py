@@ -1,9 +1,10 @@
 """Normalise answers that differ only in typography to one spelling."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from core.text.patterns import Match, Pattern, compile_full_match, compile_quick_pattern
+from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.extraction import BOX, braced
+from grading.answers.rewriting import rewrite, rules
 from grading.answers.signs import to_latex
 from grading.vocabulary import FUNCTIONS, SCHOOLS, WORD, is_word
 
@@ -97,13 +98,6 @@ _ONE_CELL = compile_full_match(
     r"\\begin ?\{array\} ?(?:\[[a-z]\])? ?\{[lcr|@{} ]{0,9}\}((?:[^&\\]|\\(?![\\a-z])|\\(?!begin|end)[a-z]+){1,400}?)"
     r"(?:\\\\ ?)?\\end ?\{array\}"
 )
-Replacement = str | Callable[[Match], str]
-Rule = tuple[str, Pattern, Replacement]  # what a text has in which the pattern is looked for
-
-
-def rules(*rows: tuple[str, str, Replacement]) -> tuple[Rule, ...]:
-    """Return rows of a mark that the text must have, an expression, and what replaces its matches."""
-    return tuple((mark, compile_quick_pattern(pattern), replacement) for mark, pattern, replacement in rows)
 
 
 def _with_unit(command: Match) -> str:
@@ -127,6 +121,8 @@ _TEX_RULES = rules(  # of texts with commands
     ("\\over", r"\{([^{}\\]{1,50})\\over(?![a-zA-Z])([^{}]{1,50})\}", r"\\frac{\1}{\2}"),
     ("\\choose", r"\{([^{}\\]{1,50})\\choose(?![a-zA-Z])([^{}]{1,50})\}", r"\\binom{\1}{\2}"),
     ("{", r"\\(?:SI|qty) ?\{([^{}]{1,40})\} ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}", _with_unit),
+    ("[", r"\\unit ?\[([^][]{1,40})\] ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}", _with_unit),
+    ("{", r"(?<=[\d}])((?:\s|\\,|~)?)\\(?:si|unit) ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}", _with_unit),
     ("{", r"\\(?:num|ang) ?\{([^{}]{1,40})\}", r"\1"),
     ("\\rm", r"\{ ?\\rm ?([^{}\\]{1,40})\}", r"\\text{ \1}"),
     ("space", r"\\[hv]space\*? ?\{[^{}]{0,40}\}", " "),
@@ -139,14 +135,6 @@ _TEX_RULES = rules(  # of texts with commands
     ("prime", r"(?<=\d) ?\^ ?\{ ?\\prime ?\\prime ?\}", "''"),
     ("\\\\", r"\\\\ ?\[\d{1,2}(?:\.\d{1,2})? ?[a-z]{2}\]", r"\\\\"),  # the distance to the next row
 )  # fmt: skip
-
-
-def rewrite(text: str, rows: tuple[Rule, ...]) -> str:
-    """Return a text after the rules, in their order."""
-    for mark, pattern, replacement in rows:
-        if mark in text:
-            text = pattern.sub(replacement, text)
-    return text
 
 
 def normalize(answer: str) -> str:
@@ -199,7 +187,7 @@ def normalize(answer: str) -> str:
         text = whole.group(1).strip()
     if "\\overline" in text or "\\bar" in text or "\\dot" in text:
         text = _REPEATING.sub(_as_fraction, text)
-    text = _FULL_STOP.sub("", _FULL_STOP.sub("", text))
+    text = _FULL_STOP.sub("", text)
     if item := _ONLY_ITEM(text):
         return normalize((item.group(1) or item.group(2) or item.group(3)).replace("\\\\", "\\"))
     if "," in text:
@@ -211,10 +199,6 @@ def normalize(answer: str) -> str:
     if money := _DOLLARS(text):
         text = f"{money.group(1) or money.group(2)}{money.group(3).replace(',', '')}\\text{{ dollars}}"
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
-
-
-def _unified(command: Match) -> str:
-    return _COMMANDS.get(command.group().rstrip("."), command.group())
 
 
 def _without_commas(number: Match) -> str:
@@ -319,4 +303,4 @@ def _are_words(text: str) -> bool:
 
 def _plain(text: str) -> str:
     spoken = TEXT.sub(lambda words: "_".join(words.group(1).split()), normalize(text))  # because m s is no ms
-    return _BLANK.sub(" ", spoken).strip().rstrip(".")
+    return _BLANK.sub(" ", spoken).strip()

@@ -65,7 +65,6 @@ def same_conditions(listed: Form, numbers: Form) -> bool | None:
 def same(gold: Form, answer: Form) -> bool:
     """Return whether two forms, or items of them, state the same."""
     gold, answer = _without_name(gold, answer), _without_name(answer, gold)
-    gold, answer = _by_coordinates(gold, answer), _by_coordinates(answer, gold)
     if isinstance(gold, Value) and isinstance(answer, Value):
         return same_value(gold, answer)
     if isinstance(gold, Based) or isinstance(answer, Based):
@@ -129,21 +128,6 @@ def _has_relation(forms: Sequence[Form]) -> bool:
     return any(isinstance(form, Relation) or (isinstance(form, Group) and _has_relation(form.items)) for form in forms)
 
 
-def _by_coordinates(form: Form, other: Form) -> Form:
-    """Return ``(a,b) = (2,3)`` as ``a = 2, b = 3`` if the other form is such a list."""
-    if not (isinstance(form, Relation) and form.signs == ("=",) and isinstance(other, Group) and _names_in(other)):
-        return form
-    names, values = form.sides
-    if not (isinstance(names, Group) and isinstance(values, Group) and names.kind == values.kind == "()"):
-        return form
-    pairs = [
-        Relation(("=",), (name, value), str(name.expression))
-        for name, value in zip(names.items, values.items, strict=False)
-        if isinstance(name, Value)
-    ]
-    return Group("list", tuple(pairs)) if len(pairs) == len(names.items) == len(values.items) else form
-
-
 def _names_in(group: Group) -> set[str | None]:
     """Return the names that its relations give to their values, if there are several."""
     names = {item.name for item in group.items if isinstance(item, Relation)}
@@ -186,12 +170,18 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
         return first is not None and second is not None and first[1] == second[1] and equal(first[0], second[0])
     if kinds == {"ratio"}:
         return same_time(gold.time, answer.time) if gold.time and answer.time else _proportional(gold, answer)
+    if _may_be_interval(gold) and answer.kind == "list" and not _names_in(answer):
+        return False
     if kinds in ({"list", "()"}, {"sequence", "()"}):  # a bare list beside a tuple: its order counts
         return not _is_loose(gold) and not _is_loose(answer) and _in_order(_by_name(gold), _by_name(answer))
     if len(kinds) == 1:
         return _in_order(gold.items, answer.items)
     may_be_set = kinds & {"lor", "land"} or ("set" in kinds and kinds & BRACKETS)
     return None if may_be_set else False
+
+
+def _may_be_interval(group: Group) -> bool:
+    return group.kind == "()" and len(group.items) == 2 and group.junction is None
 
 
 def _is_loose(group: Group) -> bool:

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     """How a gold answer is compared; an answer is read as the same kind or is wrong."""
 
     NUMBER = "number"
+    RATIO = "ratio"
     QUANTITY = "quantity"
     FORMULA = "formula"
     RELATION = "relation"
@@ -88,8 +89,8 @@ class Group:
 
     Args:
         kind: list | sequence | set | ratio | quantity | lor | land, or the brackets of a tuple.
-        junction: "lor", or "land" between symbols or values of several names, where it makes a difference; "where" if a
-            word is before the conditions of a formula.
+        junction: "lor", or "land" between symbols, values of several names or labelled parts, where it makes a
+            difference; "where" if a word is before the conditions of a formula.
         time: what a ratio such as 4:10 is, where the other answer looks like a time of day too.
     """
 

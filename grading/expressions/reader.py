@@ -5,7 +5,6 @@ that divide it (commas, brackets, relations, set operations), and each piece is 
 nothing reads is not read at all.
 """
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -77,6 +76,11 @@ REMEDIES = {  # commands that are not read, and what to do with a gold answer th
     "{cases}": "give its pieces as text, with the verifier judge",
 }
 OTHERWISE_REMEDY = "write it as docs/verifiers.md says, or choose the verifier exact or judge"
+_KINDS = {  # of groups
+    **dict.fromkeys(("(]", "[)", "[]"), Kind.INTERVAL),
+    "set": Kind.SET, "()": Kind.TUPLE, "quantity": Kind.QUANTITY, "ratio": Kind.RATIO, "list": Kind.LIST,
+    "sequence": Kind.LIST,
+}  # fmt: skip
 _DOTS = ("\\ldots", "\\cdots", "\\dots", "...")
 _CONDITIONAL = frozenset(("for", "where", "if", "when", "with", "for all", "for any", "for every"))
 _JUNCTIONS = {
@@ -94,6 +98,7 @@ _NO_SOLUTION = compile_full_match(
     r"|(?:the )?empty set\.?"
 )
 _BASED = compile_full_match(r"(\d{1,200}|(?=[A-Z]{0,200}\d)[\dA-Z]{2,200})_ ?\{? ?(\d{1,4}) ?\}?")
+_TO = compile_quick_pattern(r"(\d)(?: to |\s?\\text ?\{ ?to ?\}\s?)(?=\d)")
 _DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
 _DOUBLE = {"\\pm": "+-", "\\mp": "-+"}
 
@@ -108,9 +113,10 @@ def read(gold: str) -> tuple[Kind, Form]:
         return Kind.TIME, time[0]
     if choice := _CHOICE(prose_of(text)):
         return Kind.CHOICE, Words(choice.group(1))
-    if not _stands_for_mathematics(text) and (words := read_text(text)):
+    form = _read_spoken(prose_of(text))
+    if form is None and (words := read_text(text)):
         return Kind.TEXT, words
-    form = read_mathematics(text)
+    form = form or read_mathematics(text)
     return kind_of(form), form
 
 
@@ -129,7 +135,7 @@ def read_as(answer: str, kind: Kind) -> Form:
         time = read_time(text)
         form = time[0] if time else None
     else:
-        form = read_mathematics(text)
+        form = read_mathematics(_TO.sub(r"\1:", text) if kind is Kind.RATIO else text)
     if form is None:
         raise Unread(f"no {kind}")
     return form
@@ -142,30 +148,21 @@ def remedy(gold: str) -> str:
 
 def kind_of(form: Form) -> Kind:
     """Return the kind of a mathematical form."""
-    if isinstance(form, Value):
-        if isinstance(form.expression, MatrixBase):
-            return Kind.MATRIX
-        if form.unit:
-            return Kind.QUANTITY
-        return Kind.FORMULA if form.expression.free_symbols else Kind.NUMBER
+    if isinstance(form, Group):
+        return _KINDS.get(form.kind, Kind.RELATION)
     if isinstance(form, Region):
         return Kind.INTERVAL if form.numbers.is_Interval else Kind.SET
     if isinstance(form, Relation):
         return Kind.RELATION
     if isinstance(form, Words):
         return Kind.TEXT
-    if not isinstance(form, Group):
+    if not isinstance(form, Value):
         return Kind.NUMBER
-    if form.kind in ("(]", "[)", "[]"):
-        return Kind.INTERVAL
-    kinds = {"set": Kind.SET, "()": Kind.TUPLE, "quantity": Kind.QUANTITY, "ratio": Kind.NUMBER}
-    return kinds.get(form.kind, Kind.LIST if form.kind in ("list", "sequence") else Kind.RELATION)
-
-
-def _stands_for_mathematics(text: str) -> bool:
-    prose = prose_of(text)
-    signs = in_signs(prose)
-    return bool((signs and _read_spoken(signs)) or _NO_SOLUTION(prose.lower()))
+    if isinstance(form.expression, MatrixBase):
+        return Kind.MATRIX
+    if form.unit:
+        return Kind.QUANTITY
+    return Kind.FORMULA if form.expression.free_symbols else Kind.NUMBER
 
 
 def read_mathematics(text: str) -> Form:
@@ -175,12 +172,10 @@ def read_mathematics(text: str) -> Form:
             raise Unread("joined digits in a text")
         text = whole.group(1).strip()
     prose = prose_of(text)
-    if (signs := in_signs(prose)) and (spoken := _read_spoken(signs)):
+    if spoken := _read_spoken(prose):
         return spoken
-    if _NO_SOLUTION(prose.lower()):
-        return Group("set", ())
     if parts := labelled_parts(text):
-        return Group("()", tuple(map(read_mathematics, parts)))
+        return Group("()", tuple(map(read_mathematics, parts)), "land")
     if option := _OPTION(prose):
         return Group("()", (Words(option.group(1)), read_mathematics(option.group(2))))
     if words := as_words(prose, is_text=bool(TEXT.fullmatch(text))):
@@ -191,13 +186,11 @@ def read_mathematics(text: str) -> Form:
     return _read_list(tokens(text.strip()))
 
 
-def _read_spoken(signs: str) -> Form | None:
-    """Read words that stand for signs; None if what follows a number word is no unit."""
-    with suppress(Unread):
-        form = read_mathematics(signs)
-        if not isinstance(form, Value) or form.expression.is_Integer or form.expression.is_infinite:
-            return form
-    return None
+def _read_spoken(prose: str) -> Form | None:
+    """Read words that stand for a sign or say that there is no solution; None for others."""
+    if signs := in_signs(prose):
+        return read_mathematics(signs)
+    return Group("set", ()) if _NO_SOLUTION(prose.lower()) else None
 
 
 def _without_junction(words: Match) -> str:
@@ -408,9 +401,20 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
     if isinstance(forms[1], Group) and kinds == ("in",) and forms[1].kind == "set":
         values = [Relation(("=",), (first, value), name) for value in forms[1].items]
         return _grouped("\\lor", [*values]) if values else Relation(kinds, forms, name)
+    if kinds == ("=",) and (pairs := _by_coordinate(*forms)):
+        return _grouped("\\land", pairs)
     if kinds[-1] == "approx" and not isinstance(forms[-1], Value):
         raise Unread("approximately no value")
     return Relation(kinds, forms, None if all(map(is_abbreviation, sides)) else name)
+
+
+def _by_coordinate(names: Form, values: Form) -> list[Form]:
+    """Read ``(a,b) = (2,3)`` as ``a = 2, b = 3``; empty for other sides."""
+    if not all(isinstance(side, Group) and side.kind == "()" for side in (names, values)):
+        return []
+    pairs = list(zip(items_of(names), items_of(values), strict=False))
+    relations = [Relation(("=",), pair, str(pair[0].expression)) for pair in pairs if isinstance(pair[0], Value)]
+    return [*relations] if len(relations) == len(items_of(names)) == len(items_of(values)) else []
 
 
 def _named(side: list[str], name: str) -> Form:

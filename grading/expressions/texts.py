@@ -5,6 +5,8 @@ being arithmetic: three of them (``1-3-2``), with a leading zero (``0-306``), tw
 before a unit (``5-7 days``).
 """
 
+import math
+
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.expressions.forms import Date, Time, Words
 from grading.expressions.units import read_unit
@@ -23,21 +25,30 @@ _WEEKDAY = compile_quick_pattern(
     r"(?:,? the|, den|,)? "
 )
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-_YEAR_FIRST = compile_full_match(r"(\d{4}) ?[-/.] ?(\d{1,2}) ?[-/.] ?(\d{1,2})")
-_YEAR_LAST = compile_full_match(r"(\d{1,2}) ?([-/.]) ?(\d{1,2}) ?[-/.] ?(\d{4})")
-_MONTH_FIRST = compile_full_match(rf"(?i)({_MONTH})\.? (?:the )?(\d{{1,2}})(?:st|nd|rd|th)?(?:,? ?(\d{{4}}))?")
-_DAY_FIRST = compile_full_match(
-    rf"(?i)(?:the )?(\d{{1,2}})(?:st|nd|rd|th|\.)?(?: day)?(?: of)? ?({_MONTH})\.?,?(?: ?(\d{{4}}))?"
+_DATES = tuple(
+    map(
+        compile_full_match,
+        (
+            r"(?P<year>\d{4}) ?[-/.] ?(?P<month>\d{1,2}) ?[-/.] ?(?P<day>\d{1,2})",
+            r"(?P<month>\d{1,2}) ?(?P<sign>[-/.]) ?(?P<day>\d{1,2}) ?[-/.] ?(?P<year>\d{4})",
+            rf"(?i)(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? ?(?P<year>\d{{4}}))?",
+            rf"(?i)(?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?(?: day)?(?: of)? ?(?P<month>{_MONTH})\.?,?"
+            r"(?: ?(?P<year>\d{4}))?",
+            rf"(?i)(?P<month>{_MONTH})\.?,? (?:of )?(?P<year>\d{{4}})",
+            r"(?P<month>\d{1,2}) ?月 ?(?P<day>\d{1,2}) ?[日号]",
+        ),
+    )
 )
-_MONTH_ONLY = compile_full_match(rf"(?i)({_MONTH})\.?,? (?:of )?(\d{{4}})")
-_CHINESE_DAY = compile_full_match(r"()(\d{1,2}) ?月 ?(\d{1,2}) ?[日号]")
 _CLOCK = compile_full_match(
-    r"(?i)(?:at )?(\d{1,2}) ?(?:: ?(\d\d))?(?: ?: ?(\d\d))? ?(?:(a|p)\.? ?m\.?|(o.?clock|uhr|noon|midnight))?"
-    r"(?: in the (morning|afternoon|evening))?"
+    r"(?i)(?:at )?(?P<hour>\d{1,2}) ?(?:: ?(?P<minute>\d\d))?(?: ?: ?(?P<second>\d\d))? ?"
+    r"(?:(?P<half>a|p)\.? ?m\.?|(?P<spoken>o.?clock|uhr|noon|midnight))?"
+    r"(?: in the (?P<part>morning|afternoon|evening))?"
 )
-_CHINESE_CLOCK = compile_full_match(r"(上午|早上|下午|晚上)? ?(\d{1,2}) ?(?::|点|时) ?(\d\d)? ?分?")
+_CHINESE_CLOCK = compile_full_match(
+    r"(?P<part>上午|早上|下午|晚上)? ?(?P<hour>\d{1,2}) ?(?::|(?P<spoken>点|时)) ?(?P<minute>\d\d)? ?分?"
+)
+_MORNINGS = ("a", "morning", "上午", "早上")
 _NAMED = {"noon": Time(12, 0, 0, "pm"), "12 noon": Time(12, 0, 0, "pm"), "midnight": Time(12, 0, 0, "am")}
-_JOINED = r"\d+(?: ?[-/] ?\d+)"
 _ARITHMETIC_NOT = compile_full_match(
     r"(?:[A-Za-z]{1,12}\.? ?#?)?\d{1,30}(?: ?[-/] ?[\dX]{1,30}){2,9}"  # three of them
     r"|(?:[A-Za-z]{1,12}\.? ?)?(?:0\d{0,30} ?[-/] ?\d{1,30}|\d{1,30} ?[-/] ?0\d{1,30})"  # with a leading zero
@@ -78,27 +89,16 @@ def read_date(text: str) -> Date | None:
     (True, None)
     """
     text = _WEEKDAY.sub("", prose_of(text).strip(" ."))
-    if date := _YEAR_FIRST(text):
-        year, month, day = map(int, date.groups())
-        return _valid(year, month, day)
-    if date := _YEAR_LAST(text):
-        first, sign, second, year = int(date[1]), date[2], int(date[3]), int(date[4])
-        month, day = (second, first) if sign == "." or first > 12 else (first, second)
-        return _valid(year, month, day)
-    if date := _MONTH_FIRST(text) or _MONTH_ONLY(text):
-        parts = date.groups()
-        day, year = (parts[1], parts[2]) if len(parts) == 3 else (None, parts[1])
-        return _valid(year and int(year), MONTHS[parts[0].lower()], day and int(day))
-    if date := _DAY_FIRST(text):
-        return _valid(date[3] and int(date[3]), MONTHS[date[2].lower()], int(date[1]))
-    if date := _CHINESE_DAY(text):
-        return _valid(None, int(date[2]), int(date[3]))
-    return None
-
-
-def _valid(year: int | str | None, month: int, day: int | str | None) -> Date | None:
-    valid = 1 <= month <= 12 and (day is None or day == "" or 1 <= int(day) <= _DAYS[month - 1])
-    return Date(int(year) if year else None, month, int(day) if day else None) if valid else None
+    found = next(filter(None, (pattern(text) for pattern in _DATES)), None)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    year, name, day = (parts.get(part) for part in ("year", "month", "day"))
+    month, day = MONTHS.get(name.lower()) or int(name), day and int(day)
+    if parts.get("sign") == "." or ("sign" in parts and month > 12):
+        month, day = day, month
+    valid = 1 <= month <= 12 and (day is None or 1 <= day <= _DAYS[month - 1])
+    return Date(year and int(year), month, day) if valid else None
 
 
 def read_time(text: str) -> tuple[Time, bool] | None:
@@ -111,22 +111,22 @@ def read_time(text: str) -> tuple[Time, bool] | None:
     text = prose_of(text).strip()
     if named := _NAMED.get(text.lower()):
         return named, True
-    half = None
-    if clock := _CHINESE_CLOCK(text):
-        half, hour, minute, second, spoken = clock[1], clock[2], clock[3], None, "点" if ":" not in text else clock[1]
-        half = half and ("am" if half in ("上午", "早上") else "pm")
-    elif clock := _CLOCK(text):
-        hour, minute, second = clock[1], clock[2], clock[3]
-        half = f"{clock[4].lower()}m" if clock[4] else clock[6] and ("am" if clock[6] == "morning" else "pm")
-        spoken = half or clock[5]
-    else:
+    clock = _CHINESE_CLOCK(text) or _CLOCK(text)
+    if clock is None:
         return None
-    time = Time(int(hour), int(minute or 0), int(second or 0), half, hour.startswith("0"))
+    parts = clock.groupdict()
+    hour, minute, second = (parts.get(part) for part in ("hour", "minute", "second"))
+    said = parts.get("half") or parts["part"]
+    half = ("am" if said.lower() in _MORNINGS else "pm") if said else None
+    spoken = half or parts["spoken"]
+    time = Time(int(hour or 0), int(minute or 0), int(second or 0), half, clock["hour"].startswith("0"))
     if (minute is None and not spoken) or time.hour > (12 if half else 24) or time.minute > 59 or time.second > 59:
         return None
-    return time, bool(spoken) or any(
-        part and part.startswith("0") and len(part) == 2 for part in (hour, minute, second)
-    )
+    is_padded = any(part and part.startswith("0") and len(part) == 2 for part in (hour, minute, second))
+    is_reducible = (
+        len(clock["hour"]) == 2 and math.gcd(time.hour, time.minute) > 1
+    )  # a ratio would be 2:5, and not 12:30
+    return time, bool(spoken) or is_padded or is_reducible
 
 
 def same_time(one: Time, other: Time) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.answers.spelling import rules
-from grading.vocabulary import WORD, is_word
+from grading.answers.rewriting import rules
+from grading.vocabulary import WORD, is_word, words
 
 PERCENT, DEGREE = "%", "degree"
 UNIT_NAMES = {
@@ -36,16 +36,12 @@ UNIT_NAMES = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-SHORT_UNITS = frozenset((
-    "m", "cm", "mm", "km", "nm", "dm", "kg", "g", "mg", "l", "L", "mL", "ml", "dl", "s", "ms", "min", "h", "hr", "in",
-    "ft", "mi", "yd", "lb", "lbs", "oz", "gal", "N", "J", "kJ", "W", "kW", "V", "Hz", "kHz", "MHz", "GHz", "Pa", "kPa",
-    "K", "A", "mA", "mol", "eV", "keV", "MeV", "pm", "am", "rad", "mph", "kph", "rpm", "atm", "sec", "cal", "kcal",
-    "cc", "erg", "dyn", "ohm", "C", "F", "T", "H", "kN", "MN", "mN", "mV", "kV", "MV", "mW", "MW", "GW", "kB", "MB",
-    "GB", "TB", "px", "qt", "pt", "ha", "um", "us", "ns", "ps", "Ci", "Bq", "Gy", "Sv", "lm", "lx", "mT", "nT", "pF",
-    "nF", "uF", "mF", "mH", "kA", "uA", "dB", "ly", "AU", "au", "pc", "cd", "yr", "wk", "mo", "hp", "Wh", "ct", "ug",
-    "cL", "cl", "Da", "bp", "nC", "mC", "uC", "u", "sr", "Nm", "mM", "pH",
-    "kmph", "KG", "gm", "Rs", "rs", "kr", "sq", "cu", "cP", "ppm", "ppb",
-))  # fmt: skip
+SHORT_UNITS = words(
+    "m cm mm km nm dm kg g mg l L mL ml dl s ms min h hr in ft mi yd lb lbs oz gal N J kJ W kW V Hz kHz MHz GHz Pa "
+    "kPa K A mA mol eV keV MeV pm am rad mph kph rpm atm sec cal kcal cc erg dyn ohm C F T H kN MN mN mV kV MV mW MW "
+    "GW kB MB GB TB px qt pt ha um us ns ps Ci Bq Gy Sv lm lx mT nT pF nF uF mF mH kA uA dB ly AU au pc cd yr wk mo "
+    "hp Wh ct ug cL cl Da bp nC mC uC u sr Nm mM pH kmph KG gm Rs rs kr sq cu cP ppm ppb"
+)
 _BASES = (
     "m", "g", "s", "J", "W", "V", "A", "N", "L", "l", "K", "M", "B", "b", "F", "C", "H", "T", "S", "Pa", "Hz", "eV",
     "Wh", "Ah", "Wb", "Sv", "Gy", "Bq", "Ci", "cal", "mol", "bar", "ohm",
@@ -85,31 +81,24 @@ SCALES = {
     "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15, "lakh": 5, "crore": 7,
     "millionen": 6, "milliarde": 9, "milliarden": 9, "万": 4, "亿": 8,
 }  # fmt: skip
-NO_UNIT = SCALES.keys() | {
-    "or", "and", "not", "no", "nor", "but", "if", "when", "where", "is", "are", "was", "be", "been", "being",
-    "possibly", "maybe", "perhaps", "about", "approximately", "around", "almost", "nearly", "roughly", "at", "least",
-    "most", "more", "less", "fewer", "than", "over", "under", "to", "from", "except", "unless", "only", "either",
-    "neither", "both", "mod", "modulo", "with", "without", "for", "any", "all", "every", "some", "none", "each",
-    "other", "another", "else", "then", "also", "exactly", "cannot", "can", "could", "would", "should", "might", "may",
-    "must", "will", "wrong", "incorrect", "false", "never", "i", "think", "guess", "assume", "assuming", "given",
-    "since", "because", "by", "between", "up", "down", "plus", "minus", "divided", "half", "double", "twice",
-    "negative", "dozen", "through", "until", "above", "below",
-    "after", "before", "as", "the", "which", "that", "this", "these", "those", "such", "so",
+NO_UNIT = SCALES.keys() | words(
+    "or and not no nor but if when where is are was be been being possibly maybe perhaps about approximately around "
+    "almost nearly roughly at least most more less fewer than over under to from except unless only either neither "
+    "both mod modulo with without for any all every some none each other another else then also exactly cannot can "
+    "could would should might may must will wrong incorrect false never i think guess assume assuming given since "
+    "because by between up down plus minus divided half double twice negative dozen through until above below after "
+    "before as the which that this these those such so "
     # a choice, a correction or a denial
-    "vs", "versus", "xor", "alternatively", "alternative", "instead", "rather", "otherwise", "actually", "sorry",
-    "wait", "hmm", "correction", "wrongly", "unlike", "excluding", "including", "likely", "probably", "unsure",
-    "oder", "ou", "oppure", "und", "et", "y", "nicht", "pas", "non", "eller",
+    "vs versus xor alternatively alternative instead rather otherwise actually sorry wait hmm correction wrongly "
+    "unlike excluding including likely probably unsure oder ou oppure und et y nicht pas non eller "
     # an operation, or why a number is none
-    "squared", "cubed", "factorial", "choose", "inverse", "reciprocal", "raised", "halved", "doubled", "tripled",
-    "triple", "quadruple", "negated", "log", "ln", "exp", "sqrt", "pi", "tau", "alpha", "beta", "gamma", "delta",
-    "lambda", "theta", "sigma", "omega", "phi", "th", "nd", "rd", "infinity", "repeating", "recurring", "imaginary",
-    "reject", "rejected", "extraneous", "excluded", "invalid", "discard", "discarded", "impossible", "undefined",
-    "fails",
+    "squared cubed factorial choose inverse reciprocal raised halved doubled tripled triple quadruple negated log ln "
+    "exp sqrt pi tau alpha beta gamma delta lambda theta sigma omega phi th nd rd infinity repeating recurring "
+    "imaginary reject rejected extraneous excluded invalid discard discarded impossible undefined fails "
     # a rough number, another number or another base
-    "approx", "approximate", "ish", "estimate", "estimated", "root", "conjugate", "score", "gross", "mln", "mil",
-    "mio", "binary", "octal", "hex", "hexadecimal",
-    "ca", "circa", "etwa", "bis", "mehr", "weniger", "als", "mindestens", "höchstens", "halb", "kein", "keine",
-}  # fmt: skip
+    "approx approximate ish estimate estimated root conjugate score gross mln mil mio binary octal hex hexadecimal ca "
+    "circa etwa bis mehr weniger als mindestens höchstens halb kein keine"
+)
 _TENS = "twent|thirt|fort|fift|sixt|sevent|eight|ninet"
 _TEENS = "(?:thir|four|fif|six|seven|eigh|nine)teen"
 # Behind a number it is another number: five hundredths, 5 millions, 5 halves.

@@ -1,10 +1,8 @@
 r"""Take an answer out of the words and environments around it: ``\text{Answer: } 5``, ``aligned``, "for all real x"."""
 
-from collections.abc import Callable
-
 from core.text.patterns import Match, compile_full_match, compile_pattern, compile_quick_pattern
-from grading.answers.spelling import rewrite, rules
-from grading.expressions.tokens import TEXT, closing, divide, enclosed
+from grading.answers.rewriting import rewrite, rules
+from grading.expressions.tokens import TEXT, divide, enclosed
 from grading.expressions.units import UNIT_RULES
 from grading.vocabulary import COMPLEX, GREEK, WORD, is_word
 
@@ -117,13 +115,23 @@ _REWRITTEN = rules(  # spellings that mean the same in mathematics, but not in a
     ("\\", r"\\(?:hat|vec|overrightarrow) ?(?:\{ ?\\?([ijk])(?:math)? ?\}|([ijk])(?![a-zA-Z]))", r"\\mathbf{\1\2}"),
     ("\\", r"\\(?:hat|vec|widehat|mathbf) ?\{ ?\\mathbf ?\{ ?([ijk]) ?\} ?\}", r"\\mathbf{\1}"),
 )
-_ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")
 _DENIALS = frozenset((  # words that make a name that of another value
     "not", "no", "never", "wrong", "incorrect", "false", "double", "half", "twice", "except", "least", "most", "more",
     "less", "than", "over", "under", "bound", "about", "approximately",
 ))  # fmt: skip
-_STARTS = frozenset((*_ACCENTS, "ell", "hbar")) | GREEK
-_FIGURES = ("\\angle", "\\triangle", "\\overline", "\\vec", "|")
+_BRACED = r"\{(?:[^{}]|\{[^{}]*\})*\}"
+_GREEK = rf"\\(?:ell|hbar|{'|'.join(GREEK)})(?![a-zA-Z])"
+_TEXT_NAME = compile_full_match(r"\\text ?\{[^{}]*\}(?:\\triangle|[][()A-Z])*")
+_MEASURE = compile_full_match(  # an extreme with letters, a probability or mean, an area, a part of a figure, points
+    r"\\(?:max|min|lim)(?:(?:[^a-zA-Z\\]|\\[a-zA-Z]+)*[a-zA-Z].*)?|[PE]\((?:[^()]|\([^()]*\))*\)|\[[A-Z]{3,}\]"
+    r"|(?:\\(?:angle|triangle|overline|vec)|\|)[|{}A-Z]*|[A-Z]+"
+)
+_SYMBOL = compile_full_match(
+    rf"(?:[^\W\d_]|{_GREEK}|\\(?:hat|bar|vec|mathbf|overline|mathcal|dot)(?:{_BRACED}|\\[a-zA-Z]+|\w))"
+    rf"(?:'|_(?:{_BRACED}|\\text ?{_BRACED}|\\[a-zA-Z]+|\d+|\w)"
+    r"|\^(?:\{(?:\\prime|\*|\\prime\\prime)\}|\\prime|\*|(?P<inverse>\{-1\})))*"
+    rf"(?:\((?:\w|[,()]|{_GREEK})*\))?"
+)
 
 
 def unwrap(text: str) -> str:
@@ -226,89 +234,36 @@ def is_abbreviation(side: list[str]) -> bool:
 
 
 def name_of(side: list[str]) -> str | None:
-    r"""Return the name that a side is, such as ``b``, ``x_1``, ``f(x)``, ``AB``, ``\text{area}``; None for others.
-
-    A name is one by the first rule of `_NAMES` that has a verdict.
-    """
-    parts = [part for part in side if not part.isspace()]
-    if not parts:
-        return None
-    is_name = _are_words("".join(side).split()) or next(
-        (verdict for rule in _NAMES if (verdict := rule(parts)) is not None), False
-    )
-    return "".join(parts) if is_name else None
+    r"""Return the name that a side is, such as ``b``, ``x_1``, ``f(x)``, ``AB``, ``\text{area}``; None for others."""
+    name = "".join(part for part in side if not part.isspace())
+    if _TEXT_NAME(name):
+        return None if _deny(TEXT.sub(r"\1", "".join(side)).replace(":", " ").split()) else name
+    words = "".join(side).split()
+    if words and len(words[0]) > WORD and all(map(_is_word, words)) and not _deny(words):
+        return name
+    return name if _MEASURE(name) or _are_names(side) or _is_symbol(name) else None
 
 
-def _are_words(words: list[str]) -> bool:
-    return len(words[0]) > WORD and all(word.isalpha() and is_word(word) for word in words) and not _deny(words)
+def _is_word(word: str) -> bool:
+    return word.isalpha() and is_word(word)
 
 
 def _deny(words: list[str]) -> bool:
     return not _DENIALS.isdisjoint(map(str.lower, words))
 
 
-def _is_text(parts: list[str]) -> bool | None:
-    """Return whether words are alone, or before the points of a figure; None if the side starts with no words."""
-    if not parts[0].startswith("\\text"):
-        return None
-    of_points = all(part in ("\\triangle", *"()[]") or part.isupper() for part in parts[1:])
-    return of_points and not _deny(parts[0][6:-1].replace(":", " ").split())
-
-
-def _is_measure(parts: list[str]) -> bool | None:
-    """Return True for the probability or mean of something, the area of a polygon, a part of a figure, points, and an
-    extreme of something with letters; that of numbers is a number.
-    """
-    if parts[0] in ("\\max", "\\min", "\\lim"):
-        return len(parts) == 1 or any(map(str.isalpha, parts))
-    if parts[0] in ("P", "E") and parts[1:2] == ["("] and closing(parts, 1) == len(parts) - 1:
-        return True
-    if parts[0] == "[" and len(parts) > 4 and parts[-1] == "]" and all(map(str.isupper, parts[1:-1])):
-        return True
-    if parts[0] in _FIGURES and all(part in "|{}" or part.isupper() for part in parts[1:]):
-        return True
-    return all(part.isalpha() and part.isupper() for part in parts) or None
-
-
-def _are_names(parts: list[str]) -> bool | None:
+def _are_names(side: list[str]) -> bool:
     """Return whether a ratio or a tuple is one of names."""
-    pieces, signs = divide(parts, (":",))
-    if not signs and parts[0] == "(" and enclosed(parts):
-        pieces, signs = divide(parts[1:-1], (",",))
-        return bool(signs) and all(map(name_of, pieces))
-    return all(map(name_of, pieces)) if signs else None
+    pieces, signs = divide(side, (":",))
+    if not signs and enclosed(pieces[0]) and pieces[0][0] == "(":
+        pieces, signs = divide(pieces[0][1:-1], (",",))
+    return bool(signs) and all(map(name_of, pieces))
 
 
-def _is_symbol(parts: list[str]) -> bool:
+def _is_symbol(name: str) -> bool:
     """Return whether a letter with accents, indices, primes and arguments is one: no conjugate, which has a value."""
-    first = parts[0]
-    if first[1:] in ("overline", "bar") and COMPLEX.intersection(parts[1:]):
+    symbol = _SYMBOL(name)
+    if symbol is None or (name.startswith(("\\overline", "\\bar")) and not COMPLEX.isdisjoint(name)):
         return False
-    if not ((len(first) == 1 and first.isalpha()) or first[1:] in _STARTS):
-        return False
-    position = _end(parts, 1) if first[1:] in _ACCENTS else 1
-    while position < len(parts):
-        if parts[position] == "'":
-            position += 1
-        elif parts[position] == "_" or (parts[position] == "^" and _is_mark(parts, position + 1)):
-            position = _end(parts, position + 1)
-        else:
-            is_call = parts[position] == "(" and closing(parts, position) == len(parts) - 1
-            return is_call and all(part.isalnum() or part in ",()" or part[1:] in GREEK for part in parts[position:])
-    return True
-
-
-def _end(parts: list[str], start: int) -> int:
-    """Return the end of what stands at ``start``: a token, or a brace with its content."""
-    return closing(parts, start) + 1 if parts[start : start + 1] == ["{"] else start + 1
-
-
-def _is_mark(parts: list[str], start: int) -> bool:
-    """Return whether an exponent marks a name: the inverse of a function, a prime, a star."""
-    mark = "".join(parts[start : _end(parts, start)]).strip("{}")
-    if mark == "-1":  # of a function or matrix; that of a number is another number
-        return parts[0] in "fgh" or parts[0].isupper() or parts[-1] == ")"
-    return mark in ("\\prime", "*", "\\prime\\prime")
-
-
-_NAMES: tuple[Callable[[list[str]], bool | None], ...] = (_is_text, _is_measure, _are_names, _is_symbol)
+    # "-1" marks the inverse of a function or matrix; that of a number is another number.
+    return symbol["inverse"] is None or name[0] in "fgh" or name[0].isupper() or name.endswith(")")
