@@ -4,9 +4,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.shared.profile import profile_asset
+from assets.shared.failures import user_errors
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.references import Reference
-from assets.shared.storage import Storage
 from assets.targets import REJECTED
 from core import kinds
 
@@ -14,8 +14,9 @@ BROWSER = dg.AssetKey(["targets", "browser"])
 PAGE = "browser.html"
 
 
-@profile_asset(
+@dg.asset(
     key=BROWSER,
+    io_manager_key=IO_MANAGER,
     group_name="targets",
     kinds={"html"},
     code_version=kinds.PREPARED.code_version,
@@ -25,19 +26,21 @@ PAGE = "browser.html"
     "next preparation follows them if targets.review names that file.",
 )
 def browser(
-    context: dg.AssetExecutionContext, rejected: Reference, storage: Storage
+    context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], rejected: Reference
 ) -> dg.MaterializeResult[Reference]:
     from core.files import digest_file
     from targets.prepared_files import read_prepared
     from targets.trace_browser import browse
 
-    source = Path(rejected.path).parent
-    folder = storage.result("targets", "browser", kinds.PREPARED.identity(source.name))
-    if not storage.has(folder, kinds.PREPARED, context.log):
-        with storage.writing(folder, kinds.PREPARED) as temporary:
-            browse(read_prepared(source), temporary / PAGE)
-    digest = digest_file(folder / PAGE)
-    context.log.info(f"page of {source.name}: {folder / PAGE}")
-    return Reference(path=str(folder), digest=digest).result(
-        {"page": storage.link(folder / PAGE), "file": dg.MetadataValue.path(str(folder / PAGE))}
-    )
+    with user_errors(context):
+        storage = luffy.storage
+        source = Path(rejected.path).parent
+        folder = storage.result("targets", "browser", kinds.PREPARED.identity(source.name))
+        if not storage.has(folder, kinds.PREPARED, context.log):
+            with storage.writing(folder, kinds.PREPARED) as temporary:
+                browse(read_prepared(source), temporary / PAGE)
+        digest = digest_file(folder / PAGE)
+        context.log.info(f"page of {source.name}: {folder / PAGE}")
+        return Reference(path=str(folder), digest=digest).result(
+            {"page": storage.link(folder / PAGE), "file": dg.MetadataValue.path(str(folder / PAGE))}
+        )

@@ -7,10 +7,10 @@ from typing import Any
 
 import dagster as dg
 
+from assets.shared.failures import user_errors
+from assets.shared.luffy import Luffy, Names
 from assets.shared.metadata import cell
-from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import TrainReference
-from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from core import kinds
 from core.errors import InputError
@@ -128,39 +128,77 @@ def require_known_failures(found: Verdicts, accepted: Collection[str]) -> None:
         )
 
 
-@profile_asset(dg.multi_asset_check, name="targets__checks", ins={"train": TRAIN}, can_subset=True)
-def targets_checks(
-    context: dg.AssetCheckExecutionContext,
-    luffy: dg.ResourceParam[Luffy],
-    train: TrainReference,
-    storage: Storage,
-) -> Iterator[dg.AssetCheckResult]:
-    from targets.check.checks_page import PAGE, write_page
-    from targets.check.expectations import summarize, validate
+def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
+    """Build the checks of targets/train: those of ``suite``, and the account."""
+    train_key = names.key(TRAIN)
 
-    suite, rows, previous = luffy.checks, Path(train.profile), Path(train.previous) if train.previous else None
-    files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
-    pages = storage.result("targets", "checks", kinds.PREPARED.identity(files))
-    if storage.has(pages, kinds.PREPARED, context.log, lambda folder: read_json(folder / RESULTS)):
-        validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
-        if any(result.error for result in validated):  # a check that broke may work this time
-            validated = validate(rows, suite=suite, previous=previous)
-    else:
-        with storage.writing(pages, kinds.PREPARED) as temporary:
-            validated = validate(rows, suite=suite, previous=previous)
-            write_page(validated, temporary)
-            write_json([asdict(result) for result in validated], temporary / RESULTS)
-    selected = {check.name for check in context.selected_asset_check_keys}
-    results = [result for result in validated if result.name in selected]
-    for result in results:
-        yield _outcome(luffy.names.key(TRAIN), result, train.digest, storage.link(pages / PAGE))
-    context.log.info("; ".join(summarize(results)))
+    @dg.multi_asset_check(
+        name=names.name("targets__checks"),
+        specs=[spec.replace_key(dg.AssetCheckKey(train_key, spec.name)) for spec in check_specs(suite)],
+        ins={"train": train_key},
+        can_subset=True,
+    )
+    def targets_checks(
+        context: dg.AssetCheckExecutionContext, luffy: dg.ResourceParam[Luffy], train: TrainReference
+    ) -> Iterator[dg.AssetCheckResult]:
+        from targets.check.checks_page import PAGE, write_page
+        from targets.check.expectations import summarize, validate
+
+        with user_errors(context):
+            storage = luffy.storage
+            suite, rows, previous = luffy.checks, Path(train.profile), Path(train.previous) if train.previous else None
+            files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
+            pages = storage.result("targets", "checks", kinds.PREPARED.identity(files))
+            if storage.has(pages, kinds.PREPARED, context.log, lambda folder: read_json(folder / RESULTS)):
+                validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
+                if any(result.error for result in validated):  # a check that broke may work this time
+                    validated = validate(rows, suite=suite, previous=previous)
+            else:
+                with storage.writing(pages, kinds.PREPARED) as temporary:
+                    validated = validate(rows, suite=suite, previous=previous)
+                    write_page(validated, temporary)
+                    write_json([asdict(result) for result in validated], temporary / RESULTS)
+            selected = {check.name for check in context.selected_asset_check_keys}
+            results = [result for result in validated if result.name in selected]
+            for result in results:
+                yield _outcome(luffy.names.key(TRAIN), result, train.digest, storage.link(pages / PAGE))
+            context.log.info("; ".join(summarize(results)))
+
+    @dg.multi_asset_check(
+        name=names.name("targets__account"),
+        specs=[ACCOUNTED.replace_key(dg.AssetCheckKey(train_key, ACCOUNT))],
+        ins={"train": train_key},
+    )
+    def targets_account(
+        context: dg.AssetCheckExecutionContext, luffy: dg.ResourceParam[Luffy], train: TrainReference
+    ) -> dg.AssetCheckResult:
+        from assets.shared.targets_metadata import by_source
+        from targets.prepared_files import read_prepared
+        from targets.select.split import read_split, reconcile
+
+        with user_errors(context):
+            prepared = read_prepared(Path(train.profile).parent)
+            done = reconcile(prepared, read_split(Path(train.path).parent))
+            context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
+            return dg.AssetCheckResult(
+                asset_key=luffy.names.key(TRAIN),
+                check_name=ACCOUNT,
+                passed=not done.problems,
+                severity=dg.AssetCheckSeverity.ERROR,
+                description="; ".join(done.problems) or None,
+                metadata={
+                    VERSION_ENTRY: train.digest,
+                    "read": done.read,
+                    **done.rows,
+                    "by source": by_source(prepared),
+                },
+            )
+
+    return [targets_checks, targets_account]
 
 
 def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
     """Return one check result on a data ``version``; the history of the check plots ``value`` if it is a number."""
-    observed = result.error or ("" if result.observed is None else str(result.observed))
-    where = f" ({result.where})" if result.where else ""
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
     if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):
         numbers["value"] = result.observed
@@ -169,34 +207,13 @@ def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.Url
         check_name=result.name,
         passed=result.passed,
         severity=SEVERITY[result.severity],
-        description=None if result.passed else f"{result.description} Observed: {observed}{where}",
+        description=None if result.passed else f"{result.description} Observed: {result.observed_text}",
         metadata={
             VERSION_ENTRY: version,
-            "observed": cell(observed),
+            "observed": cell(result.observed_text),
             "expected": dg.MetadataValue.json(result.expected),
             "rows": result.rows,
             "page": page,
             **numbers,
         },
-    )
-
-
-@profile_asset(dg.multi_asset_check, name="targets__account", specs=[ACCOUNTED], ins={"train": TRAIN})
-def targets_account(
-    context: dg.AssetCheckExecutionContext, luffy: dg.ResourceParam[Luffy], train: TrainReference
-) -> dg.AssetCheckResult:
-    from assets.shared.targets_metadata import by_source
-    from targets.prepared_files import read_prepared
-    from targets.select.split import read_split, reconcile
-
-    prepared = read_prepared(Path(train.profile).parent)
-    done = reconcile(prepared, read_split(Path(train.path).parent))
-    context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
-    return dg.AssetCheckResult(
-        asset_key=luffy.names.key(TRAIN),
-        check_name=ACCOUNT,
-        passed=not done.problems,
-        severity=dg.AssetCheckSeverity.ERROR,
-        description="; ".join(done.problems) or None,
-        metadata={VERSION_ENTRY: train.digest, "read": done.read, **done.rows, "by source": by_source(prepared)},
     )

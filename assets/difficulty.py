@@ -8,14 +8,14 @@ from pathlib import Path
 import dagster as dg
 
 from assets.evals.scores import generate, grade
-from assets.generated import generated_input, with_generated
+from assets.generated import with_generated
 from assets.models import KEY as BASE
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import columns, pictures, preview, rounded
-from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, Reference, SuiteReference
-from assets.shared.storage import Storage
-from assets.source import with_upstream_files
+from assets.source import SOURCE, with_upstream_files
 from assets.targets import DIFFICULTY as KEY
 from core import kinds
 from core.code_digest import identity
@@ -35,16 +35,14 @@ def check_one_source_of_rates(targets: TargetSettings) -> None:
         )
 
 
-def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
-    """Return the inputs of the asset; targets/generated is one of them if the profile has it."""
-    return {"base": dg.AssetIn(BASE), **generated_input(generated)}
-
-
-@profile_asset(
+@dg.asset(
     key=KEY,
+    io_manager_key=IO_MANAGER,
     group_name="targets",
     kinds={"vllm", "parquet"},
     code_version=kinds.GRADED.code_version,
+    ins={"base": dg.AssetIn(BASE)},
+    deps=[SOURCE],
     pool="gpu",
     description="How often the base model solves each problem, with the 95% interval. targets/prepared uses it to "
     "select problems (pass_rate), and training uses it to choose the prompts with off-policy samples "
@@ -54,9 +52,7 @@ def difficulty(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
     base: ModelReference,
-    storage: Storage,
-    interpreter: TrainingInterpreter,
-    **inputs: Reference,
+    luffy_interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
@@ -64,25 +60,27 @@ def difficulty(
     from evaluation.statistics.solve_rate import as_suite, graded_difficulty
     from targets.problems import NAME, read_problems
 
-    settings = luffy.settings.difficulty
-    assert settings is not None
-    sources = with_upstream_files(context.instance, with_generated(luffy.settings.targets, inputs))
-    teacher = inputs.get("generated")
-    problems = read_problems(sources, Path(base.path), settings.limit, Path(teacher.path) if teacher else None)
-    digest = identity(digest_table(problems), settings.samples)
-    folder = storage.folder("targets", "problems", digest)
-    if not folder.exists():
-        with storage.writing(folder) as temporary:
-            write_table(as_suite(problems, settings.samples), temporary / "problems.parquet")
-    suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
-    samples = generate(context, [NAME], base, suite, settings, storage, interpreter)
-    graded = grade(context, samples, problems, settings, storage)[NAME]
-    out = storage.result("targets", "difficulty", kinds.GRADED.identity(graded.parent.name))
-    reused = storage.has(out, kinds.GRADED, context.log)
-    if not reused:
-        with storage.writing(out, kinds.GRADED) as temporary:
-            write_table(graded_difficulty(pq.read_table(graded), problems, base.digest), temporary / FILE)
-    return _result(out / FILE, reused)
+    with user_errors(context):
+        storage = luffy.storage
+        settings = luffy.settings.difficulty
+        assert settings is not None
+        options, teacher = with_generated(context, luffy)
+        sources = with_upstream_files(context.instance, options)
+        problems = read_problems(sources, Path(base.path), settings.limit, Path(teacher.path) if teacher else None)
+        digest = identity(digest_table(problems), settings.samples)
+        folder = storage.folder("targets", "problems", digest)
+        if not folder.exists():
+            with storage.writing(folder) as temporary:
+                write_table(as_suite(problems, settings.samples), temporary / "problems.parquet")
+        suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
+        samples = generate(context, [NAME], base, suite, settings, storage, luffy_interpreter)
+        graded = grade(context, samples, problems, settings, storage)[NAME]
+        out = storage.result("targets", "difficulty", kinds.GRADED.identity(graded.parent.name))
+        reused = storage.has(out, kinds.GRADED, context.log)
+        if not reused:
+            with storage.writing(out, kinds.GRADED) as temporary:
+                write_table(graded_difficulty(pq.read_table(graded), problems, base.digest), temporary / FILE)
+        return _result(out / FILE, reused)
 
 
 def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:

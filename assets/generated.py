@@ -8,10 +8,11 @@ from typing import Any
 
 import dagster as dg
 
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.profile import Luffy, profile_asset
-from assets.shared.references import GeneratedReference, Reference
+from assets.shared.references import GeneratedReference
 from assets.shared.storage import Storage
 from core import PROJECT, kinds
 from core.code_digest import identity
@@ -32,36 +33,42 @@ SAMPLES_KEPT = "the traces that were generated are kept; materialize again to co
 FINISHED = "traces"  # the last message of the command
 
 
-def pool_of(options: GenerateSettings) -> str | None:
-    """Return the pool in which the asset waits; a teacher behind an address needs no GPU of this machine."""
-    return None if Endpoint.parse(options.teacher) else "gpu"
+def with_generated(context: dg.AssetExecutionContext, luffy: Luffy) -> tuple[TargetSettings, GeneratedReference | None]:
+    """Return the settings of the targets with the generated traces as the last source, and these, if there are any."""
+    options = luffy.settings.targets
+    if luffy.settings.generate is None:
+        return options, None
+    if NAME not in options.paths:
+        options = options.model_copy(update={"source": [*options.source, NAME]})
+    return options, luffy.read(context, KEY, GeneratedReference)
 
 
-def generated_input(present: bool) -> dict[str, dg.AssetIn]:
-    """Return the input of an asset that reads the sources of targets, if targets/generated is ``present``."""
-    return {"generated": dg.AssetIn(KEY, dagster_type=GeneratedReference)} if present else {}
+def generated_asset(teacher: GenerateSettings) -> dg.AssetsDefinition:
+    """Build the asset, which waits in the pool of GPUs unless the teacher is behind an address."""
+
+    @dg.asset(
+        key=KEY,
+        io_manager_key=IO_MANAGER,
+        group_name="targets",
+        kinds={"parquet"},
+        code_version=kinds.GRADED.code_version,
+        pool=None if Endpoint.parse(teacher.teacher) else "gpu",
+        description="The traces that a teacher wrote for your problems, each with the grader's verdict. They are one "
+        "more source of targets/prepared. Samples are cached, so that no trace is requested or paid for twice.",
+    )
+    def generated(
+        context: dg.AssetExecutionContext,
+        luffy: dg.ResourceParam[Luffy],
+        luffy_interpreter: TrainingInterpreter,
+    ) -> dg.MaterializeResult[GeneratedReference]:
+        with user_errors(context):
+            return _generated(context, luffy, luffy.storage, luffy_interpreter)
+
+    return generated
 
 
-def with_generated(options: TargetSettings, inputs: Mapping[str, Reference]) -> TargetSettings:
-    """Add the generated traces as the last source of ``options``, unless the sources already name them."""
-    if "generated" not in inputs or NAME in options.paths:
-        return options
-    return options.model_copy(update={"source": [*options.source, NAME]})
-
-
-@profile_asset(
-    key=KEY,
-    group_name="targets",
-    kinds={"parquet"},
-    code_version=kinds.GRADED.code_version,
-    description="The traces that a teacher wrote for your problems, each with the grader's verdict. They "
-    "are one more source of targets/prepared. Samples are cached, so that no trace is requested or paid for twice.",
-)
-def generated(
-    context: dg.AssetExecutionContext,
-    luffy: dg.ResourceParam[Luffy],
-    storage: Storage,
-    interpreter: TrainingInterpreter,
+def _generated(
+    context: dg.AssetExecutionContext, luffy: Luffy, storage: Storage, interpreter: TrainingInterpreter
 ) -> dg.MaterializeResult[GeneratedReference]:
     settings = luffy.settings.generate
     assert settings is not None
@@ -69,7 +76,8 @@ def generated(
     if not problems.is_file():
         raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
     source = next(
-        (source for source in luffy.settings.targets.sources if source.path == NAME), Source(path=NAME, name=NAME)
+        (source for source in luffy.settings.targets.sources if source.path == NAME),
+        Source(path=NAME, name=NAME),
     )
     request = _request(settings, problems, source)
     reference = _previous(storage, request, ended=settings.budget_covers_cached)

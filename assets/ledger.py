@@ -5,8 +5,9 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.shared.failures import user_errors
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import pictures, rows_table
-from assets.shared.profile import profile_asset
 from assets.shared.references import PolicyReference, Reference
 from assets.shared.storage import Storage
 from assets.targets import REJECTED
@@ -20,8 +21,9 @@ PAGE = "ledger.html"
 OTHER_TARGETS = "none: the targets were prepared anew after this training; materialize training/policy again"
 
 
-@profile_asset(
+@dg.asset(
     key=LEDGER,
+    io_manager_key=IO_MANAGER,
     group_name=LEDGER.path[0],
     kinds={"parquet"},
     code_version=kinds.POLICY.code_version,
@@ -31,22 +33,24 @@ OTHER_TARGETS = "none: the targets were prepared anew after this training; mater
     "filter all traces by verdict. The setting targets.ledger leaves targets out of the next preparation by verdict.",
 )
 def ledger(
-    context: dg.AssetExecutionContext, policy: PolicyReference, rejected: Reference, storage: Storage
+    context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], policy: PolicyReference, rejected: Reference
 ) -> dg.MaterializeResult[Reference]:
     from core.model.lineage_file import read_manifest
 
-    manifest = read_manifest(Path(policy.path))
-    counts, run = manifest.ledger, Path(policy.metrics).parent
-    metadata: dict[str, dg.MetadataValue] = {}
-    if counts is None:
-        context.log.info("no ledger: the recipe has no off-policy samples")
-    else:
-        trained_on = manifest.upstream.get("targets", {}).get("prepared_digest")
-        prepared = Path(rejected.path).parent
-        metadata = _metadata(counts, run) | _page(prepared, trained_on, run, storage, context.log)
-        total = {name: sum(of_source.get(name, 0) for of_source in counts.values()) for name in VERDICTS}
-        context.log.info(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in total.items() if count))
-    return Reference(path=str(run), digest=policy.digest).result(metadata)
+    with user_errors(context):
+        storage = luffy.storage
+        manifest = read_manifest(Path(policy.path))
+        counts, run = manifest.ledger, Path(policy.metrics).parent
+        metadata: dict[str, dg.MetadataValue] = {}
+        if counts is None:
+            context.log.info("no ledger: the recipe has no off-policy samples")
+        else:
+            trained_on = manifest.upstream.get("targets", {}).get("prepared_digest")
+            prepared = Path(rejected.path).parent
+            metadata = _metadata(counts, run) | _page(prepared, trained_on, run, storage, context.log)
+            total = {name: sum(of_source.get(name, 0) for of_source in counts.values()) for name in VERDICTS}
+            context.log.info(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in total.items() if count))
+        return Reference(path=str(run), digest=policy.digest).result(metadata)
 
 
 def _page(

@@ -7,10 +7,10 @@ from typing import Any
 
 import dagster as dg
 
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.profile import Luffy, profile_asset
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.references import ModelReference, model_stamp
-from assets.shared.storage import Storage
 from core import PROJECT
 from core.code_digest import code_version
 from core.model.weights import read_tensors
@@ -18,8 +18,9 @@ from core.model.weights import read_tensors
 KEY = dg.AssetKey(["models", "base"])
 
 
-@profile_asset(
+@dg.asset(
     key=KEY,
+    io_manager_key=IO_MANAGER,
     group_name="models",
     kinds={"huggingface"},
     code_version=code_version(
@@ -35,34 +36,35 @@ KEY = dg.AssetKey(["models", "base"])
 def base(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
-    storage: Storage,
-    interpreter: TrainingInterpreter,
+    luffy_interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[ModelReference]:
     from core.model.base_model import resolve_base
 
-    settings = luffy.settings.model
-    source = str(PROJECT / settings.source) if (PROJECT / settings.source).exists() else settings.source
-    with storage.writable():
-        model = resolve_base(
-            source,
-            storage.path / "models" / "base",
-            revision=settings.revision,
-            context=settings.context,
-            train_python=PROJECT / interpreter.python,
+    with user_errors(context):
+        storage = luffy.storage
+        settings = luffy.settings.model
+        source = str(PROJECT / settings.source) if (PROJECT / settings.source).exists() else settings.source
+        with storage.writable():
+            model = resolve_base(
+                source,
+                storage.path / "models" / "base",
+                revision=settings.revision,
+                context=settings.context,
+                train_python=PROJECT / luffy_interpreter.python,
+            )
+        facts = describe(model.path)
+        context.log.info(f"{settings.source}: {facts['parameters']:,} parameters at {model.path}")
+        reference = ModelReference(
+            path=str(model.path), digest=model.digest, source=settings.source, stamp=model_stamp(model.path), **facts
         )
-    facts = describe(model.path)
-    context.log.info(f"{settings.source}: {facts['parameters']:,} parameters at {model.path}")
-    reference = ModelReference(
-        path=str(model.path), digest=model.digest, source=settings.source, stamp=model_stamp(model.path), **facts
-    )
-    return reference.result(
-        {
-            "source": settings.source,
-            "revision": model.revision or "",
-            "folder": dg.MetadataValue.path(str(model.path)),
-            **facts,
-        },
-    )
+        return reference.result(
+            {
+                "source": settings.source,
+                "revision": model.revision or "",
+                "folder": dg.MetadataValue.path(str(model.path)),
+                **facts,
+            },
+        )
 
 
 def describe(folder: Path) -> dict[str, Any]:

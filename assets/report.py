@@ -10,9 +10,10 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import ROLES, key
 from assets.models import KEY as BASE
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import rounded
-from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import (
     ModelReference,
     PolicyReference,
@@ -48,17 +49,12 @@ if TYPE_CHECKING:
 SCORECARD = dg.AssetKey(["report", "scorecard"])
 
 
-def scorecard_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
-    """Return the inputs of the scorecard; every score of both roles is one named ``<role>__<benchmark>``.
+def scores_of(suite: Sequence[Benchmark]) -> list[dg.AssetKey]:
+    """Return the keys of the scores that the scorecard compares, those of both roles.
 
-    The scores depend on models, targets and problems, so the scorecard reads these by their references: more arrows
-    would make the graph hard to read.
+    They depend on models, targets and problems: more arrows to the scorecard would make the graph hard to read.
     """
-    return {
-        f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role), dagster_type=ScoresReference)
-        for role in ROLES
-        for benchmark in suite
-    }
+    return [key(benchmark, role) for role in ROLES for benchmark in suite]
 
 
 def check_checkpoints(
@@ -87,8 +83,9 @@ def check_checkpoints(
         )
 
 
-@profile_asset(
+@dg.asset(
     key=SCORECARD,
+    io_manager_key=IO_MANAGER,
     group_name="report",
     kinds={"html"},
     code_version=kinds.GRADED.code_version,
@@ -99,57 +96,59 @@ def check_checkpoints(
 def scorecard(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
-    storage: Storage,
-    interpreter: TrainingInterpreter,
-    **evals: ScoresReference,
+    luffy_interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[ScorecardReference]:
     from evaluation.report.scorecard.scorecard import build_scorecard
     from evaluation.sample_tables import read_scores, read_suite_file
     from grading.contamination import search_lineage
 
-    base = storage.read_reference(BASE.to_user_string(), ModelReference)
-    policy = storage.read_reference(POLICY.to_user_string(), PolicyReference)
-    problems = read_suite_file(Path(storage.read_reference(SUITE.to_user_string(), SuiteReference).path))
-    scores = {role: {b.name: evals[f"{role}__{b.name}"] for b in luffy.suite} for role in ROLES}
-    check_checkpoints(scores, luffy.suite, base, policy)
-    sides = _Sides(
-        _checkpoint(policy, scores["policy"]), _checkpoint(base, scores["base"]), _opponent(scores["policy"])
-    )
-    lineage = read_manifest(Path(policy.path)).to_json()
-    contamination = search_lineage(lineage, Path(policy.path), problems)
-    champion = _champion_files(storage, sides)
-    decision = _decision(Registry(storage.path), sides, luffy, contamination)
-    tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
-    card = build_scorecard(
-        tables["base"],
-        tables["policy"],
-        suite=luffy.suite,
-        champion=read_scores(champion) or None,
-        contamination=contamination,
-        lineage=lineage,
-        training_metrics=read_json_lines(Path(policy.metrics)),
-        filter_counts=storage.read_reference(PREPARED.to_user_string(), PreparedReference).filter_counts,
-        decision=decision,
-        explanation=explanation_lines(Path(policy.metrics).parent),
-    )
-    versions = [[name, reference.digest] for role in ROLES for name, reference in scores[role].items()]
-    digest = kinds.GRADED.identity(versions, sorted(champion.items()), decision)
-    folder = storage.result("report", "scorecard", digest)
-    _write(card, storage, folder, Path(policy.path), context.log)
-    logs = _write_logs(context, storage, scores, tables, problems) if luffy.settings.report.inspect_logs else None
-    _track(context, interpreter, Path(policy.metrics).parent, folder)
-    context.log.info(card.verdict())
-    first = card.averages[0]
-    context.instance.add_run_tags(context.run_id, {"score": f"{first.base:.1%} to {first.policy:.1%}"})
-    reference = ScorecardReference(
-        path=str(folder),
-        digest=digest,
-        policy=sides.policy,
-        base=sides.base,
-        opponent=sides.opponent,
-        inspect_logs=str(logs) if logs else None,
-    )
-    return reference.result(_metadata(card, reference, storage))
+    with user_errors(context):
+        storage = luffy.storage
+        base = luffy.read(context, BASE, ModelReference)
+        policy = luffy.read(context, POLICY, PolicyReference)
+        problems = read_suite_file(Path(luffy.read(context, SUITE, SuiteReference).path))
+        scores = {
+            role: {b.name: luffy.read(context, key(b, role), ScoresReference) for b in luffy.suite} for role in ROLES
+        }
+        check_checkpoints(scores, luffy.suite, base, policy)
+        sides = _Sides(
+            _checkpoint(policy, scores["policy"]), _checkpoint(base, scores["base"]), _opponent(scores["policy"])
+        )
+        lineage = read_manifest(Path(policy.path)).to_json()
+        contamination = search_lineage(lineage, Path(policy.path), problems)
+        champion = _champion_files(storage, sides)
+        decision = _decision(Registry(storage.path), sides, luffy, contamination)
+        tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
+        card = build_scorecard(
+            tables["base"],
+            tables["policy"],
+            suite=luffy.suite,
+            champion=read_scores(champion) or None,
+            contamination=contamination,
+            lineage=lineage,
+            training_metrics=read_json_lines(Path(policy.metrics)),
+            filter_counts=luffy.read(context, PREPARED, PreparedReference).filter_counts,
+            decision=decision,
+            explanation=explanation_lines(Path(policy.metrics).parent),
+        )
+        versions = [[name, reference.digest] for role in ROLES for name, reference in scores[role].items()]
+        digest = kinds.GRADED.identity(versions, sorted(champion.items()), decision)
+        folder = storage.result("report", "scorecard", digest)
+        _write(card, storage, folder, Path(policy.path), context.log)
+        logs = _write_logs(context, storage, scores, tables, problems) if luffy.settings.report.inspect_logs else None
+        _track(context, luffy_interpreter, Path(policy.metrics).parent, folder)
+        context.log.info(card.verdict())
+        first = card.averages[0]
+        context.instance.add_run_tags(context.run_id, {"score": f"{first.base:.1%} to {first.policy:.1%}"})
+        reference = ScorecardReference(
+            path=str(folder),
+            digest=digest,
+            policy=sides.policy,
+            base=sides.base,
+            opponent=sides.opponent,
+            inspect_logs=str(logs) if logs else None,
+        )
+        return reference.result(_metadata(card, reference, storage))
 
 
 @dataclass(frozen=True)

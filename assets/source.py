@@ -6,8 +6,9 @@ from typing import Any
 
 import dagster as dg
 
+from assets.shared.failures import user_errors
+from assets.shared.luffy import Luffy, Names
 from assets.shared.metadata import rows_table
-from assets.shared.profile import Luffy, Names, profile_asset
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.patterns import compile_full_match
@@ -34,13 +35,14 @@ def observable(**attributes: Any) -> Any:
         return dg.multi_observable_source_asset(**attributes)
 
 
-@profile_asset(observable, name="targets__source")
+@observable(name="targets__source", specs=[SOURCE_SPEC])
 def source(context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy]) -> dg.ObserveResult:
-    options = with_upstream_files(context.instance, luffy.settings.targets)
-    digest, metadata = observation(options)
-    rows = metadata.get("dagster/row_count", "an unknown number of")
-    context.log.info(f"{', '.join(options.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
-    return dg.ObserveResult(luffy.names.key(SOURCE), data_version=dg.DataVersion(digest), metadata=metadata)
+    with user_errors(context):
+        options = with_upstream_files(context.instance, luffy.settings.targets)
+        digest, metadata = observation(options)
+        rows = metadata.get("dagster/row_count", "an unknown number of")
+        context.log.info(f"{', '.join(options.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
+        return dg.ObserveResult(luffy.names.key(SOURCE), data_version=dg.DataVersion(digest), metadata=metadata)
 
 
 def upstream_assets(options: TargetSettings) -> list[dg.AssetKey]:
@@ -55,7 +57,7 @@ def upstream_assets(options: TargetSettings) -> list[dg.AssetKey]:
 def check_upstream_assets(names: Names, upstream: Collection[dg.AssetKey], ours: Collection[dg.AssetKey]) -> None:
     """Raise InputError if one of ``upstream`` has a key of ``ours``, with or without our prefix."""
     for key in upstream:
-        if key in ours or (names.plain(key) in ours and key == names.key(names.plain(key))):
+        if key in ours or key in map(names.key, ours):
             raise InputError(
                 f"targets.source: {UPSTREAM}{key.to_user_string()}: this is the key of one of our own assets; name an "
                 "asset of your project, with another key"

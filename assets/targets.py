@@ -9,11 +9,12 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.generated import KEY as GENERATED
-from assets.generated import generated_input, with_generated
+from assets.generated import with_generated
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.profile import Luffy, Names, profile_asset
+from assets.shared.luffy import IO_MANAGER, Luffy, Names
 from assets.shared.references import (
     ModelReference,
     PreparedReference,
@@ -51,6 +52,7 @@ PREPARED_OUT = dg.AssetOut.from_spec(
         "is stored beside them.",
     ),
     dagster_type=PreparedReference,
+    io_manager_key=IO_MANAGER,
     is_required=False,
 )
 REJECTED_OUT = dg.AssetOut.from_spec(
@@ -62,20 +64,16 @@ REJECTED_OUT = dg.AssetOut.from_spec(
         description="Every trace that did not become a target, with the filter that rejected it and the reason.",
     ),
     dagster_type=Reference,
+    io_manager_key=IO_MANAGER,
     is_required=False,
 )
 
 
-def prepared_inputs(*, generated: bool, measured: bool) -> dict[str, dg.AssetIn]:
-    """Return the inputs of targets/prepared; the profile may have targets/generated and may measure pass rates."""
-    rates = {"difficulty": dg.AssetIn(DIFFICULTY, dagster_type=Reference)} if measured else {}
-    return {"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **generated_input(generated), **rates}
-
-
-@profile_asset(
-    dg.multi_asset,
+@dg.multi_asset(
     name="targets__prepared",
     outs={"prepared": PREPARED_OUT, "rejected": REJECTED_OUT},
+    ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE)},
+    deps=[SOURCE],
     can_subset=True,
 )
 def prepared(
@@ -83,45 +81,47 @@ def prepared(
     luffy: dg.ResourceParam[Luffy],
     suite: SuiteReference,
     base: ModelReference,
-    storage: Storage,
-    interpreter: TrainingInterpreter,
-    **inputs: Reference,
+    luffy_interpreter: TrainingInterpreter,
 ) -> Iterator[dg.MaterializeResult[Any]]:
     from targets.check.expectations import check_suite
     from targets.prepared_files import hint_texts, kept_text, read_prepared, require_targets, reuse_texts
 
-    rates, teacher = inputs.get("difficulty"), inputs.get("generated")
-    options = with_upstream_files(context.instance, with_generated(luffy.settings.targets, inputs))
-    if rates and options.difficulty is None:
-        options = options.model_copy(update={"difficulty": rates.path})
-    names = luffy.names
-    digest, metadata = observation(options)
-    context.log_event(dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest}))
-    folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher))
-    reused = storage.has(folder, kinds.PREPARED, context.log, read_prepared)
-    if not reused:
-        check_suite(options, luffy.checks)
-        with storage.writing(folder, kinds.PREPARED) as temporary:
-            prepare_traces(context, interpreter, options, temporary, suite, base, storage, teacher)
-        for line in reuse_texts(read_prepared(folder)):
-            context.log.warning(line)
-    kept = read_prepared(folder)
-    rejected = _rejected_result(names, kept, reused)  # first: it is there even if no target is left
-    if rejected.asset_key in context.selected_asset_keys:
-        yield rejected
-    else:  # by +key:targets/train, which is downstream of the other one only
-        assert rejected.data_version
-        storage.write_reference(
-            REJECTED.to_user_string(), rejected.value
-        )  # training/ledger finds the preparation by it
-        tags = {"dagster/data_version": rejected.data_version.value}
-        context.log_event(dg.AssetMaterialization(names.key(REJECTED), metadata=rejected.metadata, tags=tags))
-    require_targets(kept)
-    for hint in hint_texts(kept):
-        context.log.warning(hint)
-    if names.key(PREPARED) in context.selected_asset_keys:
-        yield _prepared_result(names, kept, digest, reused, ["pass_rate"] if rates else [])
-    context.log.info(f"{kept_text(kept)}{', as before' if reused else ''}")
+    with user_errors(context):
+        storage = luffy.storage
+        options, teacher = with_generated(context, luffy)
+        options = with_upstream_files(context.instance, options)
+        rates = luffy.read(context, DIFFICULTY, Reference) if luffy.settings.difficulty else None
+        if rates and options.difficulty is None:
+            options = options.model_copy(update={"difficulty": rates.path})
+        names = luffy.names
+        digest, metadata = observation(options)
+        context.log_event(
+            dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest})
+        )
+        folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher))
+        reused = storage.has(folder, kinds.PREPARED, context.log, read_prepared)
+        if not reused:
+            check_suite(options, luffy.checks)
+            with storage.writing(folder, kinds.PREPARED) as temporary:
+                prepare_traces(context, luffy_interpreter, options, temporary, suite, base, storage, teacher)
+            for line in reuse_texts(read_prepared(folder)):
+                context.log.warning(line)
+        kept = read_prepared(folder)
+        rejected = _rejected_result(names, kept, reused)  # first: it is there even if no target is left
+        if rejected.asset_key in context.selected_asset_keys:
+            yield rejected
+        else:  # by +key:targets/train, which is downstream of the other one only
+            assert rejected.data_version
+            # training/ledger finds the preparation by it
+            storage.write_reference(REJECTED.to_user_string(), rejected.value)
+            tags = {"dagster/data_version": rejected.data_version.value}
+            context.log_event(dg.AssetMaterialization(names.key(REJECTED), metadata=rejected.metadata, tags=tags))
+        require_targets(kept)
+        for hint in hint_texts(kept):
+            context.log.warning(hint)
+        if names.key(PREPARED) in context.selected_asset_keys:
+            yield _prepared_result(names, kept, digest, reused, ["pass_rate"] if rates else [])
+        context.log.info(f"{kept_text(kept)}{', as before' if reused else ''}")
 
 
 def _identity(
@@ -221,8 +221,9 @@ def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.Mat
     )
 
 
-@profile_asset(
+@dg.asset(
     key=TRAIN,
+    io_manager_key=IO_MANAGER,
     group_name="targets",
     kinds={"parquet"},
     code_version=kinds.PREPARED.code_version,
@@ -234,22 +235,23 @@ def train(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
     prepared: PreparedReference,
-    storage: Storage,
 ) -> dg.MaterializeResult[TrainReference]:
     from targets.prepared_files import read_prepared
     from targets.select.split import read_split, select_train
 
-    source, split = Path(prepared.path).parent, luffy.settings.split.model_dump()
-    folder = storage.result("targets", "train", kinds.PREPARED.identity(source.name, split))
-    previous = _previous(storage, prepared.profile)
-    reused = storage.has(folder, kinds.PREPARED, context.log, read_split)
-    if not reused:
-        with storage.writing(folder, kinds.PREPARED) as temporary:
-            select_train(read_prepared(source), temporary, **split, seed=prepared.seed)
-    result = _train_result(luffy.names, folder, prepared, previous, reused)
-    held_out = f", {result.value.heldout_rows:,} held out" if result.value.heldout_rows else ""
-    context.log.info(f"{result.value.rows:,} targets to train on{held_out}")
-    return result
+    with user_errors(context):
+        storage = luffy.storage
+        source, split = Path(prepared.path).parent, luffy.settings.split.model_dump()
+        folder = storage.result("targets", "train", kinds.PREPARED.identity(source.name, split))
+        previous = _previous(storage, prepared.profile)
+        reused = storage.has(folder, kinds.PREPARED, context.log, read_split)
+        if not reused:
+            with storage.writing(folder, kinds.PREPARED) as temporary:
+                select_train(read_prepared(source), temporary, **split, seed=prepared.seed)
+        result = _train_result(luffy.names, folder, prepared, previous, reused)
+        held_out = f", {result.value.heldout_rows:,} held out" if result.value.heldout_rows else ""
+        context.log.info(f"{result.value.rows:,} targets to train on{held_out}")
+        return result
 
 
 def _train_result(

@@ -7,12 +7,12 @@ import dagster as dg
 
 from assets.checks import Verdicts, check_keys, require_passed, verdicts
 from assets.models import KEY as BASE
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.live_metrics import METRICS, StepObserver
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import rounded
-from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
-from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, explanation, explanation_lines, samples
 from assets.targets import TRAIN
 from core import kinds
@@ -28,13 +28,29 @@ POLICY = dg.AssetKey(["training", "policy"])
 FAILED_CHECKS = "failed_checks"  # entry of the lineage: the checks that the targets failed, if that was ignored
 
 
-@profile_asset(
+def retrain_on_new_targets() -> dg.AutomationCondition[Any]:
+    """Train when an input's content has changed, its blocking checks pass, and no input is in progress.
+
+    `AutomationCondition.eager` would also retrain after a materialization with identical data.
+    """
+    condition = dg.AutomationCondition
+    return (
+        condition.any_deps_match(condition.data_version_changed()).since_last_handled()
+        & condition.all_deps_blocking_checks_passed()
+        & ~condition.any_deps_in_progress()
+        & ~condition.in_progress()
+    ).with_label("retrain_on_new_targets")
+
+
+@dg.asset(
     key=POLICY,
+    io_manager_key=IO_MANAGER,
     group_name="training",
     kinds={"verl", "vllm", "pytorch"},
     pool="gpu",
     code_version=kinds.POLICY.code_version,
     ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
+    automation_condition=retrain_on_new_targets(),
     description="The trained policy: a Hugging Face folder with lineage.json. It imitates targets, "
     "learns from rewards for its own answers, or both, as its recipe says. An interrupted run resumes, and a run with "
     "the same targets, base model and configuration is reused.",
@@ -44,33 +60,37 @@ def policy(
     luffy: dg.ResourceParam[Luffy],
     train: TrainReference,
     base: ModelReference,
-    storage: Storage,
-    interpreter: TrainingInterpreter,
+    luffy_interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[PolicyReference]:
     from core.model.lineage_file import parse_manifest
     from training.job.run_folder import RunFolder
 
-    settings = luffy.settings.training
-    checked = verdicts(context.instance, check_keys(luffy), train.digest)
-    require_passed(checked, ignore=settings.ignore_checks)
-    interpreter.executable()
-    request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
-    if unread := [text for text in settings.overrides if text not in request.overrides]:
-        context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
-    out = storage.result("training", "policy", request.identity(), complete="policy")
-    observer = StepObserver(context, luffy.names.key(METRICS))
-    if RunFolder(out).answers(request):
-        observer.reused = True
-        if line := kinds.POLICY.reused(out, parse_manifest(out / "policy").code.digest):
-            context.log.warning(line)
-    else:
-        request = request.model_copy(update={"out": out, **interpreter.placement(context)})
-        with storage.writable():
-            file = request.write(RunFolder(out).request)
-        interpreter.run(
-            context, ["training", "--request", str(file)], observer, lambda: RunFolder(out).kept("materialize again")
-        )
-    return _result(context, settings, observer, out, train, base, Registry(storage.path))
+    with user_errors(context):
+        storage = luffy.storage
+        settings = luffy.settings.training
+        checked = verdicts(context.instance, check_keys(luffy), train.digest)
+        require_passed(checked, ignore=settings.ignore_checks)
+        luffy_interpreter.executable()
+        request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
+        if unread := [text for text in settings.overrides if text not in request.overrides]:
+            context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
+        out = storage.result("training", "policy", request.identity(), complete="policy")
+        observer = StepObserver(context, luffy.names.key(METRICS))
+        if RunFolder(out).answers(request):
+            observer.reused = True
+            if line := kinds.POLICY.reused(out, parse_manifest(out / "policy").code.digest):
+                context.log.warning(line)
+        else:
+            request = request.model_copy(update={"out": out, **luffy_interpreter.placement(context)})
+            with storage.writable():
+                file = request.write(RunFolder(out).request)
+            luffy_interpreter.run(
+                context,
+                ["training", "--request", str(file)],
+                observer,
+                lambda: RunFolder(out).kept("materialize again"),
+            )
+        return _result(context, settings, observer, out, train, base, Registry(storage.path))
 
 
 def training_request(

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.shared.profile import Names
+from assets.shared.luffy import Names
 from assets.shared.ray_cluster import check_cluster
 from core import PROJECT
 from core.errors import InputError
@@ -26,7 +26,6 @@ def luffy_definitions(
     profile: str | Path = "embedded",
     *,
     key_prefix: str | Sequence[str] = KEY_PREFIX,
-    group_prefix: str = "luffy_",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     ray: dg.ConfigurableResource[Any] | None = None,
 ) -> dg.Definitions:
@@ -35,9 +34,8 @@ def luffy_definitions(
     Args:
         profile: A profile that the project ships, or the absolute path of a YAML file.
         key_prefix: The first part, or parts, of every asset key. Joined by ``_`` it is also the beginning of the names
-            of jobs, schedules, sensors and resources, so two calls with different prefixes can stand side by side, each
-            with a ``storage.root`` of its own.
-        group_prefix: The beginning of every group's name.
+            of groups, jobs, schedules and sensors. Two calls belong in two code locations, each with a
+            ``storage.root`` of its own.
         settings: Values by section and key that override those of the profile.
         ray: A resource of dagster-ray with ``lifecycle=Lifecycle(create=False)``, or the ``ComputeResource`` of
             dagster-slurm. Each step that trains or samples starts its cluster, in the place of
@@ -49,10 +47,10 @@ def luffy_definitions(
     Example:
         >>> defs = luffy_definitions(key_prefix="reasoner", settings={"training": {"seed": 1}})
         >>> sorted(defs.resources)
-        ['reasoner', 'reasoner_interpreter', 'reasoner_io_manager', 'reasoner_storage']
+        ['luffy', 'luffy_interpreter', 'luffy_io_manager']
     """
     parts = [key_prefix] if isinstance(key_prefix, str) else list(key_prefix or ())
-    for part in [*parts, group_prefix.rstrip("_") or KEY_PREFIX]:
+    for part in parts:
         if not part.isidentifier():
             raise InputError(f"prefix {part!r}: expected letters, digits and underscores, as in {KEY_PREFIX!r}")
     if not parts:
@@ -60,7 +58,7 @@ def luffy_definitions(
     if ray is not None:
         check_cluster(ray)
     layers = [*profile_layers(str(profile), "profile"), Layer("settings", settings or {}, PROJECT)]
-    return build_defs(resolve(Settings, layers), Names(tuple(parts), group_prefix), ray=ray)
+    return build_defs(resolve(Settings, layers), Names(tuple(parts)), ray=ray)
 
 
 class LuffyComponent(dg.Component, dg.Model, dg.Resolvable):
@@ -68,7 +66,6 @@ class LuffyComponent(dg.Component, dg.Model, dg.Resolvable):
 
     profile: str = "embedded"
     key_prefix: list[str] = Field(default=[KEY_PREFIX])
-    group_prefix: str = "luffy_"
     settings: dict[str, dict[str, Any]] = Field(default={})
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -77,6 +74,5 @@ class LuffyComponent(dg.Component, dg.Model, dg.Resolvable):
         return luffy_definitions(
             file if file.is_file() else self.profile,
             key_prefix=self.key_prefix,
-            group_prefix=self.group_prefix,
             settings=self.settings,
         )

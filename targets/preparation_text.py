@@ -63,7 +63,7 @@ def check_and_print(prepared: Prepared, suite: Path, previous: Path | None, docs
         write_page(results, docs)
     failed = [result for result in results if not result.passed]
     for result in failed:
-        what = f"{result.error or result.observed}" + (f" ({result.where})" if result.where else "")
+        what = result.observed_text
         limits = ", ".join(f"{name} {value}" for name, value in result.expected.items() if name != "column")
         what += f"; expected: {result.description.removesuffix('.')}" + (f" ({limits})" if limits else "")
         say(f"{'FAILED' if result.severity == 'error' else 'warning':8}{result.name:32}{what}")

@@ -8,11 +8,11 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import generate, grade
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import pictures, rounded, rows_table
-from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import PolicyReference, Reference, SuiteReference
-from assets.shared.storage import Storage
 from assets.training import POLICY
 from core import kinds
 from core.code_digest import identity
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
 
 
-@profile_asset(
+@dg.asset(
     key=CHECKPOINTS,
+    io_manager_key=IO_MANAGER,
     group_name=CHECKPOINTS.path[0],
     kinds={"vllm"},
     pool="gpu",
@@ -38,8 +39,7 @@ def checkpoints(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
     policy: PolicyReference,
-    storage: Storage,
-    interpreter: TrainingInterpreter,
+    luffy_interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
@@ -48,24 +48,26 @@ def checkpoints(
     from evaluation.statistics.benchmark_scores import summarize
     from training.job.checkpoints import complete_steps
 
-    suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
-    benchmark, settings = luffy.benchmark, luffy.settings.evaluation
-    if benchmark not in suite.digests:
-        raise InputError(f"benchmark {benchmark!r}: expected one of {', '.join(suite.digests)}")
-    run = Path(policy.path).parent
-    if not (steps := complete_steps(run / "checkpoints")):
-        raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
-    problems, summaries = read_suite_file(Path(suite.path)), {}
-    for step in steps:
-        with storage.working("generations", "checkpoints", identity(policy.digest, step)) as folder:
-            model = folder / f"step_{step}"
-            _write_model(context, run, step, model, interpreter)
-            reference = Reference(path=str(model), digest=model_digest(model))
-            samples = generate(context, [benchmark], reference, suite, settings, storage, interpreter)
-        graded = grade(context, samples, problems, settings, storage)[benchmark]
-        summaries[step] = summarize(pq.read_table(graded))
-        context.log.info(f"step {step}: {benchmark} {summaries[step].mean:.1%}")
-    return _result(run, summaries, benchmark, [policy.digest, suite.digests[benchmark]])
+    with user_errors(context):
+        storage = luffy.storage
+        suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
+        benchmark, settings = luffy.benchmark, luffy.settings.evaluation
+        if benchmark not in suite.digests:
+            raise InputError(f"benchmark {benchmark!r}: expected one of {', '.join(suite.digests)}")
+        run = Path(policy.path).parent
+        if not (steps := complete_steps(run / "checkpoints")):
+            raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
+        problems, summaries = read_suite_file(Path(suite.path)), {}
+        for step in steps:
+            with storage.working("generations", "checkpoints", identity(policy.digest, step)) as folder:
+                model = folder / f"step_{step}"
+                _write_model(context, run, step, model, luffy_interpreter)
+                reference = Reference(path=str(model), digest=model_digest(model))
+                samples = generate(context, [benchmark], reference, suite, settings, storage, luffy_interpreter)
+            graded = grade(context, samples, problems, settings, storage)[benchmark]
+            summaries[step] = summarize(pq.read_table(graded))
+            context.log.info(f"step {step}: {benchmark} {summaries[step].mean:.1%}")
+        return _result(run, summaries, benchmark, [policy.digest, suite.digests[benchmark]])
 
 
 def _result(

@@ -14,9 +14,10 @@ from assets.benchmarks import KEY as SUITE
 from assets.evals.opponent_answers import Answers, Contest, hold_contest
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
+from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
+from assets.shared.luffy import IO_MANAGER, Luffy, Names
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.profile import Luffy, Names, profile_asset
 from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
@@ -47,17 +48,42 @@ def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
     return dg.AssetKey([benchmark.group, role, benchmark.name])
 
 
-@profile_asset(dg.multi_asset, can_subset=True, pool="gpu")
-def evals(
+def score_assets(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
+    """Build the scores of both roles on every benchmark of the suite: one op per role, which loads its model once."""
+    return [_score_asset(role, model, suite) for role, model in ROLES.items()]
+
+
+def _score_asset(role: str, model_key: dg.AssetKey, benchmarks: Sequence[Benchmark]) -> dg.AssetsDefinition:
+    @dg.multi_asset(
+        name=f"evals__{role}",
+        outs=dict(_out(benchmark, role) for benchmark in benchmarks),
+        ins={"model": dg.AssetIn(model_key), "suite": dg.AssetIn(SUITE)},
+        can_subset=True,
+        pool="gpu",
+    )
+    def evals(
+        context: dg.AssetExecutionContext,
+        luffy: dg.ResourceParam[Luffy],
+        model: Reference,
+        suite: SuiteReference,
+        luffy_interpreter: TrainingInterpreter,
+    ) -> Iterator[dg.MaterializeResult[ScoresReference]]:
+        with user_errors(context):
+            yield from _scores(context, luffy, model, suite, luffy_interpreter)
+
+    return evals
+
+
+def _scores(
     context: dg.AssetExecutionContext,
-    luffy: dg.ResourceParam[Luffy],
+    luffy: Luffy,
     model: Reference,
     suite: SuiteReference,
-    storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> Iterator[dg.MaterializeResult[ScoresReference]]:
     from evaluation.sample_tables import read_suite_file
 
+    storage = luffy.storage
     settings = luffy.settings.evaluation
     selected = {asset.path[-1]: asset for asset in sorted(context.selected_asset_keys)}
     if unknown := selected.keys() - suite.digests.keys():
@@ -104,19 +130,6 @@ def recipe_advice(recipe: str, graded: Sequence[Path]) -> str | None:
     )
 
 
-def build_evals(names: Names, suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
-    """Build the scores of both roles on every benchmark of the suite: one op per role, which loads its model once."""
-    return [
-        evals.build(
-            names,
-            name=f"evals__{role}",
-            outs=dict(_out(benchmark, role) for benchmark in suite),
-            ins={"model": dg.AssetIn(model), "suite": dg.AssetIn(SUITE)},
-        )
-        for role, model in ROLES.items()
-    ]
-
-
 def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
     spec = dg.AssetSpec(
         key(benchmark, role),
@@ -126,7 +139,7 @@ def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
         code_version=kinds.GRADED.code_version,
         description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
     )
-    out = dg.AssetOut.from_spec(spec, dagster_type=ScoresReference, is_required=False)
+    out = dg.AssetOut.from_spec(spec, dagster_type=ScoresReference, io_manager_key=IO_MANAGER, is_required=False)
     return f"{benchmark.group}_{role}_{benchmark.name}", out
 
 

@@ -8,10 +8,10 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.checks import check_keys, require_known_failures, verdicts
 from assets.report import SCORECARD
+from assets.shared.failures import user_errors
+from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import bullets, rounded
-from assets.shared.profile import Luffy, profile_asset
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
-from assets.shared.storage import Storage
 from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
 from core.model.lineage_file import read_manifest
@@ -24,8 +24,9 @@ from evaluation.promotion.records import Decision, PolicyRecord
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
 
-@profile_asset(
+@dg.asset(
     key=CHAMPION,
+    io_manager_key=IO_MANAGER,
     group_name="registry",
     kinds={"json"},
     code_version=code_version(
@@ -44,42 +45,43 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
 def champion(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
-    storage: Storage,
     scorecard: ScorecardReference,
 ) -> dg.MaterializeResult[ChampionReference]:
     from evaluation.sample_tables import read_suite_file
     from grading.contamination import search_lineage
 
-    policy, base, limits = scorecard.policy, scorecard.base, luffy.settings.promotion
-    lineage = read_manifest(Path(policy.path))
-    if version := lineage.upstream.get("targets", {}).get("digest"):
-        checked = verdicts(context.instance, check_keys(luffy), version)
-        require_known_failures(checked, lineage.upstream.get(FAILED_CHECKS, []))
-    registry = Registry(storage.path)
-    problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
-    suite_problems = read_suite_file(Path(problems.path))
-    with storage.writable():
-        record, champion, file = registry.record_decision(
-            policy,
-            lambda current: compare_with_champion(
+    with user_errors(context):
+        storage = luffy.storage
+        policy, base, limits = scorecard.policy, scorecard.base, luffy.settings.promotion
+        lineage = read_manifest(Path(policy.path))
+        if version := lineage.upstream.get("targets", {}).get("digest"):
+            checked = verdicts(context.instance, check_keys(luffy), version)
+            require_known_failures(checked, lineage.upstream.get(FAILED_CHECKS, []))
+        registry = Registry(storage.path)
+        problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
+        suite_problems = read_suite_file(Path(problems.path))
+        with storage.writable():
+            record, champion, file = registry.record_decision(
                 policy,
-                base,
-                current,
-                opponent=scorecard.opponent,
-                registry=registry,
-                suite=luffy.suite,
+                lambda current: compare_with_champion(
+                    policy,
+                    base,
+                    current,
+                    opponent=scorecard.opponent,
+                    registry=registry,
+                    suite=luffy.suite,
+                    limits=limits,
+                    search=lambda: search_lineage(lineage.to_json(), Path(policy.path), suite_problems),
+                ),
+                base=base.digest,
+                scorecard=scorecard.path,
                 limits=limits,
-                search=lambda: search_lineage(lineage.to_json(), Path(policy.path), suite_problems),
-            ),
-            base=base.digest,
-            scorecard=scorecard.path,
-            limits=limits,
-            dagster_run=context.run_id,
-        )
-    decision = record.decision
-    verb = outcome_text(decision)
-    context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
-    return _result(registry, record.decision, champion, file, limits)
+                dagster_run=context.run_id,
+            )
+        decision = record.decision
+        verb = outcome_text(decision)
+        context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
+        return _result(registry, record.decision, champion, file, limits)
 
 
 def _result(

@@ -13,9 +13,10 @@ import dagster as dg
 
 from assets.checks import check_keys
 from assets.registry.removal_plan import plan_removals, remove
+from assets.shared.failures import user_errors
+from assets.shared.luffy import IO_MANAGER, Luffy, Names
 from assets.shared.metadata import rows_table
-from assets.shared.profile import Luffy, Names, profile_asset
-from assets.shared.storage import FILES, Storage
+from assets.shared.storage import FILES
 from core.code_digest import code_version, identity
 from core.errors import InputError
 
@@ -33,8 +34,9 @@ DAY_SECONDS = 86_400.0
 PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitions
 
 
-@profile_asset(
+@dg.asset(
     key=KEY,
+    io_manager_key=IO_MANAGER,
     group_name="operations",
     kinds={"storage"},
     pool="gpu",  # never beside a training or an evaluation
@@ -47,45 +49,48 @@ PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitio
 def retention(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
-    storage: Storage,
 ) -> dg.MaterializeResult[Any]:
-    settings = luffy.settings.retention
+    with user_errors(context):
+        storage = luffy.storage
+        settings = luffy.settings.retention
 
-    def named() -> list[str]:
+        def named() -> list[str]:
+            if not settings.dry_run:
+                check_nothing_runs(context)
+            return list(named_by_events(context.instance, check_keys(luffy, blocking_only=False), storage.path))
+
+        plan = plan_removals(storage.path, settings, named=named(), now=time.time())
+        removals = plan.removals
         if not settings.dry_run:
-            check_nothing_runs(context)
-        return list(named_by_events(context.instance, check_keys(luffy, blocking_only=False), storage.path))
-
-    plan = plan_removals(storage.path, settings, named=named(), now=time.time())
-    removals = plan.removals
-    if not settings.dry_run:
-        with storage.writable():
-            removals = tuple(remove(storage.path, plan.removals, settings, named=named))
-    before = time.time() - settings.keep_run_days * DAY_SECONDS
-    runs = [run.run_id for run in old_runs(context.instance, before) if is_ours(run, context.run, luffy.names)]
-    if not settings.dry_run:
-        for run in runs:
-            forget(context.instance, run)
-    freed = sum(removal.size for removal in removals)
-    verb = "would free" if settings.dry_run else "freed"
-    context.log.info(f"{verb} {_megabytes(freed)} MB in {len(removals)} folders, and the records of {len(runs)} runs")
-    rows = [
-        (removal.path.relative_to(storage.path), _megabytes(removal.size), removal.why)
-        for removal in sorted(removals, key=lambda removal: -removal.size)[:MOST_LISTED]
-    ]
-    return dg.MaterializeResult(
-        data_version=dg.DataVersion(identity([str(removal.path) for removal in removals], settings.dry_run)),
-        metadata={
-            "dry run": settings.dry_run,
-            "folders": len(removals),
-            "runs": len(runs),
-            "bytes to free": freed if settings.dry_run else 0,
-            "bytes freed": 0 if settings.dry_run else freed,
-            "bytes that stay": plan.kept + plan.size - freed,
-            "list": rows_table(("folder", "MB", "reason"), rows, left=(0, 2)) if rows else "nothing",
-            "settings": dg.MetadataValue.json(settings.model_dump()),
-        },
-    )
+            with storage.writable():
+                removals = tuple(remove(storage.path, plan.removals, settings, named=named))
+        before = time.time() - settings.keep_run_days * DAY_SECONDS
+        runs = [run.run_id for run in old_runs(context.instance, before) if is_ours(run, context.run, luffy.names)]
+        if not settings.dry_run:
+            for run in runs:
+                forget(context.instance, run)
+        freed = sum(removal.size for removal in removals)
+        verb = "would free" if settings.dry_run else "freed"
+        context.log.info(
+            f"{verb} {_megabytes(freed)} MB in {len(removals)} folders, and the records of {len(runs)} runs"
+        )
+        rows = [
+            (removal.path.relative_to(storage.path), _megabytes(removal.size), removal.why)
+            for removal in sorted(removals, key=lambda removal: -removal.size)[:MOST_LISTED]
+        ]
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(identity([str(removal.path) for removal in removals], settings.dry_run)),
+            metadata={
+                "dry run": settings.dry_run,
+                "folders": len(removals),
+                "runs": len(runs),
+                "bytes to free": freed if settings.dry_run else 0,
+                "bytes freed": 0 if settings.dry_run else freed,
+                "bytes that stay": plan.kept + plan.size - freed,
+                "list": rows_table(("folder", "MB", "reason"), rows, left=(0, 2)) if rows else "nothing",
+                "settings": dg.MetadataValue.json(settings.model_dump()),
+            },
+        )
 
 
 def check_nothing_runs(context: dg.AssetExecutionContext) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.shared.profile import Names
+from assets.shared.luffy import Names
 
 if TYPE_CHECKING:
     from targets.prepared_files import Prepared

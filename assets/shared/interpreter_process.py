@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import dagster as dg
 
-from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
+from assets.shared.failures import INTERRUPTIONS, ProgramKilled
 from core import PROJECT
 from core.cli import PARENT
 from core.errors import STOPPED, stopped
@@ -71,7 +71,7 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
         try:
             self._run(context, arguments, on_message)
         except INTERRUPTIONS:
-            raise cancellation(kept()) from None
+            raise dg.DagsterExecutionInterruptedError(kept()) from None
 
     def _run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
         python = str(self.executable())

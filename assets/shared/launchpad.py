@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.failures import as_failure
-from assets.shared.profile import Luffy, Names
+from assets.shared.luffy import Luffy, Names
 from assets.shared.settings import StageSettings
 from assets.shared.storage import ReferenceIOManager, Storage
 from core import PROJECT
@@ -60,7 +60,8 @@ def luffy_resource(names: Names, base: StageSettings) -> dg.ResourceDefinition:
             raise as_failure(error) from None
         if context.run is not None and f" {os.getppid()}," in context.run.tags.get(OWNER, ""):
             die_with_parent(os.getppid())  # this is a process of one step
-        return Luffy(names, settings, suite, base.checks.file, benchmark)
+        storage = Storage(**settings.storage.model_dump())
+        return Luffy(names, settings, suite, base.checks.file, benchmark, storage)
 
     return luffy
 
@@ -88,21 +89,8 @@ def changed(base: StageSettings, sets: list[str]) -> StageSettings:
     return resolve(type(base), [present, *layers]) if layers else base
 
 
-def storage_resource(names: Names) -> dg.ResourceDefinition:
-    """Build the resource ``storage``: the place of all outputs of a run."""
-
-    @dg.resource(required_resource_keys={names.luffy}, description="The place of all outputs.")
-    def storage(context: dg.InitResourceContext) -> Storage:
-        return Storage(**getattr(context.resources, names.luffy).settings.storage.model_dump())
-
-    return storage
-
-
-def io_manager(names: Names) -> dg.IOManagerDefinition:
+@dg.io_manager(required_resource_keys={"luffy"}, description="References between assets.")
+def io_manager(context: dg.InitResourceContext) -> ReferenceIOManager:
     """Build the IO manager of our assets."""
-
-    @dg.io_manager(required_resource_keys={names.name("storage")}, description="References between assets.")
-    def manager(context: dg.InitResourceContext) -> ReferenceIOManager:
-        return ReferenceIOManager(getattr(context.resources, names.name("storage")), names.key_prefix)
-
-    return manager
+    luffy = context.resources.luffy
+    return ReferenceIOManager(luffy.storage, luffy.names.key_prefix)

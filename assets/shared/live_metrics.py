@@ -6,11 +6,18 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.profile import Names
 from core.metric_table import live_values
 
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
+METRICS_SPEC = dg.AssetSpec(
+    METRICS,
+    deps=[dg.AssetKey(["training", "policy"])],
+    group_name="training",
+    kinds={"verl"},
+    description="Step metrics of a training while it runs: rewards, lengths, losses, timings. Each run records about "
+    f"{POINTS} points; the full curves are in the policy's metadata and in metrics.jsonl.",
+)
 ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
 
 
@@ -42,15 +49,3 @@ class StepObserver:
 def observed(step: int, total: int) -> bool:
     """Return whether ``step`` of ``total`` is one of the `POINTS` that are spread over the training."""
     return step in (1, total) or step % math.ceil(total / (POINTS - 2)) == 0
-
-
-def metrics_spec(names: Names) -> dg.AssetSpec:
-    """Declare the external asset that records observations of the training."""
-    return dg.AssetSpec(
-        names.key(METRICS),
-        deps=[names.key(dg.AssetKey(["training", "policy"]))],
-        group_name=names.group(METRICS.path[0]),
-        kinds={"verl"},
-        description="Step metrics of a training while it runs: rewards, lengths, losses, timings. Each run records "
-        f"about {POINTS} points; the full curves are in the policy's metadata and in metrics.jsonl.",
-    )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import dagster as dg
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from assets.shared.failures import as_failure
 from assets.shared.references import MAKER, REFERENCE, Reference, made_by
@@ -31,7 +31,7 @@ FILES = "/files"  # where the web server of the UI serves the pages of the stora
 Data = TypeVar("Data", bound=Reference)
 
 
-class Storage(dg.ConfigurableResource):
+class Storage(BaseModel):
     """The folder of all outputs; a relative path starts at the project."""
 
     root: str
@@ -193,22 +193,10 @@ class ReferenceIOManager(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Reference:
         kind = context.dagster_type.typing_type
         try:
-            return self._made_by_run(context, kind) or self.storage.read_reference(self._key(context), kind)
+            made = made_in_run(context.instance, context.step_context.run_id, context.asset_key, kind)
+            return made or self.storage.read_reference(self._key(context), kind)
         except InputError as error:
             raise as_failure(error) from None
-
-    def _made_by_run(self, context: dg.InputContext, kind: type[Data]) -> Data | None:
-        """Return what this run has made of the input; None if the input is of an earlier run."""
-        run_id = context.step_context.run_id
-        if context.upstream_output is None or context.upstream_output.run_id != run_id:
-            return None
-        partition = context.asset_partition_key if context.has_asset_partitions else None
-        events = context.instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-        for made in (event.asset_materialization for event in reversed(events)):
-            if made and (made.asset_key, made.partition) == (context.asset_key, partition):
-                reference = made.metadata.get(REFERENCE)
-                return kind.model_validate(reference.value) if reference else None
-        return None
 
     def _claim(self) -> None:
         """Raise InputError if the storage is that of assets below another prefix, which have references of one name."""
@@ -225,9 +213,17 @@ class ReferenceIOManager(dg.IOManager):
             )
 
     def _key(self, context: dg.OutputContext | dg.InputContext) -> str:
-        """Return ``stage/name`` of an asset, or ``stage/name/partition`` if it has partitions."""
-        key = "/".join(context.asset_key.path[len(self.key_prefix) :])
-        return f"{key}/{context.asset_partition_key}" if context.has_asset_partitions else key
+        """Return ``stage/name`` of an asset."""
+        return "/".join(context.asset_key.path[len(self.key_prefix) :])
+
+
+def made_in_run(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, kind: type[Data]) -> Data | None:
+    """Return what a run has made of an asset; None if it has made nothing of it."""
+    events = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    for made in (event.asset_materialization for event in reversed(events)):
+        if made and made.asset_key == key and (reference := made.metadata.get(REFERENCE)):
+            return kind.model_validate(reference.value)
+    return None
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

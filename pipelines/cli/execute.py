@@ -20,7 +20,6 @@ import dagster as dg
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 
 from assets.shared.launchpad import COMMAND, write_settings
-from assets.shared.profile import Names
 from assets.shared.storage import Storage
 from core.machine.interruptible import INTERRUPTED
 from core.machine.processes import die_with_parent
@@ -44,7 +43,7 @@ _DEFINED: dict[str, dg.Definitions] = {}  # by the id of a command
 
 def define(command: str, settings: Settings) -> dg.Definitions:
     """Build the definitions of a command, which the processes that are forked from this one have, too."""
-    _DEFINED[command] = build_defs(settings, Names(), executor=steps)
+    _DEFINED[command] = build_defs(settings, executor=steps)
     return _DEFINED[command]
 
 

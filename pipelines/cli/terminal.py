@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.shared.failures import CANCELLED
 from core.metric_table import METRICS, View, is_finite
 from core.progress import Terminal, clock, position, sparkline
 from pipelines.definitions.sensors import reason
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
-    from rich.text import Text
 
 POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0  # between status lines if the output is not a terminal
@@ -60,28 +57,32 @@ class RunView:
         """Return the names of the stages that are ``done``, or of the started stages that are not."""
         return [name_of(step) for step, stage in self.stages.items() if (stage.state == DONE) == done]
 
-    def __rich__(self) -> "RenderableType":
-        from rich.progress_bar import ProgressBar
+    def __rich__(self) -> "Table":
+        from rich.table import Table
+        from rich.text import Text
 
-        table = _columns(4)
-        now = time.time()
-        bar = ProgressBar(len(self.steps), self.ended, width=BAR)
-        table.add_row("", "", clock(now - self.began), _row(bar, _cut(self._count())) if self.steps else "starting")
+        table, now = Table.grid(padding=(0, 1)), time.time()
+        for _ in range(3):
+            table.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_column()  # a narrow terminal cuts it first
+
+        def add(mark: str, name: str, since: float | None, text: str, style: str = "") -> None:
+            cut = Text(text, no_wrap=True, overflow="ellipsis")
+            table.add_row(mark, name, "" if since is None else clock(now - since), cut, style=style)
+
+        more = f", {len(self.warnings)} warnings" if len(self.warnings) > 1 else ""
+        count = f"{_bar(self.ended, len(self.steps))} {self.ended} of {len(self.steps)} stages{more}"
+        add("", "", self.began, count if self.steps else "starting")
         for step, stage in self.stages.items():
             if stage.state == RUNNING:
-                shown = list(_under_way(stage, now))
-                table.add_row("●", name_of(step), clock(now - stage.began), _row(*shown), style="bold")
+                add("●", name_of(step), stage.began, _under_way(stage, now), "bold")
                 for line in self._curves() if step.endswith("__policy") else ():
-                    table.add_row("", "", "", _cut(line))
+                    add("", "", None, line)
         if waiting := [name_of(step) for step in self.steps if step not in self.stages]:
-            table.add_row("○", "next", "", _cut(", ".join(waiting)), style="dim")
+            add("○", "next", None, ", ".join(waiting), "dim")
         for text in self.warnings[-WARNINGS:]:
-            table.add_row("!", "", "", _cut(text), style="yellow")
+            add("!", "", None, text, "yellow")
         return table
-
-    def _count(self) -> str:
-        more = f", {len(self.warnings)} warnings" if len(self.warnings) > 1 else ""
-        return f"{self.ended} of {len(self.steps)} stages{more}"
 
     def _curves(self) -> Iterator[str]:
         for metric in CURVES:
@@ -90,41 +91,20 @@ class RunView:
                 yield f"{metric.short:6} {sparkline(values)} {values[-1]:{form}}"
 
 
-def _under_way(stage: Stage, now: float) -> "Iterator[RenderableType]":
+def _under_way(stage: Stage, now: float) -> str:
     """Describe a running stage by its last message, and by its progress if it reports numbers."""
-    from rich.progress_bar import ProgressBar
-
-    text = stage.message
-    if at := position(text):
-        yield ProgressBar(at.total or 1, at.done, width=BAR)
-        if at.left_s is not None:
-            text = text.rpartition(", time left ")[0]
-            yield f"time left {clock(max(0.0, at.left_s - (now - stage.said)))}"
-    yield _cut(text)
+    if not (at := position(stage.message)):
+        return stage.message
+    bar = _bar(at.done, at.total)
+    if at.left_s is None:
+        return f"{bar} {stage.message}"
+    left = clock(max(0.0, at.left_s - (now - stage.said)))
+    return f"{bar} time left {left} {stage.message.rpartition(', time left ')[0]}"
 
 
-def _cut(text: str) -> "Text":
-    """Return a text that ends in an ellipsis where there is no room for all of it."""
-    from rich.text import Text
-
-    return Text(text, no_wrap=True, overflow="ellipsis")
-
-
-def _row(*cells: "RenderableType") -> "Table":
-    table = _columns(len(cells))
-    table.add_row(*cells)
-    return table
-
-
-def _columns(number: int) -> "Table":
-    """Return a table without rows, of which a narrow terminal cuts the last column first."""
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 1))
-    for _ in range(number - 1):
-        table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_column()
-    return table
+def _bar(done: int, total: int) -> str:
+    filled = round(BAR * done / max(total, 1))
+    return "━" * filled + "╌" * (BAR - filled)
 
 
 class RunMonitor:
@@ -224,7 +204,7 @@ class RunMonitor:
 
     def _failed(self, step: str, entry: dg.EventLogEntry, event: dg.DagsterEvent) -> None:
         data = event.step_failure_data
-        if data.error and (CANCELLED in reason(data.error) or data.error.cls_name == INTERRUPTED):
+        if data.error and data.error.cls_name == INTERRUPTED:
             self._finish("stopped", step, entry.timestamp)
             return
         failure = data.user_failure_data

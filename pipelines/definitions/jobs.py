@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.profile import Names
+from assets.shared.luffy import Names
 
 Job = Any  # what `dg.define_asset_job` returns: Dagster exports no name of its class
 EVERYTHING = "everything"

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import dagster as dg
 
 from assets.registry.retention import UNFINISHED, why_not_now
-from assets.shared.profile import Names
+from assets.shared.luffy import Names
 from core.errors import InputError
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, RETAIN, Job
 from pipelines.settings import ScheduleSettings
@@ -35,7 +35,7 @@ def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSet
     def clean(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if why := why_not_now(context.instance):
             return dg.SkipReason(f"{why}: the next tick tries again")
-        return dg.RunRequest(run_config={"resources": {names.luffy: {"config": {"dry_run": False}}}})
+        return dg.RunRequest(run_config={"resources": {"luffy": {"config": {"dry_run": False}}}})
 
     def schedule(name: str, job: str, key: str, cron: str, description: str, **more: Any) -> dg.ScheduleDefinition:
         try:

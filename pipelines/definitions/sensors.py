@@ -12,7 +12,7 @@ from dataclasses import replace
 import dagster as dg
 
 from assets.shared.live_metrics import ALERT, METRICS
-from assets.shared.profile import Names
+from assets.shared.luffy import Names
 from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
 from assets.source import with_upstream_files
@@ -167,7 +167,7 @@ def score_new_policies(names: Names, job: Job) -> dg.SensorDefinition:
         run = context.instance.get_run_by_id(event.run_id)
         if run is not None and run.execution_plan_snapshot_id is not None:
             plan = context.instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-            if any(step.startswith("report__scorecard") for step in plan.step_keys_to_execute):
+            if names.name("report__scorecard") in plan.step_keys_to_execute:
                 return dg.SkipReason(f"run {run.run_id} scores policy {digest[:SHORT_DIGEST]} itself")
         return dg.RunRequest(run_key=f"{digest} {appearance(context.instance, names.key(POLICY), digest)}")
 

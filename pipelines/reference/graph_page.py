@@ -6,7 +6,6 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.profile import Names
 from evaluation.settings import DifficultySettings, GenerateSettings
 from pipelines.definitions.factory import build_defs
 from pipelines.reference.page_markdown import code, page, prose, table
@@ -19,7 +18,7 @@ def graph_page() -> str:
         "generate": GenerateSettings(teacher="teacher", problems="problems.jsonl"),
         "difficulty": DifficultySettings(),
     }
-    defs = build_defs(load(DEFAULT).model_copy(update=more), Names())
+    defs = build_defs(load(DEFAULT).model_copy(update=more))
     specs = sorted(defs.resolve_all_asset_specs(), key=lambda spec: (str(spec.group_name), spec.key))
     groups = [
         f"### {group}\n\n{table(('asset', 'what it is'), [_row(spec.key.to_user_string(), spec) for spec in members])}"

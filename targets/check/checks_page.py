@@ -32,12 +32,10 @@ def write_page(results: Sequence[CheckResult], folder: Path) -> None:
 
 def _cells(result: CheckResult) -> list[str]:
     state = "passed" if result.passed else {"error": "blocks", "warning": "warns"}[result.severity]
-    observed = result.error or result.observed
-    where = f" ({result.where})" if result.where else ""
     return [
         f"<code>{html.escape(result.name)}</code>",
         f'<span class="{state}">{state}</span>',
-        html.escape(("" if observed is None else str(observed)) + where),
+        html.escape(result.observed_text),
         "" if result.failing is None else f"{result.failing:,} of {result.rows:,}",
         f"<code>{html.escape(json.dumps(result.expected, default=str))}</code>",
         html.escape(result.description),

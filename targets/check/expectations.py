@@ -79,6 +79,12 @@ class CheckResult:
     error: str | None = None
     where: str = ""
 
+    @property
+    def observed_text(self) -> str:
+        """What the check observed, or why it broke, and of which source."""
+        text = self.error or ("" if self.observed is None else str(self.observed))
+        return f"{text} ({self.where})" if self.where else text
+
 
 def load_checks(suite: Path = SUITE) -> list[Check]:
     """The checks of a suite, without Great Expectations; InputError names what is wrong in the YAML."""

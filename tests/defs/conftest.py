@@ -18,7 +18,6 @@ def build(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Makes a project from settings given as ``section__key=value``; the projects of one test share storage."""
     import dagster as dg
 
-    from assets.shared.profile import Names
     from pipelines.definitions.factory import build_defs
     from tests.defs.project import Project, settings_of
 
@@ -27,7 +26,7 @@ def build(tmp_path: Path) -> Iterator[Callable[..., Any]]:
         def make(profile: str = "embedded", **settings: str) -> Project:
             environment = {"LUFFY_PROFILE": profile, "LUFFY__STORAGE__ROOT": str(tmp_path / "storage")}
             environment |= {f"LUFFY__{name.upper()}": value for name, value in settings.items()}
-            return Project(build_defs(settings_of(**environment), Names()), tmp_path / "storage", instance)
+            return Project(build_defs(settings_of(**environment)), tmp_path / "storage", instance)
 
         yield make
 

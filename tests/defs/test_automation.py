@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 
 from assets.checks import SEVERITY, check_specs
-from pipelines.definitions.automation import retrain_on_new_targets
+from assets.training import retrain_on_new_targets
 from targets.check.expectations import SUITE
 
 TRAIN, POLICY = dg.AssetKey(["targets", "train"]), dg.AssetKey(["training", "policy"])

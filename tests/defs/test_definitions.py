@@ -10,7 +10,6 @@ import dagster as dg
 import pytest
 
 from assets.checks import ACCOUNT
-from assets.shared.profile import Names
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from pipelines.definitions.factory import build_defs
@@ -23,7 +22,7 @@ HEAVY += ["matplotlib", "scipy", "rich"]  # of reports: imported where they are 
 
 
 def definitions(profile: str, **settings: str) -> dg.Definitions:
-    return build_defs(settings_of(LUFFY_PROFILE=profile, **settings), Names())
+    return build_defs(settings_of(LUFFY_PROFILE=profile, **settings))
 
 
 def graph(profile: str, **settings: str):

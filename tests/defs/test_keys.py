@@ -1,7 +1,4 @@
-"""A snapshot of the names that users, schedules and other projects refer to: assets, groups, jobs, schedules, sensors.
-
-``.venv/bin/python -m tests.defs.test_keys`` writes it anew.
-"""
+"""A snapshot of all assets, groups, jobs, schedules and sensors; ``python -m tests.defs.test_keys`` writes it anew."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -15,7 +15,6 @@ import dagster as dg
 import pytest
 
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.profile import Names
 from pipelines.definitions.factory import build_defs
 from tests.defs.project import Project, settings_of
 from tests.defs.test_promotion_year import BASE, POLICY, WEEKS, answer
@@ -44,7 +43,7 @@ def project_of(week: int, storage: Path, instance: dg.DagsterInstance) -> Projec
         "LUFFY__TARGETS__SEED": str(week),
         "LUFFY__BENCHMARKS__LIMIT": "20",
     }
-    return Project(build_defs(settings_of(**variables), Names()), storage, instance)
+    return Project(build_defs(settings_of(**variables)), storage, instance)
 
 
 def scheduled(project: Project, name: str) -> dict:

@@ -14,14 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pipelines", "assets", "training", "evaluation", "targets", "grading", "core", "perf")
 PRIVATE = re.compile(r"_(?!_)")
-FAILURES = "assets/shared/failures.py"
 WEBSERVER = "pipelines/cli/webserver.py"
 # Where each name is used, and what it is for.
 USES = {
-    "dagster._core.errors.DagsterUserCodeProcessError": (
-        FAILURES,
-        "a cancellation is recorded as one sentence: without it, the UI shows a stack of Dagster as well",
-    ),
     **{
         f"dagster._core.remote_origin.{name}": (
             "pipelines/cli/execute.py",

@@ -2,20 +2,21 @@
 
 import dagster as dg
 
-from assets.shared.profile import Names, profile_asset
+from assets.shared.failures import user_errors
 from core.errors import InputError
 from tests.defs.project import message
 from training.config.run import settable
 from training.settings import TrainingSettings
 
 
-@profile_asset(key=dg.AssetKey("split"), group_name="targets", description="Has a mistake.")
-def split(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-    raise InputError("13 rows bring bad luck; give another number")
+@dg.asset
+def split(context: dg.AssetExecutionContext) -> None:
+    with user_errors(context):
+        raise InputError("13 rows bring bad luck; give another number")
 
 
 def test_a_mistake_ends_the_step_with_its_message() -> None:
-    result = dg.materialize([split.build(Names())], raise_on_error=False)
+    result = dg.materialize([split], raise_on_error=False)
     assert message(result) == "13 rows bring bad luck; give another number"
 
 

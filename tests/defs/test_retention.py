@@ -11,7 +11,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from assets.registry.removal_plan import Plan, plan_removals, remove
 from assets.registry.retention import forget, is_ours, old_runs
-from assets.shared.profile import Names
+from assets.shared.luffy import Names
 from assets.shared.references import Reference
 from assets.shared.settings import RetentionSettings
 from assets.shared.storage import Storage

@@ -13,7 +13,6 @@ import dagster as dg
 import pytest
 from processes import children, descendants, wait_gone
 
-from assets.shared.profile import Names
 from core.files import read_yaml
 from pipelines.cli.selection import selection_keys
 from pipelines.definitions.dead_runs import end_dead_runs
@@ -98,7 +97,7 @@ def test_ctrl_c_before_a_run_exists_cancels_it(environment):
     ],
 )
 def test_a_selection_takes_the_names_that_the_terminal_prints(selection: str, assets: set[str]) -> None:
-    defs = build_defs(settings_of(LUFFY_PROFILE="embedded"), Names())
+    defs = build_defs(settings_of(LUFFY_PROFILE="embedded"))
     selected, others = selection_keys(defs, selection, "everything")
     assert ({key.to_user_string() for key in selected}, others) == (assets, [])
 
@@ -197,13 +196,11 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, 
     with dg.DagsterInstance.get() as instance:
         (cancelled,) = instance.get_runs(limit=1)
         assert cancelled.status == dg.DagsterRunStatus.CANCELED
-        events = [entry.dagster_event for entry in instance.all_logs(cancelled.run_id) if entry.dagster_event]
-    errors = [event.step_failure_data.error for event in events if event.is_step_failure]
+        entries = instance.all_logs(cancelled.run_id)
+    events = [entry.dagster_event for entry in entries if entry.dagster_event]
     assert events[-1].event_type_value == "PIPELINE_CANCELED"
-    errors.append(events[-1].job_canceled_data.error)
-    sentence = "cancelled; materialize again to run this step anew"
-    assert [error.message for error in errors] == [sentence, sentence]
-    assert not [error for error in errors if error.stack or error.cause or error.context]
+    said = [entry.user_message for entry in entries if entry.dagster_event is None]
+    assert said[-1] == "cancelled; materialize again to run this step anew"
 
 
 @pytest.mark.parametrize("at_once", ["1", "2"])
