@@ -118,11 +118,13 @@ def recipe_advice(recipe: str, graded: Sequence[Path]) -> str | None:
     """Return what to do if the base solves nothing in the ``graded`` files, and ``recipe`` starts with rewards."""
     import pyarrow.parquet as pq
 
-    from core.plugins.config_files import first_stage
-    from training.config.overrides import SFT, objective
+    from training.config.compose import compose
+    from training.config.overrides import SFT
 
     scores = [score for file in graded for score in pq.read_table(file, columns=["score"])["score"].to_pylist()]
-    if len(scores) < ENOUGH or any(scores) or objective(first_stage(recipe) or recipe) == SFT:
+    composed = compose(recipe, "cpu", ())
+    first = composed.first_stage or composed.run
+    if len(scores) < ENOUGH or any(scores) or first.method.get("type") == SFT:
         return None
     return (
         f"0 of {len(scores)} answers of the base are right: it cannot do this yet, and recipe {recipe} learns from "
