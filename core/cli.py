@@ -10,13 +10,31 @@ from core import PROJECT
 from core.errors import InputError, TaskFailed
 from core.machine.interruptible import INTERRUPTED, raise_interrupts
 from core.machine.processes import die_with_parent
-from core.text.printable import printable
 
 if TYPE_CHECKING:
     import typer
 
 PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
 COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
+# Controls but newline and tab; halves of a surrogate pair, which cannot be written; line separators; and what turns the
+# direction of the text around it.
+CODES = (
+    *(code for code in range(0x20) if chr(code) not in "\n\t"),
+    *range(0x7F, 0xA0),
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+    *range(0xD800, 0xE000),
+)
+ESCAPES = {code: ascii(chr(code))[1:-1] for code in CODES}
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with its control characters written as escapes; newlines and tabs stay.
+
+    >>> printable("\\x1b[2J 2\\u00d7\\u202e3")
+    '\\\\x1b[2J 2×\\\\u202e3'
+    """
+    return text.translate(ESCAPES)
 
 
 def say(text: object) -> None:

@@ -120,6 +120,8 @@ class Profiled(Command):
 
 
 class _Requested(Command):
+    """The option in the place of all others."""
+
     request: Path | None = option(None, "JSON file with all of it, in the place of the options.", metavar="FILE")
 
 
@@ -203,7 +205,7 @@ def options(command: type[Command]) -> dict[str, _Option]:
         listed.append(_Option(name, sections[section].model_fields[key], section, key))
     listed.sort(key=lambda option: (not option.is_argument, not option.field.is_required()))
     shared = dict(Profiled.model_fields) if sections else {}
-    if not issubclass(command, Profiled):
+    if sections or "out" in fields:  # other processes start those that write files
         shared |= _Requested.model_fields
     listed += [_Option(name, field) for name, field in shared.items()]
     return {option.name: option for option in listed}

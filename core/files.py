@@ -82,14 +82,6 @@ def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
                 raise
 
 
-@contextmanager
-def scratch_folder(parent: Path) -> Iterator[Path]:
-    """Yield a new folder in ``parent`` that is gone afterwards, with what killed processes left there."""
-    with _writing(Path(parent) / "scratch") as temporary:
-        temporary.mkdir(mode=0o700)
-        yield temporary
-
-
 def remove_folder(folder: Path) -> None:
     """Remove a folder, under another name first, so that half of it never looks like the whole."""
     trash_path = temporary_name(folder.parent)

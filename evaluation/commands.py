@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PositiveInt, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, PositiveInt
 
 from core.cli import say
 from core.commands import Command, from_yaml, option
 from core.errors import InputError
-from core.files import read_object, write_text
+from core.files import write_text
 from core.interpreter_settings import InterpreterSettings
 from core.machine.request_paths import OutputFile, OutputFolder, check_output
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import CACHE
-from evaluation.generation.requests import Counts, Sampling
+from evaluation.generation.requests import Sampling
 from evaluation.generation.token_budget import Budget
 from evaluation.settings import (
     BenchmarkSettings,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from evaluation.benchmarks.suite import Benchmark
     from evaluation.report.model_comparison import Results
 
-COUNTS = TypeAdapter(dict[str, dict[str, PositiveInt]])
 MODEL = "A model folder, a hub id[@revision], or MODEL@URL of an OpenAI-compatible endpoint"
 SUITE_FILE = option(..., "File that `suite` wrote.", metavar="FILE.parquet")
 KEPT_SAMPLES = option(CACHE, "Folder that keeps samples for later commands.", metavar="DIR")
@@ -105,7 +104,7 @@ class Generate(Command):
     benchmarks: tuple[str, ...] | None = option(None, "Sample only this benchmark. Repeatable.", metavar="NAME")
     cache: Path = KEPT_SAMPLES
     checkpoint: str | None = option(None, "Digest that names the model in results.", hidden=True)
-    counts: Path | None = option(None, "JSON file of samples per problem, {benchmark: {id: N}}.", hidden=True)
+    counts: dict[str, dict[str, PositiveInt]] | None = option(None, "Samples of each problem.", hidden=True)
     evaluation: EvaluationSettings = EvaluationSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
 
@@ -122,7 +121,6 @@ class Generate(Command):
                 if self.benchmarks is None or name in self.benchmarks:
                     say(self.out / f"{name}.parquet")
             return
-        counts = self.sample_counts()
         with _sampling_process():
             paths = generate(
                 open_model(self.model, checkpoint=self.checkpoint, **self.evaluation.engines(self.model)),
@@ -130,7 +128,7 @@ class Generate(Command):
                 self.out,
                 benchmarks=self.benchmarks,
                 sampling=self.sampling(),
-                counts=counts,
+                counts=self.counts,
                 cache=self.cache,
                 report=send_event,
             )
@@ -141,16 +139,6 @@ class Generate(Command):
     def sampling(self) -> Sampling:
         """Return how samples are drawn; without their number, where ``counts`` has it."""
         return self.evaluation.sampling(None if self.counts else self.evaluation.fixed().samples)
-
-    def sample_counts(self) -> Counts | None:
-        """Return the content of the file ``counts``; InputError if it is not one."""
-        if self.counts is None:
-            return None
-        try:
-            return COUNTS.validate_python(read_object(self.counts, unique=True))
-        except ValidationError as error:
-            expected = "expected {benchmark: {problem id: samples}}"
-            raise InputError(f"{self.counts}: {error.errors()[0]['msg']}; {expected}") from error
 
 
 class Traces(Command):

@@ -19,9 +19,9 @@ from core.machine.interruptible import INTERRUPTED
 from core.plugins.user_code import python_path
 from evaluation.benchmarks.suite import GROUPS, Benchmark
 from evaluation.promotion.answer_counts import BUDGET, FIRST, FIRST_OOD
-from evaluation.promotion.evidence import can_be_shown, log_evidence, log_wealths
-from evaluation.promotion.promotion_limits import PACE
+from evaluation.promotion.match import can_be_shown, log_evidence, log_wealths
 from evaluation.promotion.promotion_rules import Z90
+from evaluation.promotion.records import PACE
 from evaluation.report.charts import LIGHT, Line, curves
 from evaluation.report.figures import Records, metric_curves, points
 from evaluation.report.html_page import figure, render

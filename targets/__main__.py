@@ -9,8 +9,7 @@ from targets.commands import COMMANDS, Prepare
 
 app = application(
     "Turn raw traces into training targets: filter, verify and deduplicate them, and say why every other trace is "
-    "rejected. Without a COMMAND, the options below start a preparation, which writes prepared, profile, rejected, "
-    "train, heldout and left_out .parquet.",
+    "rejected. Without a COMMAND, the options below start a preparation.",
     COMMANDS,
     Prepare,
 )

@@ -37,7 +37,6 @@ class Prepare(Command):
         "luffy targets --tokenizer training/embedded_model/model --out out --check",
         "luffy targets --source 'traces/*.parquet' --tokenizer models/policy --benchmarks paper --out out --check",
         "luffy targets browse out --out page.html",
-        "luffy targets diff last-week out",
     )
 
     out: OutputFolder = option(..., "Output folder.", metavar="DIR")
@@ -47,22 +46,20 @@ class Prepare(Command):
     )
     benchmarks: str | None = option(
         None,
-        "Suite (embedded, paper, a YAML file) or parquet file whose problems must not become targets.",
+        "Suite, or parquet file, of problems that must not become targets.",
         metavar="SUITE",
     )
     benchmark_roots: tuple[InputFolder, ...] = option(
         (), "Folder of the suite's files. Repeatable.", metavar="DIR", cli="--benchmark-root"
     )
     prepare_only: bool = option(False, "Neither split nor check the targets.")
-    check: bool = option(False, "Run the quality checks. The exit status is 1 if one of them blocks.")
-    previous: Path | None = option(
-        None, "Folder of an earlier preparation to compare with. Drift is relative to it.", metavar="DIR"
-    )
+    check: bool = option(False, "Run the quality checks; the exit status is 1 if one blocks.")
+    previous: Path | None = option(None, "Folder of an earlier preparation, to compare with.", metavar="DIR")
     docs: OutputFolder | None = option(None, "Folder for the page of the quality checks.", metavar="DIR")
     cache: OutputFolder | None = option(
-        None, "Folder for the decisions about each file, which you may delete. Default: OUT/.decisions.", metavar="DIR"
+        None, "Folder of decisions, which you may delete. Default: OUT/.decisions.", metavar="DIR"
     )
-    force: bool = option(False, "Prepare again, whatever the output folder and the decisions have.")
+    force: bool = option(False, "Prepare again, whatever is there.")
     targets: TargetSettings = TargetSettings()
     split: SplitSettings = SplitSettings()
     checks: CheckSettings = CheckSettings()

@@ -56,7 +56,7 @@ class TargetSettings(Section):
     source: Annotated[list[SourceEntry], BeforeValidator(_as_list)] = Field(
         default=[EMBEDDED],
         min_length=1,
-        description="Where the traces are: 'embedded' (the generator), 'generated' (traces of a teacher; see the "
+        description="Where the traces are. 'embedded' (the generator), 'generated' (traces of a teacher; see the "
         "section generate), 'gym:TASK' (a task of Reasoning Gym), a parquet or JSONL file, a folder or a glob "
         "(local, s3:// or gs://), or the id of a dataset on the Hugging Face hub. A mapping with a 'path' gives a "
         "source its own mapping, split, subset, revision, weight, cap, license, teacher, metadata, name, verifier, "

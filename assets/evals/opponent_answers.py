@@ -22,10 +22,9 @@ from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry, missing_scores
-from evaluation.promotion.opponent_comparison import Comparison, compare_answers, smallest_gain
-from evaluation.promotion.promotion_limits import PromotionLimits
+from evaluation.promotion.match import Match, compare_answers, smallest_gain
 from evaluation.promotion.promotion_rules import allowed_losses, reason_without_comparison, test_identity
-from evaluation.promotion.records import Checkpoint, PolicyRecord, ScoreFile
+from evaluation.promotion.records import Checkpoint, PolicyRecord, PromotionLimits, ScoreFile
 from evaluation.settings import EvaluationSettings
 
 
@@ -125,7 +124,7 @@ class _Rounds:
                 return contest
             answers = more
 
-    def _compare(self, contest: Contest, policy: Reference, most: Mapping[str, int]) -> Comparison:
+    def _compare(self, contest: Contest, policy: Reference, most: Mapping[str, int]) -> Match:
         from evaluation.sample_tables import read_scores
 
         opponent, answers = (

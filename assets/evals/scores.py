@@ -204,12 +204,9 @@ def _request(
     counts: Counts | None,
     placement: Mapping[str, Any],
 ) -> "Generate":
-    """Return the request for samples of the benchmarks ``names`` in ``out``, where their counts are written, too."""
-    from core.files import write_json
+    """Return the request for samples of the benchmarks ``names`` in ``out``."""
     from evaluation.commands import Generate
 
-    if counts:
-        write_json(counts, out / "counts.json")
     return Generate(
         model=model.path,
         suite=Path(suite.path),
@@ -219,7 +216,7 @@ def _request(
         cache=(out if storage.force else storage.path) / "samples",
         evaluation=EvaluationSettings.model_validate(options.model_dump(include=set(EvaluationSettings.model_fields))),
         interpreter=InterpreterSettings(**placement),
-        counts=out / "counts.json" if counts else None,
+        counts=counts and {name: dict(counts[name]) for name in counts},
     )
 
 

@@ -17,9 +17,8 @@ from core.code_digest import SHORT_DIGEST, code_version
 from core.model.lineage_file import read_manifest
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import decision_rows, level_text, outcome_text
-from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.promotion_rules import compare_with_champion
-from evaluation.promotion.records import Decision, PolicyRecord
+from evaluation.promotion.records import Decision, PolicyRecord, PromotionLimits
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 

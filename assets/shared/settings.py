@@ -10,7 +10,7 @@ from core import PROJECT
 from core.interpreter_settings import InterpreterSettings
 from core.model.context_extension import ContextExtension
 from core.settings import Section, UserPath, output_path, without_nulls
-from evaluation.promotion.promotion_limits import PromotionLimits
+from evaluation.promotion.records import PromotionLimits
 from evaluation.settings import (
     BenchmarkSettings,
     DifficultySettings,

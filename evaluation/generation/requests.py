@@ -29,17 +29,6 @@ class Sampling:
     max_tokens: int = 8192
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        bounds = {
-            "samples": self.samples is None or self.samples >= 1,
-            "temperature": self.temperature >= 0,
-            "top_p": 0 < self.top_p <= 1,
-            "max_tokens": self.max_tokens >= 1,
-        }
-        if wrong := [name for name, good in bounds.items() if not good]:
-            values = ", ".join(f"{name} = {getattr(self, name)}" for name in wrong)
-            raise InputError(f"sampling: {values}; expected samples, max_tokens >= 1, temperature >= 0, 0 < top_p <= 1")
-
     def decisive(self) -> dict[str, Any]:
         """Return what decides a sample: everything but how many of them there are."""
         return {name: value for name, value in asdict(self).items() if name != "samples"}

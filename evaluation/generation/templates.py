@@ -31,11 +31,9 @@ def choose_template(name: str, model: Path, kwargs: Mapping[str, Any] | None = N
         model: the folder of the checkpoint.
         kwargs: arguments of the model's chat template, beside those that the checkpoint was trained with.
 
-    Raises InputError for an unknown name, for "training" if the targets that the lineage names are gone, and for
+    Raises InputError for "training" if the targets that the lineage names are gone, and for
     ``kwargs`` of a template that is a whole prompt.
     """
-    if name != TRAINING and name not in templates():
-        raise InputError(f"prompt template {name!r} does not exist: expected one of {', '.join(template_names())}")
     template = CHAT if name == TRAINING else templates()[name]
     if template.text is not None:
         if kwargs:

@@ -2,14 +2,14 @@
 
 Every benchmark of a group is asked for as many answers, in rounds that double them. A round draws its problems anew,
 without replacement: so its evidence is that of a fair bet, whatever the rounds before it showed (see
-`evaluation.promotion.evidence`).
+`evaluation.promotion.match`).
 """
 
 import random
 from collections.abc import Mapping, Sequence
 
 from evaluation.benchmarks.suite import Benchmark
-from evaluation.promotion.opponent_comparison import Comparison
+from evaluation.promotion.match import Match
 
 FIRST, FIRST_OOD = 128, 32  # answers of the first round: in domain of all benchmarks together, out of domain of each
 BUDGET = 12  # times the answers that the suite's own numbers ask for in domain
@@ -32,7 +32,7 @@ def most_answers(suite: Sequence[Benchmark], problems: Mapping[str, int]) -> dic
     return {b.group: _doubled(first[b.name], limit) for b in suite}
 
 
-def next_round(comparison: Comparison, answers: Mapping[str, int]) -> dict[str, int] | None:
+def next_round(comparison: Match, answers: Mapping[str, int]) -> dict[str, int] | None:
     """Return the ``answers`` by benchmark of the next round; None if it is decided, or the budget cannot decide it.
 
     Losses out of domain matter once there is a gain: before that, only benchmarks in domain are asked.

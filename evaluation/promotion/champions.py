@@ -14,8 +14,7 @@ from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import write_text
 from core.model.lineage_file import MANIFEST, parse_manifest, read_manifest
-from evaluation.promotion.promotion_limits import ErrorBudget, PromotionLimits
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, ScoreFile
+from evaluation.promotion.records import Checkpoint, Decision, ErrorBudget, PolicyRecord, PromotionLimits, ScoreFile
 
 POINTER = "champion.json"
 DECISIONS = "decisions"
@@ -77,12 +76,17 @@ class Registry:
 
     def error_budget(self, error_rate: float) -> ErrorBudget:
         """Return what all comparisons so far have left of ``error_rate``."""
+        tests = self._tests().values()
+        return ErrorBudget(error_rate - sum(level for level, promoted in tests if not promoted), len(tests))
+
+    def _tests(self) -> dict[str, tuple[float, bool]]:
+        """Return the level of each comparison, and whether it promoted, by its identity."""
         tests: dict[str, tuple[float, bool]] = {}
         for decision in (record.decision for record in self.decisions()):
             if decision.test is not None and decision.level is not None:
                 level, promoted = tests.get(decision.test, (decision.level, False))
                 tests[decision.test] = level, promoted or decision.promoted
-        return ErrorBudget(error_rate - sum(level for level, promoted in tests.values() if not promoted), len(tests))
+        return tests
 
     def level(self, test: str, error_rate: float) -> float:
         """Return the level of a comparison: that of its first decision, or else of the next one.
@@ -90,8 +94,7 @@ class Registry:
         Raises:
             InputError: the error rate is spent.
         """
-        levels = (record.decision.level for record in self.decisions() if record.decision.test == test)
-        level = next((level for level in levels if level is not None), self.error_budget(error_rate).level)
+        level, _ = self._tests().get(test) or (self.error_budget(error_rate).level, False)
         if level <= 0:
             raise InputError(
                 f"promotion.error_rate: the comparisons in {self.folder / DECISIONS} have spent more than "
@@ -101,7 +104,7 @@ class Registry:
 
     def is_new(self, test: str) -> bool:
         """Return whether no decision has spent the level of ``test`` yet."""
-        return all(record.decision.test != test for record in self.decisions())
+        return test not in self._tests()
 
     def best_above_base(self, base: str) -> dict[str, float]:
         """Return by how much the best champion was surely above ``base`` on each benchmark out of domain; at least 0.

@@ -12,9 +12,8 @@ from core.model.lineage_file import read_manifest
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.decision_text import about, e_value
-from evaluation.promotion.opponent_comparison import Comparison, Evidence, compare_answers
-from evaluation.promotion.promotion_limits import PromotionLimits
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord
+from evaluation.promotion.match import Evidence, Match, compare_answers
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits
 from evaluation.sample_tables import read_scores, recorded
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ def allowed_losses(
     }
 
 
-def _points(comparison: Comparison, level: float) -> tuple[list[str], list[str], int | None]:
+def _points(comparison: Match, level: float) -> tuple[list[str], list[str], int | None]:
     """Return the refusals, the open points, and the number of answers of each model that would decide these."""
     gain, refusals, open_points, needed = comparison.gain, [], [], []
 

@@ -87,7 +87,7 @@ def answer(
         request.out,
         benchmarks=request.benchmarks,
         sampling=request.sampling(),
-        counts=request.sample_counts(),
+        counts=request.counts,
         cache=request.cache,
     )
 

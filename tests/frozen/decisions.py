@@ -13,9 +13,8 @@ from recorded import tables, unpack
 from core.model.model_folder import model_digest
 from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.champions import Registry
-from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.promotion_rules import compare_with_champion
-from evaluation.promotion.records import Checkpoint, ScoreFile
+from evaluation.promotion.records import Checkpoint, PromotionLimits, ScoreFile
 from grading.contamination import Contamination
 
 SEQUENCES, LENGTH = 400, 3

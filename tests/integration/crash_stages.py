@@ -20,9 +20,13 @@ from core.files import write_json  # noqa: E402
 from core.model.lineage_file import read_manifest, write_manifest  # noqa: E402
 from evaluation.promotion import champions  # noqa: E402
 from evaluation.promotion.champions import Registry  # noqa: E402
-from evaluation.promotion.promotion_limits import PromotionLimits  # noqa: E402
 from evaluation.promotion.promotion_rules import reason_without_comparison  # noqa: E402
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord  # noqa: E402
+from evaluation.promotion.records import (  # noqa: E402
+    Checkpoint,
+    Decision,
+    PolicyRecord,
+    PromotionLimits,
+)
 
 OLD = time.time() - 90 * 86_400
 champions.now = lambda: "2026-01-01T00:00:00+00:00"  # a decision names its time

@@ -21,9 +21,8 @@ from core.errors import InputError
 from core.files import write_json
 from core.model.lineage_file import read_manifest, write_manifest
 from evaluation.promotion.champions import Registry
-from evaluation.promotion.promotion_limits import PromotionLimits
 from evaluation.promotion.promotion_rules import reason_without_comparison
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, ScoreFile
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile
 
 OLD = time.time() - 90 * 86_400
 MEANWHILE_SECONDS = 0.02  # what another process gets done if nothing holds it back

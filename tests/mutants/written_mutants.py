@@ -41,7 +41,7 @@ def markdown_is_not_escaped(original: Function, text: str) -> str:
     return " ".join(text.split())
 
 
-@mutant("core.text.printable:printable", "unit/core/test_printable.py")
+@mutant("core.cli:printable", "unit/core/test_printable.py")
 def control_characters_reach_the_terminal(original: Function, text: str) -> str:
     return text
 

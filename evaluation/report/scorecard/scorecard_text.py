@@ -3,10 +3,10 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
+from core.cli import printable
 from core.ledger_verdicts import VERDICTS
 from core.text.markdown import escape_markdown
 from core.text.patterns import compile_quick_pattern
-from core.text.printable import printable
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report.scorecard.scorecard import Row, Scorecard
 from evaluation.report.scorecard.transcripts import SHOWN

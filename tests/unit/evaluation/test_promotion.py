@@ -17,11 +17,16 @@ from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.answer_counts import answers_by_problem, first_round, most_answers, next_round
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import decision_sentence
-from evaluation.promotion.evidence import log_evidence, log_wealths
-from evaluation.promotion.opponent_comparison import answer_differences, compare_answers, smallest_gain, weigh
-from evaluation.promotion.promotion_limits import ErrorBudget, PromotionLimits
+from evaluation.promotion.match import (
+    answer_differences,
+    compare_answers,
+    log_evidence,
+    log_wealths,
+    smallest_gain,
+    weigh,
+)
 from evaluation.promotion.promotion_rules import allowed_losses
-from evaluation.promotion.records import Checkpoint, Decision
+from evaluation.promotion.records import Checkpoint, Decision, ErrorBudget, PromotionLimits
 
 SUITE = load_suite("embedded")
 FRACTIONS = st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0])

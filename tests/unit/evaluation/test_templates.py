@@ -56,8 +56,3 @@ def test_targets_that_are_gone_are_said(tmp_path):
     with pytest.raises(InputError, match=r"lineage.json: it names targets at /gone/train.parquet, which are not there"):
         choose_template("training", model)
     assert choose_template("own", model).name == "own"
-
-
-def test_mistakes_name_the_templates(tmp_path):
-    with pytest.raises(InputError, match="prompt template 'chatml' does not exist: expected one of training, own"):
-        choose_template("chatml", tmp_path)
