@@ -1,8 +1,8 @@
 """Run the work of a preparation: in this process, in processes of this machine, or on Ray Data.
 
-Work is a function of an item and of the worker of the process. It reads and writes files
-itself, so that only its short result comes back. Results come in the order of the items, of which a few are in flight
-at once and no more. The work is the same everywhere, and so are the decisions.
+Work is a function of an item and of the worker of the process. It reads and writes files itself, so that only its short
+result comes back. Results come in the order of the items, of which a few are in flight at once and no more. The work is
+the same everywhere, and so are the decisions.
 """
 
 import multiprocessing

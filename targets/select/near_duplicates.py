@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rapidfuzz import fuzz
-from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
 
 from targets.engine import Engine
 from targets.select.dedupe import Pair, problem_text
@@ -61,6 +59,8 @@ def near_duplicates(
         threshold: the least similarity in percent (``rapidfuzz.fuzz.ratio``).
         bands: `minhash_bands` of the problems, if they have been computed.
     """
+    from rapidfuzz import fuzz
+
     if bands is None and count > COMPARED_DIRECTLY:
         bands = minhash_bands(count, text, threshold)
     candidates = _BandCandidates(_groups(bands)) if bands is not None and len(bands) else _AllCandidates()
@@ -178,6 +178,8 @@ def _groups(bands: np.ndarray) -> np.ndarray:
 
 
 def _minhash(text: str, values: int) -> list[int]:
+    from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
+
     minhash = RMinHash(num_perm=values, seed=0)
     minhash.update([text[i : i + SHINGLE] for i in range(max(1, len(text) - SHINGLE + 1))])
     return minhash.digest()

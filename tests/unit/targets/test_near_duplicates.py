@@ -152,7 +152,7 @@ def test_texts_that_are_compared_do_not_grow_with_the_group(monkeypatch: pytest.
         compared += 1
         return ratio(*texts, **options)
 
-    monkeypatch.setattr(module.fuzz, "ratio", counting)
+    monkeypatch.setattr(fuzz, "ratio", counting)
     random = Random(0)
     texts = [story(random) for _ in range(1000)]
     assert list(near_duplicates(len(texts), texts.__getitem__, 95)) == []
