@@ -54,7 +54,8 @@ def read_responses(file: Path, columns: Mapping[str, str] | None = None) -> list
         gold = next((key for key in GOLDS if key in row), GOLDS[0])
         for key, kinds, expected in ((RESPONSE, str, "a text"), (gold, str | int | float, "a text or a number")):
             if not isinstance(row.get(key), kinds) or isinstance(row[key], bool):
-                raise InputError(f"{where}: {key}: expected {expected}, found {type(row.get(key)).__name__}")
+                there = f"; it has {', '.join(row)}: name its columns with --mapping" if key not in row else ""
+                raise InputError(f"{where}: {key}: expected {expected}, found {type(row.get(key)).__name__}{there}")
         problem = next((row[key] for key in PROBLEMS if key in row), None)
         paths = {key: key for key in row if key not in (RESPONSE, gold)} if columns is None else columns
         more = {name: value for name, path in paths.items() if (value := _value(row, path)) is not None}

@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -162,6 +162,12 @@ class Verify(Command):
     file: Path = option(
         ..., "Responses: JSON objects with response, gold and fields.", cli="--in", metavar="FILE.jsonl"
     )
+    mapping: str | None = option(
+        None,
+        "The columns of a file of traces, {problem: …, answer: …, response: …}, or a ready mapping. The file may be of "
+        "any kind that a source has.",
+        metavar="YAML",
+    )
     fields: str | None = option(
         None,
         "The fields of a source, for a trial of what its rows will have: [options], or {entry: column.path}; by "
@@ -185,11 +191,29 @@ class Verify(Command):
 
         spec, columns = parse_spec(parse_yaml(self.verifier, "--verifier"), "--verifier"), read_columns(self.fields)
         check_fields(spec, columns, self.file)
-        responses = read_responses(self.file, columns)
+        responses = self._traces(columns) if self.mapping else read_responses(self.file, columns)
         tried = try_verifier(spec, responses, thinking=self.thinking, workers=self.workers)
         for line in describe(tried):
             say(line)
         return int(only_errors(tried))
+
+    def _traces(self, columns: Mapping[str, str] | None) -> list[Any]:
+        """Return the responses of a file of traces, without the rows that cannot be read."""
+        from core.text.parse import parse_yaml
+        from grading.verifiers.verifier import Item
+        from targets.read.sources import read_source
+        from targets.settings import TargetSettings
+
+        source = {
+            "path": str(self.file),
+            "mapping": parse_yaml(str(self.mapping), "--mapping"),
+            "fields": columns or {},
+        }
+        traces = read_source(TargetSettings.model_validate({"source": [source]}))
+        items = [Item(str(t.response), str(t.gold), t.verifier_fields) for t in traces if not t.reasons]
+        if not items:
+            raise InputError(f"{self.file}: no row has the columns of --mapping; expected a text in each of them")
+        return items
 
 
 class Explain(Command):

@@ -13,7 +13,7 @@ import dagster as dg
 
 from assets.generated import KEY as GENERATED
 from assets.shared.interpreter_process import TrainingInterpreter
-from assets.shared.references import Reference
+from assets.shared.references import PolicyReference, Reference
 from assets.shared.storage import Storage
 from assets.targets import DIFFICULTY
 from assets.training import POLICY
@@ -111,8 +111,12 @@ def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -
     program = "luffy" if shutil.which("luffy") else ".venv/bin/luffy"
     stages, given = {key.path[0] for key in keys}, f" --profile {shlex.quote(profile)}" if profile else ""
     steps = [f"  {program} champion{given}: the policy in use, and the decisions"] if "registry" in stages else []
+    if POLICY in keys:
+        policy = Storage(root=settings.storage.root).read_reference(POLICY.to_user_string(), PolicyReference)
+        run = shlex.quote(str(Path(policy.metrics).parent))
+        steps.append(f"  {program} explain {run}: whether it learned, and what to change if not")
     if settings.training == built_in().training and "training" in stages:
-        steps.append(f"  {program} run: the same on your own targets, model and benchmarks (docs/tutorial.md)")
+        steps.append(f"  {program} new traces.jsonl: the same on a file of your own traces (docs/tutorial.md)")
     elif "training" not in stages:
         steps.append(f"  {program} run{given}: the whole graph, which trains and scores a policy")
     if steps:

@@ -62,4 +62,6 @@ def _stages(defs: dg.Definitions) -> Mapping[str, list[dg.AssetKey]]:
 
 def _known(name: str, names: Sequence[str]) -> str:
     known = sorted(set(names))
-    return f"{did_you_mean(name, known)}; known: {', '.join(known)}" if known else ""
+    ends = [other for other in known if other.rpartition("/")[2] == name]
+    meant = f"; did you mean {' or '.join(ends)}?" if ends else did_you_mean(name, known)
+    return f"{meant}; known: {', '.join(known)}" if known else ""

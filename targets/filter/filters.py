@@ -50,6 +50,7 @@ DOUBLE_ESCAPED = compile_quick_pattern(
     r"|(?:cdot|ldots|leq|geq|neq|infty|circ|pi|alpha|beta|gamma|theta|lambda|sin|cos|tan|log|ln)(?![a-zA-Z])"
     r"|\([^()\n]{1,200}\\\\\))"
 )
+FOR_FILTERS = ("problem", "gold", "target", "conclusion", "metadata")  # what the user's filters read of a trace
 RUN = 16  # words: shorter runs recur in honest work ("so the value of x is equal to")
 SHORTEST_LINE = 10  # characters: "Wait," and "Step 2" do too
 # Scripts that a mathematical text in English does not use, and the replacement character. Greek and symbols stay.
@@ -313,7 +314,8 @@ def _own_rule(path: str, trace: Trace, worker: Worker) -> str | None:
     try:
         detail = named_in_errors(path)(shown)
     except UserFunctionError as error:
-        raise InputError(f"filters: {error}, for trace {trace.id}") from error
+        named = f"; a trace has {', '.join(FOR_FILTERS)}" if isinstance(error.__cause__, AttributeError) else ""
+        raise InputError(f"filters: {error}, for trace {trace.id}{named}") from error
     if detail is not None and not (isinstance(detail, str) and detail.strip()):
         raise InputError(
             f"filters: {path} returned {detail!r:.80} for trace {trace.id}; expected a text that says what is wrong, "

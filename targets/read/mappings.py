@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from core.errors import InputError
+from grading.answers.extraction import SEPARATOR
 from grading.answers.gold import explain_unreadable, gold_answer, number_text
 from targets.read.chats import Unusable, read_chat, with_thoughts
 from targets.read.json_rows import Row
@@ -172,8 +173,9 @@ def _problem(row: Mapping[str, Any], mapping: ColumnMapping) -> str:
 
 
 def _gold(value: Any, mapping: ColumnMapping) -> str:
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
+    if isinstance(value, list) and value and all(isinstance(part, str | int | float) for part in value):
+        # As benchmarks read it (gold_list: all): the answer is all of them.
+        return SEPARATOR.join(_gold(part, mapping) for part in value)
     if isinstance(value, float) and not math.isfinite(value):
         raise Unusable("no_gold", f"{value} is no answer")
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):

@@ -14,6 +14,19 @@ from training.config.verl_keys import leaf_values
 PAGE = PROJECT / "docs" / "coming-from.md"
 SOURCES = ("LUFFY", "verl", "Trinity")
 SAME, NONE = "the same", "none"
+# Words that people use for options which are called otherwise.
+COMMON = {
+    "learning_rate": "actor_rollout_ref.actor.optim.lr",
+    "lr": "actor_rollout_ref.actor.optim.lr",
+    "batch_size": "data.train_batch_size",
+    "steps": "trainer.total_training_steps",
+    "max_steps": "trainer.total_training_steps",
+    "total_steps": "trainer.total_training_steps",
+    "num_epochs": "trainer.total_epochs",
+    "save_steps": "trainer.save_freq",
+    "num_generations": "actor_rollout_ref.rollout.n",
+    "temperature": "actor_rollout_ref.rollout.temperature",
+}
 SIMILAR = 60  # similarity from 0 to 100; below it, two names have nothing to do with each other
 
 
@@ -55,6 +68,8 @@ def nearest(key: str, candidates: Sequence[str]) -> str | None:
     """
     from rapidfuzz import fuzz, process
 
+    if (meant := COMMON.get(key.rpartition(".")[2])) in candidates:
+        return meant
     files = [file for folder in (RECIPES, HARDWARE) for file in (PROJECT / folder).glob("*.yaml")]
     common = {name for file in files for name, _ in leaf_values(read_yaml(file, "configuration"))}
     names = {candidate.rpartition(".")[2] for candidate in candidates}

@@ -36,6 +36,7 @@ def test_a_filter_of_the_users_is_a_function(tmp_path: Path, tokenizer: Path, js
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        ("return trace.question", r"'question', for trace .*; a trace has problem, gold, target, conclusion, metadata"),
         ("return 1 / 0", r"own\.py:f raised ZeroDivisionError: division by zero, for trace "),
         ("return True", r"own\.py:f returned True for trace .*; expected a text that says what is wrong, or None"),
         ("return ' '", r"own\.py:f returned ' ' for trace .*; expected a text that says what is wrong, or None"),

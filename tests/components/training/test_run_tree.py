@@ -38,6 +38,8 @@ ADDED = (
     ("overrides", "message"),
     [
         ("lr=1", "unknown key 'lr': did you mean 'actor_rollout_ref.actor.optim.lr'?"),
+        ("trainer.total_steps=2", "unknown key 'trainer.total_steps': did you mean 'trainer.total_training_steps'?"),
+        ("learning_rate=2", "unknown key 'learning_rate': did you mean 'actor_rollout_ref.actor.optim.lr'?"),
         ("batch_size=2", "unknown key 'batch_size': did you mean 'data.train_batch_size'?"),
         ("data={train_batchsize: 3}", "unknown key 'data.train_batchsize': did you mean 'data.train_batch_size'?"),
         ("zzz=4", "unknown key 'zzz': luffy train --print-config prints those there are"),

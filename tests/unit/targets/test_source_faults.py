@@ -12,6 +12,7 @@ import pytest
 from processes import without_rights
 
 from core.errors import InputError
+from grading.answers.extraction import SEPARATOR
 from targets.read.data_files import find_files
 from tests.unit.targets.test_sources import read
 
@@ -36,7 +37,7 @@ def test_columns_that_fit_nothing_are_listed(jsonl: Any) -> None:
         ("17", "wrong_type"),
         ({"problem": 17, "answer": "4", "response": "r"}, "wrong_type"),
         ({"problem": "p", "answer": True, "response": "r"}, "wrong_type"),
-        ({"problem": "p", "answer": ["1", "2"], "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": ["1", {"x": 1}], "response": "r"}, "wrong_type"),
         ({"problem": "p", "answer": {"x": 1}, "response": "r"}, "wrong_type"),
         ({"problem": "p", "answer": "4", "response": {"x": 1}}, "wrong_type"),
         ({"problem": None, "answer": "4", "response": "r"}, "no_problem"),
@@ -49,6 +50,11 @@ def test_an_error_of_a_row_stays_in_its_row(jsonl: Any, good: Any, line: Any, re
     traces = read(jsonl(good(1), line, good(2)))
     assert [trace.row for trace in traces] == [0, 1, 2]
     assert [trace.reasons for trace in traces] == [[], [reason], []]
+
+
+def test_several_golds_are_one_answer_as_in_a_benchmark(jsonl: Any) -> None:
+    row = {"problem": "p", "answer": ["A", "C"], "response": "r"}
+    assert [trace.gold for trace in read(jsonl(row))] == [SEPARATOR.join(row["answer"])]
 
 
 def test_bytes_that_are_not_utf8_spoil_one_row_of_a_parquet(tmp_path: Path) -> None:
