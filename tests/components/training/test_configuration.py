@@ -13,6 +13,7 @@ from training.config.to_verl import compose_run
 from training.launch import _fill_in
 
 RUN = Path("run")
+WITH_A_FILTER = ("dapo", "luffy_rejection", "luffy_seed", "questa", "questa_50")
 
 
 def test_luffy_is_the_published_algorithm() -> None:
@@ -33,7 +34,7 @@ def test_luffy_is_the_published_algorithm() -> None:
 def test_two_updates_follow_a_batch_and_groups_are_dropped_on_request_only(recipe: str) -> None:
     config = compose_run(recipe, "cpu", ["data.train_batch_size=6"], run=RUN)
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size == 3
-    assert config.algorithm.filter_groups.enable == (recipe in ("dapo", "luffy_rejection", "luffy_seed"))
+    assert config.algorithm.filter_groups.enable == (recipe in WITH_A_FILTER)
 
 
 def test_the_baselines_are_as_published() -> None:

@@ -18,6 +18,7 @@ from core.plugins.config_files import RECIPES, config_file
 from training.algorithms.samples import Samples, Signal
 from training.methods import method_of, resolved
 from training.methods.given import Group, Prompt, Start
+from training.methods.opd import Opd
 from training.verl_hooks.agent_loop import start_of
 from training.verl_hooks.batch import PLAN
 from training.verl_hooks.conformance import SeededTools, seeded_samples
@@ -192,12 +193,15 @@ def test_sdpo_learns_what_a_right_sample_says_of_the_others() -> None:
     teacher = torch.stack([torch.full((LENGTH,), 0.5).log(), torch.full((LENGTH,), torch.nan)])
     rows = {"teacher_log_probs": teacher, "old_log_probs": torch.full((2, LENGTH), 0.7).log()}
     recipe = read_yaml(config_file(RECIPES, "sdpo"), "recipe")["method"]
-    signal = signal_of({"type": "opd", **recipe}, [0.0, 1.0], [0, 0], **rows)
+    signal = signal_of({"type": "opd", **recipe}, [0.0, 1.0], [0, 0], 0, **rows)
     assert signal.advantages[:, 0].tolist() == pytest.approx([-0.336472, 0.0], abs=1e-6)
     assert signal.weights["policy"].tolist() == [[1.0] * LENGTH, [0.0] * LENGTH]
     log_prob = torch.tensor([[0.7]]).log().requires_grad_()
-    on = method_of(resolved({"type": "opd", **recipe})).on_policy
-    losses, _ = on.losses(log_prob, log_prob.detach(), -signal.advantages[:1, :1], torch.ones(1, 1).bool())
+    method = method_of(resolved({"type": "opd", **recipe}))
+    assert isinstance(method, Opd)
+    losses, _ = method.on_policy.losses(
+        log_prob, log_prob.detach(), -signal.advantages[:1, :1], torch.ones(1, 1).bool()
+    )
     losses.sum().backward()
     assert losses.item() == pytest.approx(-0.120011, abs=1e-6)
     assert log_prob.grad is not None and log_prob.grad.item() == pytest.approx(0.336472, abs=1e-6)
