@@ -7,9 +7,13 @@ import socket
 import sys
 from pathlib import Path
 
+from assets.report import SCORECARD
+from assets.shared.references import Reference
+from assets.shared.storage import Storage
 from core.errors import InputError
 from core.plugins.config_files import is_path
 from core.settings import PROFILE, profile_name
+from evaluation.report.scorecard.publish import PAGE
 from pipelines.definitions.instance import prepare_home
 from pipelines.settings import load
 
@@ -22,6 +26,8 @@ def serve(host: str, port: int, profile: str | None) -> None:
     check_port(host, port)
     home = prepare_home(settings.storage.root)
     sys.stdout.write(f"Dagster UI: http://{host}:{port}  (instance {home})\n")
+    if page := scorecard_page(Storage(root=settings.storage.root)):
+        sys.stdout.write(f"scorecard: http://{host}:{port}{page}\n")
     sys.stdout.flush()
     # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -30,6 +36,14 @@ def serve(host: str, port: int, profile: str | None) -> None:
     os.execv(
         sys.executable, [sys.executable, "-P", "-m", "core.backends.supervisor", "--outlive-parent", "--", *server]
     )
+
+
+def scorecard_page(storage: Storage) -> str | None:
+    """Return where the server has the last scorecard of the storage; None if there is none."""
+    if not storage.reference_file(SCORECARD.to_user_string()).exists():
+        return None
+    reference = storage.read_reference(SCORECARD.to_user_string(), Reference)
+    return storage.link(Path(reference.path) / PAGE).url
 
 
 def check_port(host: str, port: int) -> None:

@@ -13,11 +13,13 @@ import pytest
 from huggingface_hub import ModelCard
 
 from assets.shared.references import Reference, ScorecardReference
+from assets.shared.storage import FILES
 from core.files import write_json
 from core.model.lineage_file import parse_manifest, write_manifest
 from core.schemas import BENCHMARK, ENTRIES_KEY
 from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.champions import Registry
+from pipelines.cli.ui import scorecard_page
 from tests.defs.project import message
 from tests.defs.written_scores import BENCHMARKS, GOOD, OUTPUTS, PROBLEM, Written
 
@@ -86,8 +88,11 @@ def test_a_tracker_that_is_gone_costs_no_scorecard(written: Written, training_in
     write_json(
         {"config": "", "name": "x", "runs": runs}, written.project.storage / "training/policy/first/trackers.json"
     )
+    assert scorecard_page(written.storage) is None
     assert written.project.run("report/scorecard").success
     assert written.project.metadata("report/scorecard")["verdict"]
+    page = scorecard_page(written.storage)  # which luffy ui prints
+    assert page and (written.storage.path / page.removeprefix(f"{FILES}/")).is_file()
 
 
 def test_the_card_of_the_policy_has_the_scores_with_their_intervals(written: Written):
