@@ -242,6 +242,17 @@ def test_several_files_have_the_rows_of_one(tmp_path: Path, tokenizer: Path, jso
         read_prepared(folders[1])
 
 
+def test_a_preparation_that_rejects_nothing_has_one_file_of_rejected_rows(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    for number in range(3):
+        jsonl(*(good(10 * number + k) for k in range(10)), name=f"in/{number}.jsonl")
+    prepared = run(tmp_path / "in", tmp_path / "out", tokenizer, rows_per_file=10)
+    assert [file.name for file in tmp_path.glob("out/rejected*")] == ["rejected.parquet"]
+    assert len(list(tmp_path.glob("out/prepared-*"))) == 3 and read_prepared(tmp_path / "out") == prepared
+    assert not rows(prepared.rejected) and not reconcile(prepared, select_train(prepared, tmp_path / "out")).problems
+
+
 def test_a_limit_holds_over_all_sources(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
     for number in range(3):
         jsonl(*(good(10 * number + k) for k in range(1, 6)), name=f"in/{number}.jsonl")
