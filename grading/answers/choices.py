@@ -14,7 +14,7 @@ from grading.answers.spelling import TEXT, normalize
 _LETTER = compile_full_match(r"""["'\[{(]*([A-Ja-j1-9]|10)[)}\]"']*[.:]?""")  # without blanks
 # "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.
 _WITH_TEXT = compile_full_match(
-    r"(?s)(?P<open>\(?)(?P<label>[A-J])(?P<end> ?[.):\-])\s*(?P<text>\S.*)"
+    r"(?s)(?P<open>\(?)(?P<label>[A-J])(?P<end> ?[.):\-])\s*(?P<text>(?![.!?\s]*\Z)\S.*)"
     r"|(?P<bare>[B-HJ](?= +[^\s=<>+*/^])|[AI](?= +[^\sa-z=<>+*/^])) +(?P<behind>.*)"
 )
 _LABEL = r"\(?[A-J](?![a-zA-Z'])"

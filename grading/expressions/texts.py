@@ -88,7 +88,7 @@ def read_date(text: str) -> Date | None:
     >>> read_date("2024-03-05") == read_date("March 5th, 2024") == read_date("5. März 2024"), read_date("2024-13-40")
     (True, None)
     """
-    text = _WEEKDAY.sub("", prose_of(text).strip(" ."))
+    text = _WEEKDAY.sub("", prose_of(text).strip().removesuffix("."))
     found = next(filter(None, (pattern(text) for pattern in _DATES)), None)
     if found is None:
         return None
@@ -120,7 +120,8 @@ def read_time(text: str) -> tuple[Time, bool] | None:
     half = ("am" if said.lower() in _MORNINGS else "pm") if said else None
     spoken = half or parts["spoken"]
     time = Time(int(hour or 0), int(minute or 0), int(second or 0), half, clock["hour"].startswith("0"))
-    if (minute is None and not spoken) or time.hour > (12 if half else 24) or time.minute > 59 or time.second > 59:
+    is_clock = (time.hour, time.minute) <= ((12, 59) if half else (24, 0)) and max(time.minute, time.second) < 60
+    if not is_clock or (minute is None and not spoken):
         return None
     is_padded = any(part and part.startswith("0") and len(part) == 2 for part in (hour, minute, second))
     is_reducible = (
@@ -192,6 +193,7 @@ def text_of(answer: str) -> Words:
 
 _PLAIN = str.maketrans({" ": None, "{": None, "}": None})
 _WORD = compile_quick_pattern(r"[^\W\d_]+")
+_FINAL_MARK = compile_quick_pattern(r"(?<=[^\s.!?]) ?[.!?]\Z")
 _PERCENT_TWICE = compile_quick_pattern(r"(?<=\d)\\?%(?= ?- ?\d)")
 _JOIN = compile_quick_pattern(r"(?<=[\w.]) ?(--?| to | bis ) ?(?=\d)|(?<=\d) ?/ ?(?=\d)")
 _LISTED = compile_quick_pattern(r" ?([,;]) ?(?:and )?| and ")
@@ -203,7 +205,7 @@ def folded(prose: str) -> str:
     >>> folded("The Ellipse."), folded("B A C"), folded("5 to 7 days") == folded("5-7 day"), folded("B, A")
     ('ellipse', 'BAC', True, 'B,A')
     """
-    prose = prose.strip().rstrip(".!? ") if len(prose) > 1 else prose.strip()
+    prose = _FINAL_MARK.sub("", prose.strip())
     if (code := capitals(prose)) and prose.lower() not in _VERDICTS:
         return code
     if span := _RANGE(_PERCENT_TWICE.sub("", prose)):

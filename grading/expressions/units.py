@@ -175,13 +175,13 @@ def read_unit(text: str) -> tuple[str | None, int] | None:
     for command, spoken in _SPOKEN.items():
         text = text.replace(command, spoken)
     text = _US.sub("dollar", text)
-    text = " ".join(text.replace("/", " per ").replace("electron volt", "electronvolt").split()).strip(" .")
+    text = " ".join(text.replace("/", " per ").replace("electron volt", "electronvolt").split())
     power, rest = split_scale(_RAISED.sub(_raised, text).replace(" ^", "^").replace("*", " "))
     if not (words := rest.split()):
         return (None, power) if power else None
     if len(words) > MOST_WORDS + 2 or not all(map(_names_a_thing, words)) or _LAST_NUMBER(words[-1].lower()):
         return None
-    if words[0].lower() in ("percent", "pct", "prozent") and len(words) == 1:
+    if words[0].lower().rstrip(".") in ("percent", "pct", "prozent") and len(words) == 1:
         return PERCENT, power
     return _compound(words), power
 

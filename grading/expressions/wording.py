@@ -198,7 +198,7 @@ def in_signs(prose: str) -> str | None:
     >>> in_signs("infinity"), in_signs("All real numbers"), in_signs("ellipse")
     ('\\infty', '\\mathbb{R}', None)
     """
-    return _SIGNS.get(prose.lower().rstrip("."))
+    return _SIGNS.get(prose.lower().removesuffix("."))
 
 
 def labelled_parts(text: str) -> list[str]:
