@@ -18,8 +18,8 @@ from core import PROJECT, kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_file
-from core.interpreter_settings import InterpreterSettings
 from core.progress import progress_line
+from core.shared_settings import InterpreterSettings
 from evaluation.generation.endpoint import Endpoint
 from evaluation.settings import GenerateSettings
 from grading.spec_values import spec_text

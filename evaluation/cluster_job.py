@@ -17,8 +17,8 @@ from core.backends.task import Task, base_environment
 from core.code_digest import SHORT_DIGEST, identity
 from core.commands import Command
 from core.errors import TaskFailed
-from core.interpreter_settings import InterpreterSettings
 from core.machine.jsonl_tail import EVENTS_FILE
+from core.shared_settings import InterpreterSettings
 
 SLURM = {"time": 1440}  # minutes, as for a training
 # Variables of ours that decide which samples are drawn, or where models come from.

@@ -15,8 +15,8 @@ from core.cli import say
 from core.commands import Command, from_yaml, option
 from core.errors import InputError
 from core.files import write_text
-from core.interpreter_settings import InterpreterSettings
 from core.machine.request_paths import OutputFile, OutputFolder, check_output
+from core.shared_settings import InterpreterSettings, StorageSettings
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Sampling
@@ -288,15 +288,15 @@ class Compare(_Problems):
         from evaluation.report.comparison_warnings import comparison_warnings
         from evaluation.report.model_comparison import comparison_table
 
-        (first, baseline), *others = (results := self.results()).items()
+        (first, baseline), *others = (results := self.results(self.out)).items()
         say(comparison_table(results, pass_at=self.pass_at).to_text())
         for name, tables in others:
             for warning in comparison_warnings(baseline, tables, (first, name)):
                 say(f"note: {warning}")
         return None
 
-    def results(self) -> "dict[str, Results]":
-        """Return the graded results of each model; those that have none are evaluated.
+    def results(self, out: Path | None) -> "dict[str, Results]":
+        """Return the graded results of each model; those that have none are evaluated, and stay below ``out``.
 
         Raises:
             InputError: A name is no model and no folder of results, or an option would change nothing.
@@ -312,7 +312,7 @@ class Compare(_Problems):
             )
         if names := [name for name in self.models if name not in results]:
             with _sampling_process():
-                results |= evaluate(names, self._suite(), self.evaluation, self.cache, self.out)
+                results |= evaluate(names, self._suite(), self.evaluation, self.cache, out)
         return {name: results[name] for name in self.models}
 
     def _suite(self) -> "pa.Table":
@@ -331,22 +331,23 @@ class Leaderboard(Compare):
     models: tuple[str, ...] = option((), f"{MODEL}, to evaluate first.", cli="", metavar="[MODEL]...")
     pass_at: None = option(None, "Of `compare`.", hidden=True)
     out: OutputFolder | None = option(
-        Path("var/storage/graded"),
-        "Folder of graded results, also of those of the models.",
+        None,
+        "Folder of graded results, also for the models. Default: those of the storage.",
         cli="--results",
         metavar="DIR",
     )
     markdown: OutputFile | None = option(None, "Also write the tables to this file.", metavar="FILE.md")
+    storage: StorageSettings = StorageSettings()
 
     def run(self) -> int | None:
         from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
 
-        assert self.out is not None
+        folder = self.out or self.storage.path / "graded"
         if self.markdown:
-            check_output(self.markdown, self.out)
+            check_output(self.markdown, folder)
         if self.models:
-            self.results()
-        rankings = rank_folder(self.out)
+            self.results(folder)
+        rankings = rank_folder(folder)
         say(leaderboard_text(rankings))
         if self.markdown:
             write_text(leaderboard_markdown(rankings), self.markdown)

@@ -24,8 +24,8 @@ from assets.training import POLICY
 from core import kinds
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
-from core.interpreter_settings import InterpreterSettings
 from core.progress import progress_line
+from core.shared_settings import InterpreterSettings
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
 from evaluation.settings import EvaluationSettings

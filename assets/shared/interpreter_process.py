@@ -24,10 +24,10 @@ from core import PROJECT
 from core.cli import PARENT
 from core.errors import STOPPED, stopped
 from core.existing_python import examine, is_locked
-from core.interpreter_settings import InterpreterSettings
 from core.machine.driver import installed_driver, require_driver
 from core.machine.jsonl_tail import EVENTS_FILE, RecordFile
 from core.plugins.user_code import python_path
+from core.shared_settings import InterpreterSettings
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
 

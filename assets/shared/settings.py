@@ -1,15 +1,12 @@
 """The sections that the assets read; `StageSettings` has all of them."""
 
-import os
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from core import PROJECT
-from core.interpreter_settings import InterpreterSettings
 from core.model.context_extension import ContextExtension
-from core.settings import Section, UserPath, output_path, without_nulls
+from core.settings import Section, UserPath, without_nulls
+from core.shared_settings import InterpreterSettings, StorageSettings
 from evaluation.promotion.records import PromotionLimits
 from evaluation.settings import (
     BenchmarkSettings,
@@ -21,25 +18,6 @@ from evaluation.settings import (
 )
 from targets.settings import CheckSettings, SplitSettings, TargetSettings
 from training.settings import TrainingSettings
-
-
-def _folder(root: str) -> str:
-    """Return ``root``; ValueError if it is an address, or a file or a path below one."""
-    if "://" in root:
-        raise ValueError("expected a folder of this machine or a mounted one")
-    path = PROJECT / Path(root).expanduser()
-    if file := next((part for part in (path, *path.parents) if os.path.isfile(part)), None):
-        raise ValueError(f"{file} is a file; expected a folder")
-    return root
-
-
-class StorageSettings(Section):
-    """The place of all outputs."""
-
-    root: Annotated[str, UserPath(output_path), AfterValidator(_folder)] = Field(
-        default="var/storage", description="Folder of all outputs."
-    )
-    force: bool = Field(default=False, description="Make the selected results again, even if they are there.")
 
 
 class ModelSettings(Section):

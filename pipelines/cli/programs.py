@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from core.cli import COMMAND
-from core.interpreter_settings import InterpreterSettings
 from core.plugins.user_code import python_path
 from core.settings import Section, load
+from core.shared_settings import InterpreterSettings
 
 
 class _Sections(Section):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.commands import Command, option
-from core.interpreter_settings import InterpreterSettings
+from core.shared_settings import InterpreterSettings
 from pipelines.cli.programs import start_program
 from training.settings import TrainingSettings
 

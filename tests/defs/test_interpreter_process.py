@@ -17,7 +17,7 @@ from assets.shared.interpreter_process import TrainingInterpreter, _failure
 from assets.shared.live_metrics import METRICS, POINTS, StepObserver
 from core import PROJECT
 from core.errors import InputError, stopped
-from core.interpreter_settings import InterpreterSettings
+from core.shared_settings import InterpreterSettings
 from evaluation.commands import Generate
 from pipelines.definitions.sensors import reason
 from tests.defs.project import message, settings_of

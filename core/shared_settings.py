@@ -1,4 +1,4 @@
-"""The section interpreter: the Python of trainings and evaluations, and where they run."""
+"""The sections that several packages read: the storage, and the interpreter of trainings and evaluations."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,31 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from core import PROJECT
 from core.errors import InputError
-from core.settings import Section, without_nulls
+from core.settings import Section, UserPath, output_path, without_nulls
+
+
+def _folder(root: str) -> str:
+    """Return ``root``; ValueError if it is an address, or a file or a path below one."""
+    if "://" in root:
+        raise ValueError("expected a folder of this machine or a mounted one")
+    path = PROJECT / Path(root).expanduser()
+    if file := next((part for part in (path, *path.parents) if os.path.isfile(part)), None):
+        raise ValueError(f"{file} is a file; expected a folder")
+    return root
+
+
+class StorageSettings(Section):
+    """The place of all outputs."""
+
+    root: Annotated[str, UserPath(output_path), AfterValidator(_folder)] = Field(
+        default="var/storage", description="Folder of all outputs."
+    )
+    force: bool = Field(default=False, description="Make the selected results again, even if they are there.")
+
+    @property
+    def path(self) -> Path:
+        """The folder; a relative one is below the project."""
+        return PROJECT / Path(self.root).expanduser()
 
 
 class InterpreterSettings(Section):
