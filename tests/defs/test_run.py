@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 from processes import children, descendants, wait_gone
 
+from core.errors import InputError
 from core.files import read_yaml
 from pipelines.cli.selection import selection_keys
 from pipelines.definitions.dead_runs import end_dead_runs
@@ -102,6 +103,22 @@ def test_a_selection_takes_the_names_that_the_terminal_prints(selection: str, as
     assert ({key.to_user_string() for key in selected}, others) == (assets, [])
 
 
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        ("group:target", "no asset has the group target; did you mean targets?; known: bench"),
+        (f"{PART} or key:evals/bse", "no asset has the key evals/bse; did you mean evals/base?"),
+        ("models/bass", "no asset has the key models/bass; did you mean models/base?"),
+        ("targets/train(", "expected a selection such as +group:targets"),
+        ("status:fresh", "status: is no filter of a run; expected one of key, group,"),
+    ],
+)
+def test_a_selection_that_names_nothing_is_one_message(selection: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        selection_keys(build_defs(settings_of(LUFFY_PROFILE="embedded")), selection, "everything")
+    assert said in str(caught.value)
+
+
 def test_a_relative_home_starts_in_the_folder_of_the_user(environment, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "tag:nothing"],
@@ -140,14 +157,7 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
         ({"LUFFY__MODEL__SOURCE": "/no/model"}, ["--select", PART], 1, "models/base: model '/no/model' does not exist"),
         ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `make setup`"),
         ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
-        ({}, ["--profile", "unknown"], 2, "profile 'unknown'"),
-        ({}, ["--select", "group:target"], 2, "no asset has the group target; did you mean targets?; known: bench"),
-        ({}, ["--select", f"{PART} or key:evals/bse"], 2, "no asset has the key evals/bse; did you mean evals/base?"),
-        ({}, ["--select", "models/bass"], 2, "no asset has the key models/bass; did you mean models/base?"),
-        ({}, ["--select", "targets/train("], 2, "expected a selection such as +group:targets"),
-        ({}, ["--select", "status:fresh"], 2, "status: is no filter of a run; expected one of key, group,"),
         ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints;"),
-        ({}, ["--set", "training.seed"], 2, "expected SECTION.KEY=VALUE"),
     ],
 )
 def test_a_mistake_is_one_message_and_an_exit_status(environment, changes, arguments, status, part):
