@@ -24,6 +24,7 @@ CPU_CACHE_BYTES = (64 << 20, 4 << 30)  # bounds of the KV cache on a CPU
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 # FlashInfer compiles its sampler with a CUDA toolkit, and vLLM leaves it aside where every request has a seed.
 OWN_SAMPLER = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
+OWN_REDUCE = {"fuse_allreduce_rms": False}  # FlashInfer's, between GPUs that share an engine, needs the toolkit, too
 ON_CPU = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCHDYNAMO_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
 
 
@@ -143,6 +144,7 @@ def llm_options(options: EngineOptions) -> dict[str, Any]:
     }
     if not computes_on_cpu():
         parallel = {"tensor_parallel_size": options.tensor_parallel, "distributed_executor_backend": "mp"}
+        parallel["compilation_config"] = {"pass_config": OWN_REDUCE}
         return arguments | {"dtype": "bfloat16"} | (parallel if options.tensor_parallel > 1 else {})
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads

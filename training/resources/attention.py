@@ -52,10 +52,10 @@ def choose_attention(
         hopper = all(head_dim <= WIDEST_HEAD.get(major, 0) for major, _ in capabilities)
         if not capabilities:
             kernel = PACKED if packed else "sdpa"
-        elif "flash_attention_2" in installed and min(capabilities) >= AMPERE:
-            kernel = "flash_attention_2"
         elif "flash_attention_4" in installed and hopper:
             kernel = "flash_attention_4"
+        elif "flash_attention_2" in installed and min(capabilities) >= AMPERE:
+            kernel = "flash_attention_2"
         else:
             kernel = "sdpa"
     if kernel == PACKED and (gpus or not packed):

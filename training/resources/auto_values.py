@@ -18,7 +18,7 @@ from training.resources.model_shape import ModelShape
 from training.resources.requirements import BUNDLE, object_store
 
 WORKERS = 8  # most workers of a kind
-CORES = {"agent": 8, "reward": 4, "storage": 8}  # cores for each worker of a kind
+CORES = {"agent": 3, "reward": 4, "storage": 8}  # cores for each worker of a kind
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"

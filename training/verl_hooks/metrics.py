@@ -29,7 +29,7 @@ def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: to
     metrics = {name: float(tokens.sum()) for name, tokens in counts.items()}
     for name, tokens in (("actor/entropy", on_policy_mask), ("actor/off_policy_entropy", off_policy_mask)):
         if tokens.any():
-            metrics[name] = float(entropy[tokens].mean())
+            metrics[name] = float(entropy[tokens].float().mean())  # the fused kernel returns bfloat16
     return metrics
 
 

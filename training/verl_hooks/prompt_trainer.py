@@ -213,7 +213,7 @@ def mean_entropies(entropy: torch.Tensor, batch: TensorDict, examples: int) -> l
     Args:
         entropy: Entropy of the next token at each token of a row, as a worker returns it.
     """
-    responses = no_padding_2_padding(entropy, batch)
+    responses = no_padding_2_padding(entropy, batch).float()  # the fused kernel returns bfloat16
     mask = batch["response_mask"].to_padded_tensor(0.0)
     return ((responses * mask).sum(-1)[:examples] / mask.sum(-1)[:examples]).tolist()
 

@@ -11,6 +11,7 @@ from test_memory_plan import QWEN_7B
 
 from core.errors import InputError
 from core.model.base_model import SHIPPED
+from evaluation.generation.engine import EngineOptions, llm_options
 from training.config.to_verl import compose_run
 from training.resources.attention import choose_attention
 from training.resources.auto_values import resolve_auto
@@ -31,6 +32,7 @@ SMALL = {
     "tie_word_embeddings": True,
 }
 SHAPE_1B = ModelShape.of_config(SMALL)
+TWO_GPUS = EngineOptions(SHIPPED, 64, 64, 0.6, 1.0, False, tensor_parallel=2)
 ONE_GPU_ENGINES = ["actor_rollout_ref.rollout.tensor_model_parallel_size=1"]
 FLASH = {"flash_attention_4", "sdpa", "flex_attention", "eager"}
 
@@ -65,6 +67,21 @@ def test_a_7b_model_on_eight_h100_needs_no_offload() -> None:
     training = str(taken["each GPU while it trains"])
     assert "about 41.6 GB of 81.2 GB (state 15.2 GB, gathered 5.3 GB, reduced 5.3 GB, activations" in training
     assert all(estimate.fits for estimate in taken.values())
+
+
+def test_the_gpu_profiles_build_nothing_at_start_and_call_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluation.generation.engine.computes_on_cpu", lambda: False)
+    for hardware in ("gpu", "gpu_single", "gpu_multinode"):
+        config = compose_run("luffy", hardware, [], run=Path("run"))
+        rollout, actor, ref = (config.actor_rollout_ref[name] for name in ("rollout", "actor", "ref"))
+        compilation = rollout.engine_kwargs.vllm.compilation_config
+        assert compilation == {"pass_config": llm_options(TWO_GPUS)["compilation_config"]["pass_config"]}
+        assert (rollout.cudagraph_capture_sizes[-1], len(rollout.cudagraph_capture_sizes)) == (256, 11)
+        assert rollout.checkpoint_engine.update_weights_bucket_megabytes * 2**20 > 4 * 152_064 * 3_584  # an embedding
+        assert not any(role.fsdp_config.use_no_sync_for_gradient_accumulation for role in (actor, ref))
+        assert {config.environment[name] for name in ("VLLM_NO_USAGE_STATS", "DO_NOT_TRACK", "HF_HUB_OFFLINE")} == {"1"}
+    config, _ = planned(machine("H200", 1, cpus=16), hardware="gpu_single")
+    assert config.actor_rollout_ref.rollout.agent.num_workers == 4
 
 
 def test_one_gpu_keeps_the_state_of_a_7b_model_in_the_memory_of_the_node() -> None:
@@ -194,7 +211,8 @@ def test_what_auto_decides_cannot_be_set_beside_it() -> None:
 @pytest.mark.parametrize(
     ("kinds", "installed", "kernel"),
     [
-        (["H100"], FLASH | {"flash_attention_2"}, "flash_attention_2"),
+        (["H100"], FLASH | {"flash_attention_2"}, "flash_attention_4"),
+        (["A100"], FLASH | {"flash_attention_2"}, "flash_attention_2"),
         (["H100"], FLASH, "flash_attention_4"),
         (["B200"], FLASH, "flash_attention_4"),
         (["A100"], FLASH, "sdpa"),
