@@ -7,7 +7,7 @@ checkpoints/validation.json          the score of each validation, by its step
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -103,6 +103,24 @@ def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) 
     write_json({**asdict(state), "files": files}, folder / STATE)
     write_text(str(step), Path(checkpoints) / LATEST)
     remove_old(checkpoints, keep)
+
+
+class Completer:
+    """Completes checkpoints one after the other in a thread, because the digests of large ones take minutes."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def start(self, checkpoints: Path, step: int, state: TrainerState, keep: int) -> None:
+        """Begin with `mark_complete` when the checkpoint before is complete; its error is raised here or in `wait`."""
+        self.wait()
+        self._last = self._thread.submit(mark_complete, checkpoints, step, state, keep)
+
+    def wait(self) -> None:
+        """Return when the last checkpoint is complete."""
+        if self._last:
+            self._last.result()
 
 
 def remove_old(checkpoints: Path, keep: int) -> None:

@@ -23,7 +23,7 @@ from core.ledger_verdicts import LEDGER
 from core.metric_table import CUT_SHARE
 from training.algorithms.samples import Samples
 from training.algorithms.tensors import fit_width
-from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
+from training.job.checkpoints import Completer, TrainerState, folder_of, read_state, record_score
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.methods import method_path
@@ -64,6 +64,7 @@ class MixedPolicy(PromptTrainer):
         self.outcomes = Outcomes()  # of this step's samples
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         self._saved: tuple[int, TrainerState] | None = None  # the step and state of a checkpoint that is not complete
+        self._completer = Completer()
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
@@ -294,11 +295,13 @@ class MixedPolicy(PromptTrainer):
             for samples in self._dump_futures:
                 samples.result()
             (step, state), self._saved = self._saved, None
-            mark_complete(Path(self.config.trainer.default_local_dir), step, state, self.config.run.keep_checkpoints)
+            folder = Path(self.config.trainer.default_local_dir)
+            self._completer.start(folder, step, state, self.config.run.keep_checkpoints)
 
     def _shutdown_dump_executor(self) -> None:
         super()._shutdown_dump_executor()
         self._complete_checkpoint()  # of the last step, after which no other begins
+        self._completer.wait()
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
