@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from core.backends import BACKENDS
 from core.errors import InputError
 from training.algorithms.prompt_order import EASY_FIRST, ORDERS, SHUFFLE
+from training.config.combinations import check_switches
 from training.config.kinds import must_be
 from training.config.moved import hint, nearest
 from training.config.verl_keys import is_fixed, is_reference, is_verls, kind_of, kinds, leaf_values, sections
@@ -215,6 +216,8 @@ class Run(Section):
 
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
+        ours = self.model_dump(exclude_unset=True, exclude={"verl", "method"})
+        check_switches({**dict(leaf_values(ours)), **self.verl})
         if self.data.order == EASY_FIRST and self.data.train_max_samples > 0:
             _contradict(
                 ("data.order", EASY_FIRST),

@@ -149,6 +149,17 @@ def test_another_type_replaces_a_section_whatever_the_order() -> None:
     assert compose("luffy", "cpu", [ASYNC, "rollouts.gpus=2", "rollouts.type=sync"]).run.rollouts.type == "sync"
 
 
+def test_a_key_that_another_switches_off_is_refused_unless_that_is_switched_on() -> None:
+    for key, switch in (
+        ("actor_rollout_ref.model.lora_alpha=16", "actor_rollout_ref.model.lora_rank=8"),
+        ("actor_rollout_ref.rollout.val_kwargs.top_p=1.0", "trainer.test_freq=5"),
+        ("actor_rollout_ref.actor.optim.min_lr_ratio=0.1", "actor_rollout_ref.actor.optim.lr_scheduler_type=cosine"),
+    ):
+        compose("luffy", "cpu", [key, switch])
+        with pytest.raises(InputError, match=rf"^{key} has no effect with {switch.partition('=')[0]}="):
+            compose("luffy", "cpu", [key])
+
+
 def test_sections_that_are_handed_on_take_any_key() -> None:
     given = ["machine.environment.MINE=1", "ray_kwargs.ray_init.log_to_driver=false", "run.slurm.partition=gpu"]
     config = compose_run("luffy", "cpu", [*given, "data.chat_template_kwargs={enable_thinking: false}"], run=RUN)

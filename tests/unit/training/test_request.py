@@ -98,7 +98,7 @@ def test_a_file_that_is_all_of_a_table_is_trained_on_and_one_of_several_is_refus
     assert complete("only-00000-of-00001.parquet").targets.digest
     with pytest.raises(InputError, match=r"one of the files of .*train\.parquet: give --targets"):
         complete("train-00001-of-00002.parquet")
-    whole = complete("only.parquet", f"data.val_files={tmp_path / 'train.parquet'}")
+    whole = complete("only.parquet", f"data.val_files={tmp_path / 'train.parquet'}", "trainer.test_freq=5")
     assert whole.files["data.val_files"] == complete("train.parquet").targets.digest
     with pytest.raises(InputError, match=r"data\.val_files: .*none\.parquet: no such file"):
-        complete("only.parquet", f"data.val_files={tmp_path / 'none.parquet'}")
+        complete("only.parquet", f"data.val_files={tmp_path / 'none.parquet'}", "trainer.test_freq=5")
