@@ -14,7 +14,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Pipe, wait
 from typing import Any
 
 from core.errors import InputError
@@ -113,8 +113,8 @@ def serve(
                 fork = _Fork(reply, renewed)
 
 
-def _answer(reply: Reply, connection: Connection, most: int) -> None:
-    """Answer requests; whatever a reply raises is the verdict on its answer."""
+def _answer(reply: Reply, connection: Any, most: int) -> None:
+    """Answer the requests of a `Pipe`; whatever a reply raises is the verdict on its answer."""
     adopt_orphans()
     here = os.getpid()
     while True:

@@ -93,12 +93,12 @@ def read_date(text: str) -> Date | None:
     if found is None:
         return None
     parts = found.groupdict()
-    year, name, day = (parts.get(part) for part in ("year", "month", "day"))
-    month, day = MONTHS.get(name.lower()) or int(name), day and int(day)
+    name, year = parts["month"], int(parts.get("year") or 0) or None
+    month, day = MONTHS.get(name.lower()) or int(name), int(parts.get("day") or 0)
     if parts.get("sign") == "." or ("sign" in parts and month > 12):
         month, day = day, month
-    valid = 1 <= month <= 12 and (day is None or 1 <= day <= _DAYS[month - 1])
-    return Date(year and int(year), month, day) if valid else None
+    is_valid = 1 <= month <= 12 and ("day" not in parts or 1 <= day <= _DAYS[month - 1])
+    return Date(year, month, day or None) if is_valid else None
 
 
 def read_time(text: str) -> tuple[Time, bool] | None:
