@@ -87,7 +87,7 @@ def run_rounds(settings: Settings, number_of_rounds: int, at_once: int) -> int:
             "generate": {"problems": str(folder / "problems.jsonl"), **budget},
             "training": {"seed": settings.training.seed + number - 1},
         }
-        if status := run_graph(_changed(settings, changes), None, at_once, suggests=False):
+        if status := _run(settings, changes, None, at_once):
             return status
         done.append(_record(storage, settings, len(chosen), wanted, folder / RECORD))
     say(_table(done, len(rows)).to_text())
@@ -114,10 +114,6 @@ def _teacher(settings: Settings) -> GenerateSettings:
     return teacher
 
 
-def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    return resolve(Settings, [Layer("profile", settings.model_dump(mode="json")), Layer("--rounds", changes)])
-
-
 def _measure(
     settings: Settings, teacher: GenerateSettings, rows: Sequence[Any], model: str, file: Path, at_once: int
 ) -> int:
@@ -132,7 +128,7 @@ def _measure(
         "difficulty": {} if settings.difficulty is None else settings.difficulty.model_dump(mode="json"),
         "targets": {"source": [{**of_teacher, "path": str(file), "mapping": mapping}]},
     }
-    return run_graph(_changed(settings, changes), f"+key:{DIFFICULTY.to_user_string()}", at_once, suggests=False)
+    return _run(settings, changes, f"+key:{DIFFICULTY.to_user_string()}", at_once)
 
 
 def _rates(storage: Storage, problems: Sequence[str]) -> list[float]:
@@ -167,6 +163,12 @@ def _table(rounds: Sequence[Round], problems: int) -> Table:
         counts = [f"{one.unsolved:,} of {problems:,}", f"{len(one.asked):,}", f"{one.tokens:,}"]
         table.add(str(number), *counts, f"{one.score:.1%}", one.digest[:SHORT_DIGEST])
     return table
+
+
+def _run(settings: Settings, changes: Mapping[str, Any], select: str | None, at_once: int) -> int:
+    """Run the graph with changed settings and return the exit status."""
+    layers = [Layer("profile", settings.model_dump(mode="json")), Layer("--rounds", changes)]
+    return run_graph(resolve(Settings, layers), select, at_once, suggests=False)
 
 
 def _write(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -117,7 +117,7 @@ class RunMonitor:
         self._instance = instance
         self._tags = tags
         self._terminal = terminal
-        self._run_id: str | None = None
+        self.run_id: str | None = None
         self._cursor: str | None = None
         self.view = RunView()
         self._checks: list[str] = []
@@ -140,26 +140,21 @@ class RunMonitor:
             for text in self.view.warnings:
                 self._terminal.line(text)
 
-    @property
-    def run_id(self) -> str | None:
-        """The id of the run, once it exists."""
-        return self._run_id
-
     def _watch(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
             self._read()
             self._terminal.tick()
 
     def _read(self) -> None:
-        if self._run_id is None:
+        if self.run_id is None:
             runs = self._instance.get_runs(filters=dg.RunsFilter(tags=self._tags), limit=1)
             if not runs:
                 return
-            self._run_id = runs[0].run_id
+            self.run_id = runs[0].run_id
             plan = self._instance.get_execution_plan_snapshot(str(runs[0].execution_plan_snapshot_id))
             self.view.steps = list(plan.step_keys_to_execute)
         while True:
-            page = self._instance.get_records_for_run(self._run_id, cursor=self._cursor, limit=200)
+            page = self._instance.get_records_for_run(self.run_id, cursor=self._cursor, limit=200)
             self._cursor = page.cursor
             for record in page.records:
                 self._show(record.event_log_entry)
