@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from core import PROJECT
 from core.errors import InputError, TaskFailed
 from core.machine.interruptible import INTERRUPTED, raise_interrupts
-from core.machine.processes import die_with_parent
+from core.machine.jsonl_tail import FAILED, send_event
 
 if TYPE_CHECKING:
     import typer
 
-PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
 COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
 # Controls but newline and tab; halves of a surrogate pair, which cannot be written; line separators; and what turns the
 # direction of the text around it.
@@ -50,31 +49,35 @@ def private_files() -> None:
 def exit_status(work: Callable[[], int | None]) -> int:
     """Do ``work`` and return the exit status: its result (None: 0), or `INTERRUPTED` after Ctrl-C.
 
-    A process whose parent is that of the variable `PARENT` gets TERM when its parent ends. Only our user can read what
-    ``work`` writes. An error is one line on the error stream; the status is 2 for a mistake
-    in the input and 1 for a file or disk that fails.
+    Only our user can read what ``work`` writes. An error is one line on the error stream, and an event for what
+    follows this process; the status is 2 for a mistake in the input and 1 for a file or disk that fails.
     """
     private_files()
     _forget_current_folder()
-    if parent := os.environ.pop(PARENT, None):
-        die_with_parent(int(parent))
     raise_interrupts()
     try:
         return work() or 0
     except InputError as error:
-        sys.stderr.write(printable(f"error: {error}\n"))
-        return 2
+        return _failed(str(error), 2)
     except TaskFailed as error:
-        sys.stderr.write(printable(f"error: {error}\n"))
-        return 1
+        return _failed(str(error), 1)
     except OSError as error:
         what = f"{error.filename2 or error.filename}: " if error.filename else ""  # the second one is written
         wrong_path = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
         advice = "; give another path" if wrong_path else ""
-        sys.stderr.write(printable(f"error: {what}{error.strerror or error}{advice}\n"))
-        return 2 if wrong_path else 1
+        return _failed(f"{what}{error.strerror or error}{advice}", 2 if wrong_path else 1)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception as error:
+        send_event({"event": FAILED, "message": f"{type(error).__name__}: {error}"})
+        raise
+
+
+def _failed(message: str, status: int) -> int:
+    """Tell an error; its exit status."""
+    send_event({"event": FAILED, "message": message})
+    sys.stderr.write(printable(f"error: {message}\n"))
+    return status
 
 
 def _forget_current_folder() -> None:

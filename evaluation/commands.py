@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, PositiveInt
 
 from core.cli import say
+from core.code_digest import SHORT_DIGEST, identity
 from core.commands import Command, from_yaml, option
 from core.errors import InputError
 from core.files import write_text
@@ -491,11 +492,21 @@ COMMANDS = (Suite, Generate, Traces, Difficulty, Grade, Compare, Leaderboard, Re
 
 def _submit(name: str, command: Command, interpreter: InterpreterSettings, out: Path) -> None:
     """Run a command as a job of a cluster, which keeps its log and progress below ``out``."""
+    from core.backends.elsewhere import run_elsewhere
     from core.machine.jsonl_tail import send_event
-    from evaluation.cluster_job import run_elsewhere
 
     _leave_on_term()  # which ends the job
-    run_elsewhere(name, command, interpreter, out, send_event)
+    here = command.model_copy(update={"interpreter": InterpreterSettings()})
+    run_elsewhere(
+        ("evaluation", name),
+        here,
+        interpreter,
+        out / "attempts",
+        f"evaluation-{identity(str(Path.cwd()), name, command.model_dump(mode='json'))[:SHORT_DIGEST]}",
+        what="evaluation",
+        report=send_event,
+        say=lambda line: sys.stderr.write(f"evaluation: {line}\n"),
+    )
 
 
 def _leave_on_term() -> list[int]:

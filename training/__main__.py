@@ -4,6 +4,7 @@ Without a command it trains. The docstring of each command is its help. What a c
 because `luffy train --help` shows this help from an interpreter without OmegaConf.
 """
 
+import os
 import shutil
 import signal
 import sys
@@ -14,10 +15,12 @@ from typing import Annotated, Any
 
 import typer
 
+from core.backends.supervisor import is_supervised, under_supervisor
 from core.cli import examples, exit_status, new_app, refuse_options_before, run_app
 from core.commands import build, options_of
 from core.errors import InputError
 from core.files import atomic_folder
+from core.machine.loopback import single_node_environment
 from core.model.lineage_file import InputRecord
 from core.parquet import is_there
 from core.plugins.config_files import HARDWARE, config_file, is_path, trains_on_heldout
@@ -43,14 +46,14 @@ def train(
         bool, typer.Option("--print-config", help="Print the resolved configuration and stop.")
     ] = False,
     **given: Any,
-) -> None:
+) -> int:
     """Train a policy on prepared targets."""
     if context.invoked_subcommand:
         refuse_options_before(context)
-        return
+        return 0
     if print_config:
         _print_config(context, given)
-        return
+        return 0
     request = build(TrainingRequest, context, given)
     if request.heldout is None and trains_on_heldout(request.recipe):
         heldout = request.targets.path.with_name("heldout.parquet")
@@ -60,18 +63,24 @@ def train(
                 "give --heldout, or prepare the targets with a heldout share"
             )
         request = request.model_copy(update={"heldout": InputRecord(path=heldout, digest="")})
+    os.environ |= single_node_environment()  # Ray reads it on import
+    if request.backend == "local" and not is_supervised():
+        os.execv(sys.executable, under_supervisor([sys.executable, "-P", "-m", "training", *sys.argv[1:]]))
     request = request.complete()
     # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    from training.job.attempts import tell
+    from training.job.events import tell
     from training.job.run_folder import RunFolder
-    from training.launch import run_job
+    from training.run import FirstStageFailed, run_job, submit
 
     try:
-        run_job(request, tell)
+        (run_job if request.backend == "local" else submit)(request, tell)
+    except FirstStageFailed as error:
+        return error.status
     except (KeyboardInterrupt, SystemExit):
         sys.stdout.write(f"training: stopped; {RunFolder(request.out).kept('run the same command again')}\n")
         raise
+    return 0
 
 
 def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:

@@ -1,9 +1,7 @@
 """The names of methods and trackers, to which a user adds a path, or a package an entry point."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from core.errors import InputError
 from core.plugins.config_files import entries, entry
 from core.plugins.user_code import function_path
 
@@ -61,18 +59,3 @@ METHODS = Plugins(
     sft="training.methods.sft:Sft",
 )
 TRACKERS = Plugins("luffy.trackers", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
-KEYS: Mapping[str, Plugins] = {"method.type": METHODS}  # the keys that may name a function or class of the user's
-
-
-def outside_function(
-    key: str, value: object, folder: Path | None = None, where: str = "", registry: Plugins | None = None
-) -> str | None:
-    """Return `Plugins.outside` for the value of a key, by the ``registry`` that `KEYS` has for it, or by another one.
-
-    Raises:
-        InputError: it is a path that leads nowhere; the message starts with ``where`` and the key.
-    """
-    try:
-        return (registry or KEYS[key]).outside(value, folder)
-    except ValueError as error:
-        raise InputError(f"{where}{key}: {value}: {error}") from None

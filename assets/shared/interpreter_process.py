@@ -1,9 +1,8 @@
 """Run the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
 
-Ray and vLLM run under one `core.backends.supervisor`, so they end with the step, however the step ends: ``training``
-starts its job under one, and every other program is started under one here. The program's events come back through a
-file; what it prints is in the step's logs in the UI. With another ``backend`` than local, the program submits what
-needs GPUs as a job of a Ray cluster or of Slurm.
+Every program runs under a `core.backends.supervisor`, so that Ray and vLLM end with the step, however the step ends.
+The program's events come back through a file; what it prints is in the step's logs in the UI. With another ``backend``
+than local, the program submits what needs GPUs as a job of a Ray cluster or of Slurm.
 """
 
 import os
@@ -21,11 +20,10 @@ import dagster as dg
 
 from assets.shared.failures import INTERRUPTIONS, ProgramKilled
 from core import PROJECT
-from core.cli import PARENT
 from core.errors import STOPPED, stopped
 from core.existing_python import examine, is_locked
 from core.machine.driver import installed_driver, require_driver
-from core.machine.jsonl_tail import EVENTS_FILE, RecordFile
+from core.machine.jsonl_tail import EVENTS_FILE, FAILED, RecordFile
 from core.plugins.user_code import python_path
 from core.shared_settings import InterpreterSettings
 from core.text.patterns import compile_quick_pattern
@@ -34,7 +32,6 @@ from core.text.secrets import redact
 POLL_SECONDS = 0.25
 RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # environment variable with the run's id, in every process of a run
 TAIL_LINES = 40
-SUPERVISES_ITS_JOB = ("training",)  # programs that start their own supervisor
 BACKTICKS = compile_quick_pattern("`+")
 Message = Callable[[dict[str, Any]], None]
 
@@ -74,12 +71,8 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
             raise dg.DagsterExecutionInterruptedError(kept()) from None
 
     def _run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
-        python = str(self.executable())
-        command, variables = [python, "-m", *arguments], {RUN_VARIABLE: context.run_id}
-        if arguments[0] in SUPERVISES_ITS_JOB:
-            variables[PARENT] = str(os.getpid())
-        else:
-            command = [python, "-m", "core.backends.supervisor", "--", *command]
+        python, variables = str(self.executable()), {RUN_VARIABLE: context.run_id}
+        command = [python, "-m", "core.backends.supervisor", "--", python, "-m", *arguments]
         context.log.debug(" ".join(command))
         with tempfile.TemporaryDirectory() as folder:
             events = RecordFile(Path(folder) / "events.jsonl")
@@ -111,7 +104,7 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
         return {**os.environ, **variables, **({"HF_HUB_OFFLINE": "1"} if self.offline else {})}
 
     def _stop(self, process: "subprocess.Popen[bytes]") -> None:
-        """End ``process`` if it is running; it is a supervisor, or has one, which ends its descendants too."""
+        """End ``process`` if it is running; it is a supervisor, which ends its descendants too."""
         if process.poll() is not None:
             return
         process.terminate()
@@ -125,7 +118,8 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
 
 def _pass_on(events: RecordFile, on_message: Message) -> None:
     for event in events.new_records():
-        on_message(event)
+        if event["event"] != FAILED:  # the program's errors come with it, too
+            on_message(event)
 
 
 def _pump(stream: IO[bytes], tail: "deque[str]") -> None:

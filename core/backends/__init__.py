@@ -5,18 +5,17 @@ same way. A job of a cluster goes on if its command is killed, and the same comm
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import AfterValidator, model_validator
 
-from core.backends.local import LocalBackend
 from core.backends.ray_job import RayJobBackend, checked_dashboard
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.commands import Command, from_yaml, option
 from core.errors import InputError
 
-BACKENDS = ("local", "ray", "slurm")
+SLURM = {"time": 1440}  # parameters that a request need not give; in minutes
 
 
 class Placement(Command):
@@ -45,24 +44,21 @@ class Placement(Command):
         return self
 
 
-def build_backend(settings: Mapping[str, Any], lock: int | None = None) -> Backend:
-    """Return the backend that ``settings`` describe.
+class Place(Protocol):
+    """A `Placement`, or the section interpreter of a profile."""
 
-    Args:
-        settings: the keys backend, ray_address and slurm.
-        lock: a file descriptor that holds the folder of the run, which a process on this machine inherits.
+    @property
+    def backend(self) -> str: ...
+    @property
+    def ray_address(self) -> str | None: ...
+    @property
+    def slurm(self) -> Mapping[str, Any]: ...
 
-    Raises:
-        InputError: the name is unknown, or the address of the cluster is missing.
-    """
-    match settings["backend"], settings["ray_address"]:
-        case "local", _:
-            return LocalBackend(lock)
-        case "ray", None:
-            raise InputError("backend=ray: ray_address is not set: give the dashboard, http://HOST:8265")
-        case "ray", address:
-            return RayJobBackend(str(address))
-        case "slurm", _:
-            return SlurmBackend(settings["slurm"])
-        case name, _:
-            raise InputError(f"backend: got {name!r}, expected one of {', '.join(BACKENDS)}")
+
+def build_backend(place: Place) -> Backend:
+    """Return the cluster that ``place`` names; InputError if its address is missing."""
+    if place.backend == "slurm":
+        return SlurmBackend({**SLURM, **place.slurm})
+    if place.ray_address is None:
+        raise InputError("backend=ray: ray_address is not set: give the dashboard, http://HOST:8265")
+    return RayJobBackend(place.ray_address)

@@ -51,7 +51,9 @@ class RayJobBackend:
         self._last_answer = time.monotonic()
 
     def start(self, task: Task) -> None:
-        command = shlex.join([sys.executable, "-P", "-m", *task.module])
+        # No environment of the job: its driver gives the workers one, and Ray refuses two of the same variable.
+        variables = [f"{name}={value}" for name, value in task.environment.items()]
+        command = shlex.join(["env", *variables, sys.executable, "-P", "-m", *task.module])
         # The log goes into the run's folder, like that of a local task.
         entrypoint = (
             f"cd {shlex.quote(str(task.folder))} && exec {command} > {shlex.quote(str(task.log.resolve()))} 2>&1"
@@ -59,11 +61,7 @@ class RayJobBackend:
         deadline = time.monotonic() + UNREACHABLE_SECONDS
         while True:
             try:
-                self._client.submit_job(
-                    entrypoint=entrypoint,
-                    submission_id=task.name,
-                    runtime_env={"env_vars": dict(task.environment)},
-                )
+                self._client.submit_job(entrypoint=entrypoint, submission_id=task.name)
                 break
             except RuntimeError as error:
                 # A cluster that has just started answers before it can run anything.

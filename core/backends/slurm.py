@@ -4,15 +4,18 @@ The folder of the run, this checkout and its environments must be at the same pa
 this command submitted goes on if the command is killed; the next command finds it by the files in the attempt's folder.
 """
 
+import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.backends.task import Task, start_supervised
+from core.backends.task import Task
 from core.errors import InputError
+from core.machine.loopback import single_node_environment
 from core.plugins.user_code import python_path
 
 ASK_SECONDS = 5.0  # between two questions to the controller, which all users share
@@ -22,7 +25,20 @@ UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "R
 
 def run_task(module: tuple[str, ...], environment: Mapping[str, str], folder: Path, log: Path) -> int:
     """Run ``python -m`` with ``module`` under `core.backends.supervisor` on the compute node; its exit status."""
-    status = start_supervised(module, environment, folder, log).wait()
+    from core.backends.supervisor import under_supervisor  # not before: it is a program
+
+    command = under_supervisor([sys.executable, "-P", "-m", *module])
+    variables = {**os.environ, **single_node_environment(), **environment}
+    with log.open("wb") as output:
+        status = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=variables,
+            check=False,
+        ).returncode
     return status if status >= 0 else 128 - status
 
 
@@ -117,4 +133,4 @@ class SlurmBackend:
 
 def _folder(task: Task) -> Path:
     """Return where submitit keeps the files of an attempt."""
-    return task.log.resolve().with_suffix(".slurm")
+    return task.log.resolve().with_name(f"{task.name}.slurm")

@@ -1,18 +1,12 @@
 """Tasks, and the interface of the backends that run them."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from core import PROJECT
-from core.machine.loopback import single_node_environment
 from core.plugins.user_code import python_path
-
-GRACE_SECONDS = 10.0  # time from TERM to KILL
 
 
 def base_environment() -> dict[str, str]:
@@ -54,20 +48,3 @@ class Backend(Protocol):
     def queued(self) -> bool:
         """Whether the task waits for resources, as of the last `poll`."""
         ...
-
-
-def start_supervised(
-    module: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, pass_fds: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
-    """Start ``python -m`` with ``module`` in ``folder`` under `core.backends.supervisor`, its output into ``log``."""
-    supervisor = [sys.executable, "-P", "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            [*supervisor, sys.executable, "-P", "-m", *module],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**os.environ, **single_node_environment(), **environment},
-            pass_fds=pass_fds,
-        )

@@ -10,6 +10,7 @@ from typing import Any
 from core.text.parse import parse_object
 
 EVENTS_FILE = "LUFFY_EVENTS_FILE"  # variable: where a program writes its events, for what follows it
+FAILED = "failed"  # the event of a program that ends with an error, which is its message
 
 
 @dataclass

@@ -26,6 +26,11 @@ SETTINGS = {
 }
 PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 WARM_UP = 2  # steps
+DRIVE = """import sys
+from omegaconf import OmegaConf
+from training.driver import drive
+drive(OmegaConf.load(sys.argv[1]), {}, print)
+"""
 
 
 def steps(number: int, model: str | None) -> None:
@@ -59,7 +64,7 @@ def _train_with_verl(run: Path, out: Path) -> Mapping[str, float]:
     config["actor_rollout_ref"]["rollout"]["agent"]["default_agent_loop"] = "single_turn_agent"
     write_text(json.dumps(config), out / "config.yaml")
     environment = {"TENSORBOARD_DIR": str(out / "tensorboard"), "VERL_FILE_LOGGER_PATH": str(out / "metrics.jsonl")}
-    call(TRAINING, "-m", "training.verl_hooks.main", out / "config.yaml", environment=environment)
+    call(TRAINING, "-c", DRIVE, out / "config.yaml", environment=environment)
     return _medians(out / "metrics.jsonl")
 
 

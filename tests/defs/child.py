@@ -8,8 +8,6 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from core.backends.local import LocalBackend
-from core.backends.task import Task
 from core.cli import exit_status
 from core.machine.jsonl_tail import EVENTS_FILE, send_event
 
@@ -71,19 +69,6 @@ def hang_in_event(file: str) -> None:
         events.write('{"event": "st')
         events.flush()
         hang(file)
-
-
-def job(file: str) -> int:
-    """Run `hang` under a supervisor of its own, as a training runs its job."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    backend = LocalBackend()
-    try:
-        backend.start(Task("job", ("tests.defs.child", "hang", file), {}, Path(f"{file}.log")))
-        while backend.poll() is None:
-            time.sleep(0.1)
-    finally:
-        backend.stop()
-    return 0
 
 
 if __name__ == "__main__":

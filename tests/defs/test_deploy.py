@@ -159,12 +159,6 @@ def test_what_orchestrates_holds_no_gpu_and_submits_to_a_cluster_that_has_them()
     assert "8265" in services["ray"]["command"] and services["ray"]["extends"]["service"] == "code"
 
 
-def test_the_ray_job_submits_its_training_to_its_own_cluster():
-    """A training that joins a cluster in another way is refused."""
-    entrypoint = load("ray/rayjob.yaml")["spec"]["entrypoint"].split()
-    assert {"run.backend=ray", "run.ray_address=http://127.0.0.1:8265"} <= set(entrypoint)
-
-
 def test_kubernetes_accepts_every_pod_and_the_policy():
     """By the schemas of its API, in which unknown keys are errors."""
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")

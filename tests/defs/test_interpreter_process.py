@@ -148,16 +148,12 @@ def test_a_package_that_an_interpreter_lacks_is_named():
 WORKER = """
 import sys
 import dagster as dg
-from assets.shared import interpreter_process as module
 from assets.shared.interpreter_process import TrainingInterpreter
-
-if sys.argv[2] == "job":
-    module.SUPERVISES_ITS_JOB = ("tests.defs.child",)
 
 @dg.asset
 def probe(context: dg.AssetExecutionContext) -> None:
     interpreter = TrainingInterpreter(python=sys.executable, grace_seconds=20)
-    interpreter.run(context, ["tests.defs.child", sys.argv[2], sys.argv[1]], print)
+    interpreter.run(context, ["tests.defs.child", "hang", sys.argv[1]], print)
 
 dg.materialize([probe], instance=dg.DagsterInstance.ephemeral(), raise_on_error=False)
 """
@@ -221,11 +217,10 @@ def test_a_cancelled_training_names_its_last_complete_checkpoint(tmp_path: Path)
     "signum",
     [signal.SIGKILL, *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGINT, signal.SIGTERM))],
 )
-@pytest.mark.parametrize("program", ["hang", "job"])
-def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, program: str, signum: int):
+def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
     root = Path(__file__).resolve().parents[2]
     worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(tmp_path / "pids"), program],
+        [sys.executable, "-c", WORKER, str(tmp_path / "pids")],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
         stdout=subprocess.DEVNULL,

@@ -1,31 +1,26 @@
-"""A process in the place of the trainer: ``python -m stand_in_job STEPS ENDING``, for the tests of the backends.
+"""A job in the place of a training: ``python -m stand_in_job STEPS ENDING --request FILE``, for the backends' tests.
 
-Writes STEPS records as verl's logger does, then ends as ENDING says: a status, "error", "hang" or "family" (with one).
+Tells STEPS events, then ends as ENDING says: a status, "mistake" or "hang".
 """
 
-import json
-import os
-import subprocess
 import sys
 import time
-from pathlib import Path
+
+from core.cli import exit_status
+from core.errors import InputError
+from core.machine.jsonl_tail import send_event
 
 
-def main() -> None:
+def main() -> int:
     steps, ending = int(sys.argv[1]), sys.argv[2]
-    if ending == "family":  # as Ray's processes: in a session of its own
-        subprocess.Popen(["sleep", "600"], start_new_session=True)
-    with Path(os.environ["VERL_FILE_LOGGER_PATH"]).open("w") as file:
-        for step in range(1, steps + 1):
-            file.write(json.dumps({"step": step, "data": {"timing_s/step": 30, "reward/on_policy": step / 4}}) + "\n")
-            file.flush()
-    if ending in ("hang", "family"):
-        sys.stderr.write("waiting for a rank that is gone\n")
+    for step in range(1, steps + 1):
+        send_event({"event": "step", "step": step})
+    if ending == "hang":
         time.sleep(600)
-    if ending == "error":
-        raise RuntimeError("the batch was empty")
-    sys.exit(int(ending))
+    if ending == "mistake":
+        raise InputError("targets t.parquet: no such file")
+    return int(ending)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

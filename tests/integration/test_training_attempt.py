@@ -1,155 +1,127 @@
-"""An attempt, on real processes: what is reported, why it ended, that nothing of it is left."""
+"""An attempt: what is reported of its steps, why it failed, how long it took."""
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import alive, wait_gone
+import ray
+from processes import alive
 
-from core.backends.local import LocalBackend
-from core.backends.monitor import Attempt, attempts, reason_of
-from core.backends.task import Task
-from core.errors import InputError, TaskFailed
+from core.backends.attempts import Attempt
 from core.metric_table import STEP_SECONDS
-from training.job.attempts import follow, steps_before
+from training.platforms.causes import CAUSES_FILE, described, reason
+from training.run import Steps
 
 ROOT = Path(__file__).parents[2]
+TRACKER = "def once(step, metrics):\n    assert step < 2, 'full'\n"
 
 
-def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60, **options: Any) -> list[dict[str, Any]]:
-    """Follow one attempt of the stand-in job; what was reported."""
-    attempt, events = Attempt(folder, 1), []
-    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": str(Path(__file__).parent)}
-    task = Task("test-1", ("stand_in_job", str(steps), ending), environment, attempt.log)
-    with (folder / "lock").open("w") as lock:
-        backend = LocalBackend(lock.fileno())
-        follow(attempt, backend, task, total=4, done=0, stall_seconds=stall_seconds, report=events.append, **options)
-    return events
-
-
-def record(folder: Path) -> dict[str, Any]:
-    return json.loads(Attempt(folder, 1).record.read_text())
-
-
-def test_steps_are_reported_in_order_with_the_time_left(tmp_path: Path) -> None:
-    steps = [event for event in run(tmp_path, 3, "0") if event["event"] == "step"]
-    assert [(event["step"], event["total"], event["message"]) for event in steps] == [
-        (1, 4, "step 1 of 4, reward 0.25, time left 1:30"),
-        (2, 4, "step 2 of 4, reward 0.50, time left 1:00"),
-        (3, 4, "step 3 of 4, reward 0.75, time left 0:30"),
+def test_steps_are_told_with_the_time_left_and_a_tracker_that_fails_is_called_no_more(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TRACKER)
+    events, watched = list[dict[str, Any]](), list[Any]()
+    steps = Steps(4, events.append, [f"{tmp_path / 'mine.py'}:once"], watched.append)
+    for step in (1, 2, 3):
+        steps.add({"step": step, "data": {STEP_SECONDS: 30, "reward/on_policy": step / 4}})
+    assert [event["message"] for event in events if event["event"] == "step"] == [
+        "step 1 of 4, reward 0.25, time left 1:30",
+        "step 2 of 4, reward 0.50, time left 1:00",
+        "step 3 of 4, reward 0.75, time left 0:30",
     ]
-    assert record(tmp_path)["status"] == 0
-    assert [attempt.number for attempt in attempts(tmp_path)] == [1]
-    assert 0 < attempts(tmp_path)[0].seconds() < 60
+    (warning,) = [event["message"] for event in events if event["event"] == "alert"]
+    assert "full" in warning and warning.endswith("this tracker gets no more steps")
+    assert [record["step"] for record in watched] == [1, 2, 3]
 
 
-def test_the_steps_of_earlier_attempts_count_until_this_one_repeats_them(tmp_path: Path) -> None:
-    earlier, this = Attempt(tmp_path, 1), Attempt(tmp_path, 2)
-    lines = [json.dumps({"step": step, "data": {STEP_SECONDS: 1}}) + "\n" for step in (1, 2, 3)]
-    earlier.records.write_text("".join(lines))
-    assert [one["step"] for one in steps_before(this, [earlier, this], 1)] == [1]
-    this.records.write_text(lines[2])
-    assert [one["step"] for one in steps_before(this, [earlier, this], 1)] == [1, 2]
+def test_the_cause_is_the_error_and_the_first_that_was_logged(tmp_path: Path) -> None:
+    logs = """
+import logging
+from training.platforms.causes import note_logged_exceptions
+note_logged_exceptions()
+logging.getLogger("vllm").propagate = False
+for cause in ("out of memory", "the engine is dead"):
+    try:
+        raise ValueError(cause + "\\nmore")
+    except ValueError:
+        logging.getLogger("vllm").exception("it ends")
+"""
+    logged = tmp_path / "causes"
+    lost = RuntimeError("no sample of the batch was generated")
+    assert reason(lost, logged) == "RuntimeError: no sample of the batch was generated"
+    environment = {"PYTHONPATH": str(ROOT), CAUSES_FILE: str(logged)}
+    subprocess.run([sys.executable, "-c", logs], env=environment, check=True)
+    assert reason(lost, logged).endswith("was generated; first ValueError: out of memory")
 
 
-def test_an_error_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:
-    with pytest.raises(TaskFailed, match=r"training failed: RuntimeError: the batch was empty\nthe whole log: "):
-        run(tmp_path, 1, "error")
-    assert (record(tmp_path)["status"], record(tmp_path)["reason"]) == (
-        1,
-        "training failed: RuntimeError: the batch was empty",
-    )
-
-
-def test_a_stalled_run_is_stopped_and_its_last_lines_told(tmp_path: Path) -> None:
-    with pytest.raises(TaskFailed, match=r"no step for 12 s(.|\n)*waiting for a rank that is gone"):
-        run(tmp_path, 2, "hang", stall_seconds=12)  # its process has to start
-    assert record(tmp_path)["status"] is None
-
-
-def test_a_watch_that_objects_after_a_step_stops_the_run(tmp_path: Path) -> None:
-    def object_after(step: int) -> None:
-        if len(Attempt(tmp_path, 1).records.read_text().splitlines()) >= step:
-            raise InputError("the budget is spent")
-
-    with pytest.raises(InputError, match="the budget is spent"):
-        run(tmp_path, 2, "hang", after_step=lambda _: object_after(2))
-    assert record(tmp_path)["status"] is None and record(tmp_path)["ended"]
-
-
-def test_a_signal_is_named(tmp_path: Path) -> None:
-    assert reason_of(tmp_path / "none", 128 + signal.SIGKILL, "training") == "training was stopped by signal SIGKILL"
-
-
-def test_the_last_named_error_is_the_reason_without_colours(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("ValueError: first\n\x1b[36m(worker)\x1b[0m OSError: disk full\nbye\n")
-    assert reason_of(log, 1, "training") == "training failed: (worker) OSError: disk full"
-    log.write_text("ray.exceptions.ActorDiedError: It died.\n\tclass_name: vLLMHttpServer\n\tactor_id: 1\n")
-    assert reason_of(log, 1, "training") == "training failed: ray.exceptions.ActorDiedError: It died. (vLLMHttpServer)"
-    died = "ray.exceptions.ActorDiedError: It died.\n\tclass_name: vLLMHttpServer\n"
-    log.write_text(died + "\x1b[36m(AgentLoopWorkerTQ pid=7)\x1b[0m ray.exceptions.ActorDiedError: It died.\n")
-    assert reason_of(log, 1, "training") == "training failed: ray.exceptions.ActorDiedError: It died. (vLLMHttpServer)"
-    log.write_text("nothing named\n")
-    assert reason_of(log, 1, "training") == "training failed: nothing named"
-
-
-def test_the_time_of_an_attempt_whose_command_was_killed_ends_with_its_last_output(tmp_path: Path) -> None:
-    run(tmp_path, 1, "0")
-    attempt = Attempt(tmp_path, 1)
-    whole = record(tmp_path)
-    attempt.record.write_text(json.dumps({"started": whole["started"]}))
-    assert 0 < attempt.seconds() < 60
-
-
-# A training command in its own process: prints the pids of the supervisor and of the job, then how the job ended.
-COMMAND = """
-import sys, threading, time
+# An attempt in a process: its driver is a stand-in that prints, records a step, starts a process, and ends as told.
+ATTEMPT = """
+import json, os, signal, subprocess, sys, time
 from pathlib import Path
-from core.backends.monitor import Attempt
-from core.errors import InputError, TaskFailed
-from training.job.attempts import follow
-from core.backends.local import LocalBackend
-from core.backends.task import Task
-from core.machine.processes import descendants
+from core.backends.attempts import Attempt
+from core.cli import exit_status
+from training import driver
+from training.job.events import standard_output
 
-folder, stand_ins = Path(sys.argv[1]), sys.argv[2]
-attempt = Attempt(folder, 1)
-environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": stand_ins}
-task = Task("test-1", ("stand_in_job", "1", "family"), environment, attempt.log)
+def drive(config, environment, abort):
+    print("the output of the driver", flush=True)
+    Path(os.environ["VERL_FILE_LOGGER_PATH"]).write_text(json.dumps({"step": 1, "data": {}}) + "\\n")
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    Path(sys.argv[1], "child").write_text(str(child.pid))
+    exec(sys.argv[2])
 
-def report(event):
-    if event["event"] == "step":
-        print(*(process.pid for process in descendants()), flush=True)
-
-try:
-    with (folder / "lock").open("w") as lock:
-        follow(attempt, LocalBackend(lock.fileno()), task, total=2, done=0, stall_seconds=60, report=report)
-except TaskFailed as error:
-    print(error, flush=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+driver.drive = drive
+def told(record):
+    standard_output().write(f"step {record['step']}\\n")
+    standard_output().flush()
+def work():
+    driver.run_attempt(Attempt(Path(sys.argv[1]), 1), None, {}, stall_seconds=3, on_record=told)
+sys.exit(exit_status(work))
 """
 
 
-@pytest.mark.parametrize("command_too", [False, True], ids=["supervisor", "command and supervisor"])
-def test_a_job_does_not_outlive_a_supervisor_that_is_killed(tmp_path: Path, command_too: bool) -> None:
-    command = [sys.executable, "-c", COMMAND, str(tmp_path), str(Path(__file__).parent)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    supervisor, *job = (int(pid) for pid in process.stdout.readline().split())
-    assert len(job) == 2
-    child = job.pop()
-    if command_too:
-        process.kill()
-    os.kill(supervisor, signal.SIGKILL)
-    if not command_too:
-        assert "training was stopped by signal SIGKILL" in process.communicate(timeout=30)[0]
-    process.wait(30)
-    # With nobody left to watch, the job itself hears of it; what it started is its own affair, as Ray's is Ray's.
-    wait_gone(job if command_too else [*job, child], 20.0)
-    if alive(child):
-        os.kill(child, signal.SIGKILL)
+@pytest.mark.parametrize(
+    ("ending", "status", "reason"),
+    [
+        ("pass", 0, ""),
+        ("raise RuntimeError('the batch was empty')", 1, "training failed: RuntimeError: the batch was empty"),
+        ("time.sleep(60)", 1, "training made no step for 3 s (run.stall_seconds); its last lines:\nthe output of the"),
+        ("abort(ValueError('lost')); time.sleep(60)", 1, "training failed: ValueError: lost"),
+        ("sys.exit(143)", 143, "the training command was stopped"),
+    ],
+)
+def test_an_attempt_says_how_it_ended_and_leaves_no_process(
+    tmp_path: Path, ending: str, status: int, reason: str
+) -> None:
+    command = [sys.executable, "-c", ATTEMPT, str(tmp_path), ending]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status, done.stderr
+    record, attempt = Attempt(tmp_path, 1).read_record(), Attempt(tmp_path, 1)
+    assert record.reason.startswith(reason) and record.status == (None if status == 143 else status)
+    assert (done.stdout, "the output of the driver" in attempt.last_lines()) == ("step 1\n", True)
+    if status == 1:
+        assert done.stderr.startswith(f"error: {reason}") and f"the whole log: {attempt.log}" in done.stderr
+    assert not alive(int((tmp_path / "child").read_text()))
+
+
+def test_an_error_of_a_task_is_the_one_that_was_raised_there() -> None:
+    raised = FloatingPointError("step 1: actor/loss is nan")
+    assert described(ray.exceptions.RayTaskError("run", "Traceback …", raised).as_instanceof_cause()) == (
+        "FloatingPointError: step 1: actor/loss is nan"
+    )
+    died = ray.exceptions.RayError("It died.\n\tclass_name: vLLMHttpServer\n\tactor_id: 1\n")
+    assert described(died) == "RayError: It died. (vLLMHttpServer)"
+
+
+def test_the_time_of_an_attempt_that_was_killed_ends_with_its_last_output(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path, 1)
+    attempt.begin()
+    attempt.log.write_text("\x1b[36mlast\x1b[0m\n")
+    assert 0 <= attempt.seconds() < 60 and attempt.last_lines() == "last"
+    attempt.end(1, "why")
+    assert json.loads(attempt.record.read_text())["reason"] == "why"
+    assert 0 <= attempt.seconds() < 60

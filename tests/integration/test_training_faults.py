@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from training_runs import Training, check_ages, write_targets
 
-from core.backends.monitor import attempts, hold
+from core.backends.attempts import attempts, hold
 from core.files import write_json
 from core.model.lineage_file import read_manifest
 from training.job.checkpoints import STATE, folder_of, latest_step
 
 GONE_SECONDS = 30
 STEPS = 14
-COMMAND, SUPERVISOR, DRIVER = "-m training --recipe", "-m core.backends.supervisor", "-m training.verl_hooks.main"
+COMMAND, DRIVER = "-m core.backends.supervisor", "-m training --recipe"
 # A worker of Ray that is killed takes the step with it; so does the server of vLLM.
 WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
 
@@ -87,7 +87,7 @@ def test_a_killed_command_leaves_nothing_and_a_rerun_resumes(rollouts: str, tmp_
     targets = write_targets(tmp_path / "train.parquet", 4 * steps)
     run = start(out, targets, rollouts, steps)
     strike(run, COMMAND, signal.SIGKILL)
-    assert attempts(out / "attempts")[0].read_record().ended is None
+    assert attempts(out / "attempts")[0].read_record().reason == "the training command was stopped"
     resumed = resumes(out, targets, rollouts, steps)
     finishes(resumed, steps)
     if rollouts != "sync":
@@ -104,8 +104,7 @@ def test_every_process_that_can_be_stopped(rollouts: str, targets: Path, tmp_pat
         (WORKER, signal.SIGKILL, 1, "died"),
         (SERVER, signal.SIGKILL, 1, "(vLLMHttpServer)"),
         (TASK, signal.SIGKILL, 1, "(TaskRunnerV1)"),
-        (DRIVER, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
-        (SUPERVISOR, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
+        (DRIVER, signal.SIGKILL, 128 + signal.SIGKILL, "training was stopped by signal SIGKILL"),
         (COMMAND, signal.SIGTERM, 128 + signal.SIGTERM, "the training command was stopped"),
     ):
         strike(run, process, signum)

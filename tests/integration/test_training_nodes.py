@@ -16,8 +16,8 @@ def test_a_training_of_two_nodes_has_a_rank_and_an_engine_on_each(
 ) -> None:
     targets = write_targets(tmp_path / "train.parquet", 16)
     with ray_cluster(tmp_path_factory.mktemp("nodes", numbered=False), nodes=2) as cluster:
-        settings = {"run__backend": "ray", "run__ray_address": cluster.dashboard, "trainer__nnodes": "2"}
-        run = Training(tmp_path / "run", targets, **settings)
+        place = ["--backend", "ray", "--ray-address", cluster.dashboard]
+        run = Training(tmp_path / "run", targets, "luffy", *place, trainer__nnodes="2")
         run.wait_for_step(1)
         for node in cluster.nodes:
             there = [command_line(process) for process in family(node)]
@@ -30,6 +30,6 @@ def test_a_training_of_two_nodes_has_a_rank_and_an_engine_on_each(
         )
         assert read_manifest(tmp_path / "run" / "policy").steps == 2
 
-        too_many = Training(tmp_path / "three", targets, **settings | {"trainer__nnodes": "3"})
+        too_many = Training(tmp_path / "three", targets, "luffy", *place, trainer__nnodes="3")
         assert too_many.end() == 2
         assert "the run does not fit: nodes: needs 3 of 2: try trainer.nnodes" in too_many.said

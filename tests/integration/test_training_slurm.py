@@ -13,16 +13,18 @@ import pytest
 from slurm_cluster import NEEDS_SLURM, slurm_cluster
 from training_runs import Training, write_targets
 
-from core.backends.monitor import Attempt, attempts
+from core.backends import Placement
+from core.backends.attempts import attempts
+from core.backends.elsewhere import run_elsewhere
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Task
-from core.errors import InputError, TaskFailed
+from core.errors import InputError
 from core.files import write_table
+from core.machine.jsonl_tail import EVENTS_FILE
 from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
-from training.job.attempts import follow
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = NEEDS_SLURM
@@ -35,12 +37,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attempt, Task]:
-    """A small job in the place of a training."""
-    attempt = Attempt(folder, number)
-    stand_ins = str(Path(__file__).parent)
-    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
-    return attempt, Task(f"{folder.name}-{number}", ("stand_in_job", str(steps), ending), environment, attempt.log)
+def stand_in(folder: Path, number: int, ending: str) -> Task:
+    """A small job in the place of a training, whose events are in a file beside its log."""
+    events = folder / f"{number}.jsonl"
+    environment = {"PYTHONPATH": f"{Path(__file__).parent}:{ROOT}", EVENTS_FILE: str(events)}
+    return Task(f"{folder.name}-{number}", ("stand_in_job", "1", ending), environment, folder / f"{number}.log")
 
 
 def jobs() -> list[str]:
@@ -50,20 +51,22 @@ def jobs() -> list[str]:
 
 
 @pytest.mark.timeout(300)
-def test_the_protocol_on_a_cluster(cluster: Path, tmp_path: Path) -> None:
-    attempt, task = stand_in(tmp_path, 1, 3, "0")
-    events: list[dict[str, object]] = []
-    follow(attempt, SlurmBackend({"time": 5}), task, total=3, done=0, stall_seconds=60, report=events.append)
-    assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3]
-    assert not SlurmBackend({}).reattach(task)  # it has ended
-    assert not SlurmBackend({}).reattach(stand_in(tmp_path, 9, 0, "0")[1])  # it was never submitted
+def test_the_protocol_on_a_cluster(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{ROOT}")
+    place, events = Placement(backend="slurm", slurm={"time": 5}), list[dict[str, object]]()
+    job, say = ("stand_in_job", "3", "0"), events.append
+    run_elsewhere(job, Placement(), place, tmp_path, tmp_path.name, what="training", report=say, say=print)
+    assert [event["step"] for event in events] == [1, 2, 3]
+    assert attempts(tmp_path)[0].read_record().status == 0
 
-    attempt, failing = stand_in(tmp_path, 2, 0, "7")
-    with pytest.raises(TaskFailed):
-        follow(attempt, SlurmBackend({"time": 5}), failing, total=3, done=0, stall_seconds=60, report=events.append)
-    assert attempt.read_record().status == 7
+    failing = SlurmBackend({"time": 5})
+    assert not failing.reattach(stand_in(tmp_path, 9, "0"))  # it was never submitted
+    failing.start(stand_in(tmp_path, 2, "7"))
+    while (status := failing.poll()) is None:
+        time.sleep(0.2)
+    assert status == 7
 
-    _, hanging = stand_in(tmp_path, 3, 1, "hang")
+    hanging = stand_in(tmp_path, 3, "hang")
     first = SlurmBackend({"time": 5, "partition": "debug"})
     first.start(hanging)
     assert first.poll() is None and hanging.name in jobs()
@@ -76,10 +79,10 @@ def test_the_protocol_on_a_cluster(cluster: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_job_that_slurm_ends_fails_with_slurms_reason(cluster: Path, tmp_path: Path) -> None:
-    attempt, hanging = stand_in(tmp_path, 1, 1, "hang")
+    hanging = stand_in(tmp_path, 1, "hang")
     backend = SlurmBackend({"time": 5})
     backend.start(hanging)
-    while not attempt.records.exists():
+    while not Path(hanging.environment[EVENTS_FILE]).exists():
         assert backend.poll() is None
         time.sleep(0.2)
     job = subprocess.run(
@@ -91,19 +94,11 @@ def test_a_job_that_slurm_ends_fails_with_slurms_reason(cluster: Path, tmp_path:
     while (status := backend.poll()) is None:
         time.sleep(0.5)
     assert status == 1
-    assert "Error: Slurm ended the job" in attempt.log.read_text()
-
-
-@pytest.mark.timeout(300)
-def test_a_job_that_waits_in_the_queue_is_not_stalled(cluster: Path, tmp_path: Path) -> None:
-    attempt, task = stand_in(tmp_path, 1, 1, "0")
-    backend = SlurmBackend({"time": 5, "additional_parameters": {"begin": "now+20"}})
-    follow(attempt, backend, task, total=1, done=0, stall_seconds=8, report=lambda event: None)
-    assert attempt.read_record().status == 0
+    assert "Error: Slurm ended the job" in hanging.log.read_text()
 
 
 def test_what_slurm_refuses_is_one_message(cluster: Path, tmp_path: Path) -> None:
-    _, task = stand_in(tmp_path, 1, 0, "0")
+    task = stand_in(tmp_path, 1, "0")
     with pytest.raises(InputError, match=r"Slurm does not take the job: .*[Ii]nvalid partition"):
         SlurmBackend({"partition": "nowhere"}).start(task)
     with pytest.raises(InputError, match="Unavailable parameter"):
@@ -115,20 +110,20 @@ def test_what_slurm_refuses_is_one_message(cluster: Path, tmp_path: Path) -> Non
 @pytest.mark.timeout(1800)
 def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: Path, tmp_path: Path) -> None:
     targets = write_targets(tmp_path / "train.parquet", 16)
-    settings = {"run__backend": "slurm", "trainer__total_training_steps": "3"}
-    killed = Training(tmp_path / "run", targets, **settings)
+    place, settings = ["luffy", "--backend", "slurm"], {"trainer__total_training_steps": "3"}
+    killed = Training(tmp_path / "run", targets, *place, **settings)
     killed.wait_for_step(1)
     killed.process.kill()
     killed.end()
     assert len(jobs()) == 1
-    found = Training(tmp_path / "run", targets, **settings)
+    found = Training(tmp_path / "run", targets, *place, **settings)
     found.wait_for(lambda: "which still runs" in found.said)
     assert found.end() == 0, found.said
     assert [record["step"] for record in found.metrics()] == [1, 2, 3]
     assert len(attempts(tmp_path / "run" / "attempts")) == 1
     assert read_manifest(tmp_path / "run" / "policy").steps == 3
 
-    stopped = Training(tmp_path / "stopped", targets, **settings)
+    stopped = Training(tmp_path / "stopped", targets, *place, **settings)
     stopped.wait_for_step(1)
     stopped.process.send_signal(signal.SIGTERM)
     assert stopped.end(90) == 128 + signal.SIGTERM

@@ -19,6 +19,8 @@ import pytest
 from processes import clean_environment
 from rows import Row
 
+from core.backends.supervisor import SUPERVISOR
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
     "evaluation": "evaluation.__main__",
@@ -108,7 +110,8 @@ def refuse(good_inputs, tmp_path, monkeypatch, capfd) -> Callable[[Row], None]:
         words, variables = prepare(row, good_inputs, tmp_path)
         for variable in [key for key in os.environ if key.startswith(("LUFFY", "DAGSTER", "HF_"))]:
             monkeypatch.delenv(variable)
-        for variable, value in {**variables, "HF_HUB_OFFLINE": "1"}.items():
+        supervised = {SUPERVISOR: str(os.getppid())}  # a training would replace this process
+        for variable, value in {**variables, **supervised, "HF_HUB_OFFLINE": "1"}.items():
             monkeypatch.setenv(variable, value)
         monkeypatch.chdir(tmp_path)
         # Dagster's definitions are built when this module is loaded.

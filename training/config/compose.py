@@ -45,7 +45,7 @@ FILES = (
 METHOD, TRACKED, STAGE = "method.type", "run.trackers", "first_stage"
 RECIPE = "recipe "  # begins the name of a recipe among the files of a run
 UNIONS = ("method", "rollouts")  # sections whose type decides what else is in them
-DEFAULTS = {"rollouts": {"type": "sync"}, "run": {"slurm": {"time": 1440}}}
+DEFAULTS = {"rollouts": {"type": "sync"}}
 EXPONENT = compile_full_match(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")  # such as 1e-6, a text to YAML 1.1
 
 

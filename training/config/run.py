@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NoReturn, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from core.backends import BACKENDS
 from core.errors import InputError
 from training.algorithms.prompt_order import EASY_FIRST, ORDERS, SHUFFLE
 from training.config.combinations import check_switches
@@ -171,9 +170,6 @@ class PolicyOptions(Section):
 class Execution(Section):
     """How a run is carried out, not what it computes: no part of its identity."""
 
-    backend: Annotated[str, one_of(*BACKENDS)] = "local"
-    ray_address: TextOrNull = None  # http://HOST:8265; run and checkout at the same paths on every node
-    slurm: Mapped = {}  # parameters of sbatch as submitit names them
     keep_checkpoints: Count = 2  # the newest ones
     stall_seconds: Annotated[float, must_be("a number above 0")] = 3600  # without a step for so long, a run is stopped
     trackers: Listed = ["tensorboard"]

@@ -1,7 +1,6 @@
-"""Check how a run is carried out, its backend, trackers, packages and functions, before anything starts."""
+"""Check how a run is carried out, its trackers, packages and functions, before anything starts."""
 
 import importlib.util
-import os
 import sys
 
 from omegaconf import DictConfig
@@ -15,11 +14,6 @@ from training.plugins import METHODS, TRACKERS
 
 def check_run(config: DictConfig) -> None:
     """Raise InputError for a setting of how a run is carried out that cannot work here."""
-    if config.run.backend == "local" and (cluster := os.environ.get("RAY_ADDRESS")):
-        raise InputError(
-            f"RAY_ADDRESS={cluster}: a training on a running cluster is a job of it, whose processes get its settings: "
-            "set run.backend=ray and run.ray_address=http://HOST:8265 (its dashboard), or unset RAY_ADDRESS"
-        )
     own_trackers(config)
     if config.method.type in METHODS:
         check_not_declared(config.method.type, METHODS.group)

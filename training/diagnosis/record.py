@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.backends.monitor import attempts
+from core.backends.attempts import attempts
 from core.errors import InputError
 from core.files import read_object, read_yaml
 from core.ledger_verdicts import LEARNED_FILE

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from core import PROJECT, kinds
-from core.backends.monitor import Attempt, attempts
+from core.backends.attempts import Attempt, attempts
 from core.errors import InputError
 from core.files import write_text
 from core.model.lineage_file import CodeRecord, Manifest, StageRecord, TargetsRecord

@@ -1,6 +1,5 @@
 """The request of a training run, and its identity: the digest by which a finished run is found and reused."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -104,17 +103,14 @@ class TrainingRequest(Placement):
         return recipe_name(self.recipe)
 
     def config_overrides(self) -> list[str]:
-        """Return the overrides with those of the other settings, for the composition of the configuration.
+        """Return the overrides with the seed, for the composition of the configuration.
 
         Raises:
             InputError: an override gives the seed, which the request has.
         """
         if "seed" in map(key_of, self.overrides):
             raise InputError("--set: seed cannot be set: give it with --seed")
-        address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
-        slurm = [f"run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
-        where = [] if self.backend == "local" else [f"run.backend={self.backend}", *address, *slurm]
-        return [f"seed={self.seed}", *where, *self.overrides]
+        return [f"seed={self.seed}", *self.overrides]
 
     def complete(self) -> Self:
         """Return the request with absolute paths and with the digests of its files.

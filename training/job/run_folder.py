@@ -2,7 +2,8 @@
 
 request.json         what the run was asked for, as `python -m training --request` takes it
 config.yaml          the resolved configuration
-attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .json: how it ended
+attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .causes: its exceptions, .json: how it ended
+job/                 request, log and events of the job that a cluster runs, by its submissions
 attempts/earlier/    the attempts of the trainings before the last one that --force started
 metrics.jsonl        step metrics of the whole run, written when it ends
 checkpoints/         verl's checkpoints
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core import kinds
-from core.backends.monitor import EARLIER
+from core.backends.attempts import EARLIER
 from core.errors import InputError
 from core.files import read_yaml, remove_folder, set_aside
 from core.ledger_verdicts import LEDGER
@@ -33,6 +34,7 @@ class RunFolder:
         self.request = path / "request.json"
         self.config = path / "config.yaml"
         self.attempts = path / "attempts"
+        self.job = path / "job"
         self.metrics = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
         self.rollouts = path / "rollouts"

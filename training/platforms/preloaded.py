@@ -19,13 +19,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+
+from core.errors import TaskFailed
 
 WORKER = Path(__file__).with_name("forked_worker.py")
 INDEPENDENT = ("torch", "transformers.modeling_utils", "vllm")
@@ -38,22 +40,26 @@ OF_RAY = (
 )
 
 MOST_FILES = 253  # the most that Linux passes in one message
-INTERPRETER = "ray_kwargs.ray_init.runtime_env.py_executable"  # the key that tells Ray what to run
+RUNTIME = "ray_kwargs.ray_init.runtime_env"
+INTERPRETER = f"{RUNTIME}.py_executable"  # the key that tells Ray what to run
 
 
 def recorded(config: DictConfig) -> DictConfig:
-    """Return ``config`` as trackers record it: without the `preloaded_interpreter`, which each attempt has anew.
+    """Return ``config`` as trackers record it: without what each attempt gives Ray anew.
 
     MLflow refuses a parameter that has changed, and verl then goes on without MLflow.
     """
     config = deepcopy(config)
-    OmegaConf.update(config, INTERPRETER, None, force_add=True)
+    OmegaConf.update(config, RUNTIME, {}, merge=False, force_add=True)
     return config
 
 
 @contextmanager
-def preloaded_interpreter() -> Iterator[str]:
-    """Yield what Ray is to run for a Python interpreter, as long as the block lasts."""
+def preloaded_interpreter(abort: Callable[[BaseException], None]) -> Iterator[str]:
+    """Yield what Ray is to run for a Python interpreter, as long as the block lasts.
+
+    ``abort`` gets an error if the process that forks workers ends before: Ray would wait for the next one.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/socket"
         interpreter = _interpreter(path)
@@ -66,7 +72,7 @@ def preloaded_interpreter() -> Iterator[str]:
             command = [sys.executable, "-m", __name__, str(descriptor)]
             process = subprocess.Popen(command, pass_fds=[descriptor])
         ended = threading.Event()
-        threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
+        threading.Thread(target=_watch, args=(process, ended, abort), daemon=True).start()
         try:
             yield str(interpreter)
         finally:
@@ -75,12 +81,10 @@ def preloaded_interpreter() -> Iterator[str]:
             process.wait()
 
 
-def _watch(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
-    """End this process if the one that forks ends before it: Ray would wait for the next worker until a timeout."""
+def _watch(process: subprocess.Popen[bytes], ended: threading.Event, abort: Callable[[BaseException], None]) -> None:
     status = process.wait()
     if not ended.is_set():
-        sys.stderr.write(f"error: {__name__}, which starts the workers of the training, ended with status {status}\n")
-        os._exit(1)
+        abort(TaskFailed(f"{__name__}, which starts the workers of the training, ended with status {status}"))
 
 
 def fork_workers(listener: socket.socket) -> None:

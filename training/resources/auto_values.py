@@ -91,8 +91,8 @@ def _refuse_unknown(config: DictConfig, machine: Machine) -> None:
     set_by = {TENSOR_PARALLEL: TENSOR_PARALLEL, "attention": "machine.attention", "offload": "machine.offload"}
     if keys := [name for key, name in set_by.items() if OmegaConf.select(config, key) == AUTO]:
         raise InputError(
-            f"{', '.join(keys)}=auto: nothing is known of the kind of GPU ({machine.gpus[0].name}) that run.backend="
-            f"{config.run.backend} gives: set the keys as docs/gpu.md says for your card"
+            f"{', '.join(keys)}=auto: nothing is known of the kind of GPU ({machine.gpus[0].name}) "
+            "that the cluster has: set the keys as docs/gpu.md says for your card"
         )
 
 

@@ -142,15 +142,15 @@ def available_memory() -> float:
     return free
 
 
-def ray_cluster(address: str, folder: Path) -> Machine:
-    """Return the nodes of the Ray cluster whose dashboard is at ``address``, as it declares them.
+def ray_cluster(folder: Path) -> Machine:
+    """Return the nodes of the Ray cluster of ``RAY_ADDRESS``, as it declares them.
 
     Ray does not say how much shared memory is free, nor the memory of a GPU, which then is that of its kind.
 
     Raises:
         InputError: no node of it is alive.
     """
-    alive = _alive_nodes(address)
+    alive = _alive_nodes()
     with_gpus = [resources for resources in alive if resources.get("GPU")]
     smallest: dict[str, Any] = min(with_gpus or alive, key=lambda resources: resources.get("GPU", 0))
     kinds = [name.removeprefix("accelerator_type:") for name in smallest if name.startswith("accelerator_type:")]
@@ -165,41 +165,21 @@ def ray_cluster(address: str, folder: Path) -> Machine:
     )
 
 
-def _alive_nodes(address: str) -> list[dict[str, Any]]:
+def _alive_nodes() -> list[dict[str, Any]]:
     """Return the resources of each living node; the dashboard of a cluster that just started answers before that."""
     from ray.util.state import list_nodes
 
     deadline = time.monotonic() + NODE_SECONDS
     while True:
-        if alive := [
-            node.resources_total for node in list_nodes(address=address, detail=True) if node.state == "ALIVE"
-        ]:
+        if alive := [node.resources_total for node in list_nodes(detail=True) if node.state == "ALIVE"]:
             return alive
         if time.monotonic() > deadline:
             raise InputError(
-                f"ray_address={address}: no node of the cluster is alive; start its nodes and run it again"
+                f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: no node of the cluster is alive; start its nodes"
             )
         time.sleep(1)
 
 
-def slurm_node(slurm: Mapping[str, Any], folder: Path) -> Machine:
-    """Return a node of which only the request is known: ``slurm`` holds sbatch's parameters in submitit's names."""
-    count = int(slurm.get("gpus_per_node") or 0)
-    return Machine(
-        nodes=1,
-        gpus=(Gpu("GPU", None),) * count,
-        cpus=slurm.get("cpus_per_task"),
-        memory=float(slurm["mem_gb"]) * 2**30 if slurm.get("mem_gb") else None,
-        shared_memory=None,
-        disk=free_disk(folder),
-    )
-
-
-def machine_of(run: Mapping[str, Any], folder: Path) -> Machine:
-    """Return the machine on which the section ``run`` of a configuration puts a training in ``folder``."""
-    match run["backend"]:
-        case "ray" if run["ray_address"]:
-            return ray_cluster(run["ray_address"], folder)
-        case "slurm":
-            return slurm_node(run["slurm"], folder)
-    return this_machine(folder)
+def machine_of(folder: Path) -> Machine:
+    """Return where a training in ``folder`` runs: the cluster of ``RAY_ADDRESS``, or else this machine."""
+    return ray_cluster(folder) if "RAY_ADDRESS" in os.environ else this_machine(folder)

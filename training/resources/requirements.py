@@ -3,6 +3,7 @@
 Ray would wait silently for GPUs and CPUs, and the others would fail late.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,7 +73,7 @@ def _of_gpus(layout: Layout, machine: Machine) -> list[Requirement]:
 
 
 def _of_a_node(config: "DictConfig", layout: Layout, machine: Machine, shape: ModelShape) -> list[Requirement]:
-    declared = None if config.run.backend == "ray" else config.ray_kwargs.ray_init.get("num_cpus")  # of a new cluster
+    declared = None if "RAY_ADDRESS" in os.environ else config.ray_kwargs.ray_init.get("num_cpus")  # of a new cluster
     return [
         Requirement(
             "CPUs that verl and Ray reserve",

@@ -44,14 +44,10 @@ class GroupReplayBuffer(ReplayBuffer):
         complete = complete_groups(batch.keys, self.off_policy_samples, on_policy)
         kept = [(key, tag) for key, tag, whole in zip(batch.keys, batch.tags, complete, strict=True) if whole]
         if not kept:
-            raise RuntimeError(
-                "no group of the batch has all its off-policy samples: the log of the agent loop, above, says why"
-            )
+            raise RuntimeError("no group of the batch has all its off-policy samples")
         drawn = (sample_of(key) for key, _ in kept)
         if self.draws and not any(n >= self.off_policy_samples or prompt in on_policy for prompt, n in drawn):
-            raise RuntimeError(
-                "no sample of the batch was generated: the log of vLLM and of the agent loop, above, says why"
-            )
+            raise RuntimeError("no sample of the batch was generated")
         if dropped := [key for key, whole in zip(batch.keys, complete, strict=True) if not whole]:
             tq.kv_clear(partition_id=partition_id, keys=dropped)
         metrics["groups/dropped"] = float(len({sample_of(key)[0] for key in dropped}))
@@ -148,7 +144,7 @@ class AsyncGroupBuffer(GroupReplayBuffer, ReplayBufferAsync):
         if self.failures > (self.train_batch_size or 0):
             raise RuntimeError(
                 f"{self.failures} groups of samples failed since the last batch, and a batch has "
-                f"{self.train_batch_size}: the log of the agent loop, above, says why"
+                f"{self.train_batch_size}"
             )
         return stale, no_signal, failed, counts
 

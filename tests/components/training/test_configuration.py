@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from core.errors import InputError
 from core.plugins.config_files import RECIPES, config_names
 from training.config.to_verl import compose_run
-from training.launch import _fill_in
+from training.run import _fill_in
 
 RUN = Path("run")
 WITH_A_FILTER = ("dapo", "luffy_rejection", "luffy_seed", "questa", "questa_50")

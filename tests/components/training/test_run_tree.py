@@ -161,10 +161,9 @@ def test_a_key_that_another_switches_off_is_refused_unless_that_is_switched_on()
 
 
 def test_sections_that_are_handed_on_take_any_key() -> None:
-    given = ["machine.environment.MINE=1", "ray_kwargs.ray_init.log_to_driver=false", "run.slurm.partition=gpu"]
+    given = ["machine.environment.MINE=1", "ray_kwargs.ray_init.log_to_driver=false"]
     config = compose_run("luffy", "cpu", [*given, "data.chat_template_kwargs={enable_thinking: false}"], run=RUN)
     assert (config.environment.MINE, config.ray_kwargs.ray_init.log_to_driver) == (1, False)
-    assert config.run.slurm == {"time": 1440, "partition": "gpu"}
     assert config.chat_template_kwargs == {"strftime_now": "2024-07-26", "enable_thinking": False}
 
 

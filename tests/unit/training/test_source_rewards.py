@@ -13,7 +13,7 @@ from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
 from training.config.to_verl import compose_run
 from training.job.input_checks import read_verifiers
-from training.launch import _fill_in
+from training.run import _fill_in
 from training.verl_hooks.reward import (
     compute_score,
     compute_score_whole_text,

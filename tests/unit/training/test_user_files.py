@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.backends.monitor import reason_of
 from core.errors import InputError
 from core.plugins.user_code import source_files, user_code_digest
 from training.config.compose import compose
@@ -180,18 +179,6 @@ def test_a_reward_function_has_its_arguments(tmp_path: Path) -> None:
     check_reward_function(section)
     sample = {"data_source": "d", "solution_str": "s", "ground_truth": "12", "extra_info": {}}
     assert asyncio.run(compute_score(**sample, **wrapped(section)["reward_kwargs"])) == 1.5
-
-
-def test_the_reason_of_a_failure_is_its_cause(tmp_path: Path) -> None:
-    log = tmp_path / "0001.log"
-    log.write_text(
-        "(RewardLoopWorker pid=7) KeyError: 'weight'\n"
-        "(AgentLoopWorker pid=8) user_reward.RewardError: mine.py: score raised KeyError: 'weight'\n"
-        "(TaskRunner pid=9) RuntimeError: selected terminal groups with no materializable trajectories.\n"
-        "RuntimeError: selected terminal groups with no materializable trajectories. Enable more\n"
-    )
-    expected = "training failed: user_reward.RewardError: mine.py: score raised KeyError: 'weight'"
-    assert reason_of(log, 1, "training") == expected
 
 
 def test_rows_without_an_id_are_told_apart_by_their_prompts() -> None:

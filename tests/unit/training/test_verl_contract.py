@@ -15,6 +15,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
+from training.driver import task_runner
 from training.platforms.cpu_weights import CPUCheckpointEngine
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput
 from training.verl_hooks.asynchronous.trainers import (
@@ -24,7 +25,6 @@ from training.verl_hooks.asynchronous.trainers import (
     SeparateTrainer,
 )
 from training.verl_hooks.asynchronous.vllm_client import ResumingClient, TimedBalancer
-from training.verl_hooks.main import task_runner
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, GroupReplayBuffer
 from training.verl_hooks.trainer import MixedPolicy, MixedPolicyTrainer
 

@@ -1,11 +1,14 @@
 """Run one training from its request to its policy folder: the sequence of steps.
 
-The configuration is composed and checked, then a backend starts verl, its metrics are followed while they are written,
-and the last checkpoint becomes ``policy/``. `training.job.run_folder` says what lies where.
+The configuration is composed and checked, then verl trains, and the last checkpoint becomes ``policy/``. On a Ray
+cluster or under Slurm, the same command does that as a job. `training.job.run_folder` says what lies where.
 """
 
 import json
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +16,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from core.backends import build_backend
-from core.backends.monitor import Attempt, attempts, hold, next_attempt
-from core.backends.task import Backend, Task, base_environment
-from core.code_digest import SHORT_DIGEST
+from core.backends.attempts import attempts, hold, next_attempt
+from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError, first_line
-from core.files import digest_bytes, read_json_lines, read_yaml, write_text
+from core.files import read_json_lines, read_yaml, write_text
 from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
+from core.plugins.user_code import UserFunctionError, named_in_errors
 from training.algorithms.prompt_order import SHUFFLE
 from training.config.compose import compose
 from training.config.run_checks import check_run, own_trackers
@@ -29,8 +31,8 @@ from training.config.teacher_settings import lay_out_teacher
 from training.config.to_verl import to_verl
 from training.diagnosis.before import warn_before
 from training.diagnosis.live import Watch
+from training.driver import run_attempt
 from training.export.upload import push_to_hub
-from training.job.attempts import Report, done, follow, progress, steps_before, warn
 from training.job.checkpoints import (
     complete_steps,
     export_policy,
@@ -39,6 +41,7 @@ from training.job.checkpoints import (
     prepare_resume,
     remove_old,
 )
+from training.job.events import Report, done, progress, step_event, warn
 from training.job.input_checks import (
     MATH,
     check_context,
@@ -50,6 +53,7 @@ from training.job.input_checks import (
 )
 from training.job.lineage import build_manifest, code_record
 from training.job.records.ledger_table import write_ledger
+from training.job.records.metrics_log import merge_attempts, seconds_of
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.trackers import open_runs, publish
@@ -64,29 +68,63 @@ from training.resources.requirements import check_requirements
 from training.resources.trainable_models import check_architecture
 
 
-def run_job(request: TrainingRequest, report: Report) -> bool:
+class FirstStageFailed(Exception):
+    """The command of a first stage, which has told why, ended with ``status``."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def submit(request: TrainingRequest, report: Report) -> None:
+    """Train the policy of ``request`` as a job of the cluster that it names, unless it is there already.
+
+    Raises:
+        InputError: a mistake in the input; one that the job finds, too.
+        TaskFailed: the job failed.
+    """
+    from core.backends.elsewhere import run_elsewhere
+
+    folder = RunFolder(request.out)
+    if not request.force and folder.answers(request):
+        done(report, folder.policy, reused=True)
+        return
+    name = identity(str(folder.path), request.computed().model_dump(mode="json"))[:SHORT_DIGEST]
+    run_elsewhere(
+        ("training",),
+        request.model_copy(update={"backend": "local", "ray_address": None, "slurm": {}}),
+        request,
+        folder.job,
+        f"{request.recipe_name}-{name}",
+        what="training",
+        report=report,
+        say=partial(progress, report),
+    )
+
+
+def run_job(request: TrainingRequest, report: Report) -> None:
     """Train the policy of ``request`` in its folder, unless it is there already.
 
     Args:
         request: the inputs and settings, with their digests. An interrupted run in its folder is resumed.
-        report: receives the events (`training.job.attempts`).
+        report: receives the events (`training.job.events`).
 
-    Returns:
-        Whether a policy of the same identity was reused.
+    Raises:
+        InputError: a mistake in the input.
+        TaskFailed: the training failed.
+        FirstStageFailed: its first stage did.
     """
     folder = RunFolder(request.out)
     run = compose(request.recipe, request.hardware, request.config_overrides()).run
     config = to_verl(run, request.out.resolve())
     check_run(config)
     data = _check_inputs(request, config)
-    with hold(folder.path, "training", partial(progress, report)) as lock:
+    with hold(folder.path, "training", partial(progress, report)):
         forced = request.force or folder.is_forced(request)
         reused = not forced and folder.has_policy_of(request, partial(progress, report))
         if not reused:
-            backend = build_backend(OmegaConf.to_container(config.run), lock)
-            _refuse_running(request, folder, backend)
             folder.claim(request)
-            model, first = _first_stage(request, config, folder, report)
+            model, first = _first_stage(request, config, folder)
             _lay_out(config, folder, model, report)
             for key in run.unread():
                 warn(report, latest_step(folder.checkpoints), f"{key}: no run on a CPU reads it, and perhaps none does")
@@ -97,7 +135,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
             write_text(OmegaConf.to_yaml(config, resolve=True), folder.config)
             environment |= _open_trackers(request, config, folder)
-            _train(request, folder, config, environment, backend, report)
+            _train(folder, config, environment, report)
             progress(report, "writing the policy")
             ledger = write_ledger(folder.path, data.path, exported_step(folder.checkpoints, config.policy_from))
             manifest = build_manifest(request, folder, config, data, request.upstream, first, ledger)
@@ -111,18 +149,6 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             progress(report, f"uploading to {config.run.push_to_hub}")
             push_to_hub(folder.policy, config.run.push_to_hub)
     done(report, folder.policy, reused=reused)
-    return reused
-
-
-def _refuse_running(request: TrainingRequest, folder: RunFolder, backend: Backend) -> None:
-    """Raise InputError if ``request`` forces a training in a folder whose job still runs on a cluster."""
-    if not request.force or folder.is_forced(request) or not (earlier := attempts(folder.attempts)):
-        return
-    if backend.reattach(task := _task(request, folder, {}, earlier[-1])):
-        raise InputError(
-            f"{folder.path}: its job {task.name} still runs: leave out --force to follow it, or stop it before you "
-            "train anew"
-        )
 
 
 def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord:
@@ -148,14 +174,20 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
     return targets
 
 
-def _first_stage(
-    request: TrainingRequest, config: DictConfig, folder: RunFolder, report: Report
-) -> tuple[Path, Manifest | None]:
+def _first_stage(request: TrainingRequest, config: DictConfig, folder: RunFolder) -> tuple[Path, Manifest | None]:
     """Run the first stage, if there is one; the model to start from, and the manifest of the first stage."""
     if config.first_stage is None:
         return request.model.path, None
     stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
-    run_job(stage, partial(_report_first_stage, report))
+    file = stage.write(folder.path / "first_stage.json")
+    process = subprocess.Popen([sys.executable, "-P", "-m", "training", "--request", str(file)])
+    try:
+        status = process.wait()
+    finally:  # if we are stopped ourselves
+        process.terminate()
+        process.wait()
+    if status:
+        raise FirstStageFailed(status)
     return folder.first_stage.policy, read_manifest(folder.first_stage.policy)
 
 
@@ -177,7 +209,7 @@ def _lay_out(config: DictConfig, folder: RunFolder, model: Path, report: Report)
         InputError: the machine lacks something else, the model is not one that can be trained, or the checkpoints in
             the folder are parts for another number of GPUs.
     """
-    machine = machine_of(OmegaConf.to_container(config.run), folder.path)
+    machine = machine_of(folder.path)
     shape, saved = ModelShape.of_folder(model), complete_steps(folder.checkpoints)
     teacher = served_folder(config, model)
     teacher_shape = None if teacher is None else ModelShape.of_folder(teacher)
@@ -230,59 +262,57 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         return {name: str(value) for name, value in config.pop("environment").items() if value is not None}
 
 
-def _train(
-    request: TrainingRequest,
-    folder: RunFolder,
-    config: DictConfig,
-    environment: Mapping[str, str],
-    backend: Backend,
-    report: Report,
-) -> None:
-    """Run the next attempt, or the last one if it still runs, to its end; do nothing if all steps are done."""
+def _train(folder: RunFolder, config: DictConfig, environment: Mapping[str, str], report: Report) -> None:
+    """Run the next attempt to its end; do nothing if all steps are done."""
     folder.attempts.mkdir(exist_ok=True)
     total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
-    task = partial(_task, request, folder, environment)
-    resumed = latest_step(folder.checkpoints)
-    if earlier and backend.reattach(task(earlier[-1])):
-        attempt, done = earlier[-1], latest_step(folder.checkpoints)
-    else:
-        attempt = next_attempt(folder.attempts)
-        done = prepare_resume(folder.checkpoints, partial(progress, report))
-        remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
-        if done >= total:
-            return
-    rollouts = None if resumed else folder.rollouts
-    before = steps_before(attempt, earlier, done)
+    rollouts = None if latest_step(folder.checkpoints) else folder.rollouts
+    done = prepare_resume(folder.checkpoints, partial(progress, report))
+    remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
+    if done >= total:
+        return
+    if done:
+        progress(report, f"resuming after step {done} of {total}")
+    progress(report, "starting Ray, vLLM and the actor")
+    before = [record for record in merge_attempts(one.records for one in earlier) if record["step"] <= done]
     watch = Watch(OmegaConf.to_container(config), partial(warn, report), earlier=before, rollouts=rollouts)
-    follow(
-        attempt,
-        backend,
-        task(attempt),
-        total=total,
-        done=done,
-        stall_seconds=config.run.stall_seconds,
-        trackers=own_trackers(config),
-        after_step=watch.step,
-        code=code_record().model_dump(),
-        report=report,
-    )
-
-
-def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str, str], attempt: Attempt) -> Task:
-    """Build the task of an attempt; its name depends on the folder alone, so that newer code finds it too."""
+    steps = Steps(total, report, own_trackers(config), watch.step)
     path = folder.path.resolve()
-    return Task(
-        name=f"luffy-{request.recipe_name}-{digest_bytes(str(path).encode())[:16]}-{attempt.number}",
-        module=("training.verl_hooks.main", str(folder.config.resolve())),
-        environment={
-            **base_environment(),
-            "TENSORBOARD_DIR": str(path / "tensorboard"),
-            "WANDB_DIR": str(path),
-            "VERL_FILE_LOGGER_PATH": str(attempt.records.resolve()),
-            **environment,
-        },
-        log=attempt.log,
+    places = {"TENSORBOARD_DIR": str(path / "tensorboard"), "WANDB_DIR": str(path)}
+    run_attempt(
+        next_attempt(folder.attempts),
+        config,
+        {**places, **environment},
+        stall_seconds=config.run.stall_seconds,
+        on_record=steps.add,
+        code=code_record().model_dump(),
     )
+
+
+class Steps:
+    """Tells each of ``total`` steps to ``report``, to the user's ``trackers``, and to ``watch``.
+
+    A tracker that fails is reported, and called no more.
+    """
+
+    def __init__(
+        self, total: int, report: Report, trackers: Sequence[str], watch: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        self._total, self._report, self._watch = total, report, watch
+        self._trackers = list(trackers)
+        self._seconds = deque[float](maxlen=10)  # of the last steps
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Tell a step by what verl recorded of it."""
+        self._seconds.append(seconds_of(record))
+        self._report(step_event(record, self._total, self._seconds))
+        for path in [*self._trackers]:
+            try:
+                named_in_errors(path)(record["step"], dict(record["data"]))
+            except UserFunctionError as error:
+                self._trackers.remove(path)
+                warn(self._report, record["step"], f"{error}; this tracker gets no more steps")
+        self._watch(record)
 
 
 def _publish(folder: RunFolder, report: Report) -> None:
@@ -292,11 +322,3 @@ def _publish(folder: RunFolder, report: Report) -> None:
             progress(report, line)
     except InputError as error:
         progress(report, f"warning: {error}. Later: luffy train track --run {folder.path}")
-
-
-def _report_first_stage(report: Report, event: dict[str, Any]) -> None:
-    """Pass on an event of the first stage; its end is progress of the whole run."""
-    if event["event"] == "done":
-        progress(report, f"first stage: {event['message']}")
-    else:
-        report(event)
