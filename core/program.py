@@ -18,8 +18,15 @@ def run_module(name: str, *arguments: str, python: str | Path = sys.executable, 
     """
     command = [str(python), "-m", name, *arguments]
     environment = {**os.environ, "PYTHONPATH": python_path(), **variables}
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    done = subprocess.run(command, cwd=PROJECT, env=environment, text=True, check=False, **pipes)
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     if done.returncode == 2:  # the last line says what is wrong
         raise InputError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
     if done.returncode:

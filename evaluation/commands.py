@@ -139,7 +139,7 @@ class Generate(Command):
 
     def sampling(self) -> Sampling:
         """Return how samples are drawn; without their number, where ``counts`` has it."""
-        return self.evaluation.sampling(None if self.counts else self.evaluation.fixed().samples)
+        return self.evaluation.sampling(None if self.counts else self.evaluation.fixed_samples)
 
 
 class Traces(Command):
@@ -330,7 +330,7 @@ class Leaderboard(Compare):
     examples = ("luffy evaluate leaderboard", "luffy evaluate leaderboard Qwen/Qwen3-0.6B --set suite.name=mine.yaml")
 
     models: tuple[str, ...] = option((), f"{MODEL}, to evaluate first.", cli="", metavar="[MODEL]...")
-    pass_at: None = option(None, "Of `compare`.", hidden=True)
+    pass_at: None = option(None, "Of `compare`.", hidden=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     out: OutputFolder | None = option(
         None,
         "Folder of graded results, also for the models. Default: those of the storage.",

@@ -132,6 +132,11 @@ class EvaluationSettings(SamplingSettings):
         """Return the options without a decision: the benchmarks' numbers of samples, or one sample for ``base``."""
         return self if not self.until_decided else self.model_copy(update={"samples": 1 if base else None})
 
+    @property
+    def fixed_samples(self) -> int | None:
+        """The samples of each problem without a decision; None: as many as its benchmark defines."""
+        return None if self.samples == "until_decided" else self.samples
+
     samples: Literal["until_decided"] | PositiveInt | None = Field(
         default=None,
         description="Samples per problem. None: the number that each benchmark defines. until_decided: as many "

@@ -216,7 +216,7 @@ def _request(
         cache=(out if storage.force else storage.path) / "samples",
         evaluation=EvaluationSettings.model_validate(options.model_dump(include=set(EvaluationSettings.model_fields))),
         interpreter=InterpreterSettings(**placement),
-        counts={name: dict(counts[name]) for name in counts} if counts else None,
+        counts=None if counts is None else {name: dict(counts[name]) for name in counts},
     )
 
 

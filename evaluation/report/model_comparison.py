@@ -78,7 +78,7 @@ def _evaluate(
     from evaluation.sample_tables import read_folder
     from grading.graded_table import Verifiers, grade_table
 
-    generate(model, suite, folder, sampling=settings.sampling(settings.fixed().samples), cache=cache)
+    generate(model, suite, folder, sampling=settings.sampling(settings.fixed_samples), cache=cache)
     rules = {"thinking": settings.thinking, "truncated": settings.truncated}
     with Verifiers(settings.grade_workers, settings.grade_limit_s) as verifiers:
         sampled = read_folder(folder, "samples").items()

@@ -68,7 +68,7 @@ def lengthen_context(config: "DictConfig") -> None:
     teacher, rollout = teacher_of(config), config.actor_rollout_ref.rollout
     scores = teacher is not None and teacher.sees != "nothing" and teacher.model == SELF
     if scores or shown_share(config):
-        share = float(teacher.sees != "answer") if scores else shown_share(config)
+        share = float(teacher.sees != "answer") if teacher is not None and scores else shown_share(config)
         rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
         rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
     if teacher is not None:
