@@ -83,17 +83,7 @@ def check_checkpoints(
         )
 
 
-@dg.asset(
-    key=SCORECARD,
-    io_manager_key=IO_MANAGER,
-    group_name="report",
-    kinds={"html"},
-    code_version=kinds.GRADED.code_version,
-    description="One page that compares the policy with the base on every benchmark, with 95% intervals of the "
-    "differences. It also shows the champion's and published scores, transcripts, training curves, contamination, "
-    "cost and lineage. Scores of different checkpoints are rejected.",
-)
-def scorecard(
+def _scorecard(
     context: dg.AssetExecutionContext,
     luffy: dg.ResourceParam[Luffy],
     luffy_interpreter: TrainingInterpreter,
@@ -149,6 +139,21 @@ def scorecard(
             inspect_logs=str(logs) if logs else None,
         )
         return reference.result(_metadata(card, reference, storage))
+
+
+def scorecard_asset(suite: Sequence[Benchmark]) -> dg.AssetsDefinition:
+    """Build the scorecard, which waits for the scores of ``suite``: Dagster orders no steps by deps added later."""
+    return dg.asset(
+        key=SCORECARD,
+        io_manager_key=IO_MANAGER,
+        group_name="report",
+        kinds={"html"},
+        code_version=kinds.GRADED.code_version,
+        description="One page that compares the policy with the base on every benchmark, with 95% intervals of the "
+        "differences. It also shows the champion's and published scores, transcripts, training curves, contamination, "
+        "cost and lineage. Scores of different checkpoints are rejected.",
+        deps=scores_of(suite),
+    )(_scorecard)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from assets.ledger import ledger
 from assets.models import base
 from assets.registry.champion import champion
 from assets.registry.retention import retention
-from assets.report import SCORECARD, scorecard, scores_of
+from assets.report import scorecard_asset
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.launchpad import io_manager, luffy_resource
 from assets.shared.live_metrics import METRICS_SPEC
@@ -80,7 +80,7 @@ def _assets(settings: Settings) -> tuple[list[Asset], Mapping[dg.AssetKey, Seque
     """
     suite, upstream = settings.suite.entries(), upstream_assets(settings.targets)
     assets: list[Asset] = [source, prepared, train, browser, base, policy, METRICS_SPEC, ledger, benchmarks_suite]
-    assets += [*score_assets(suite), checkpoints, scorecard, champion, retention]
+    assets += [*score_assets(suite), checkpoints, scorecard_asset(suite), champion, retention]
     traces, rates = list(upstream), []
     if settings.generate:
         assets.append(generated_asset(settings.generate))
@@ -90,7 +90,7 @@ def _assets(settings: Settings) -> tuple[list[Asset], Mapping[dg.AssetKey, Seque
         assets.append(difficulty)
         rates.append(DIFFICULTY)
     made = {PREPARED: [*traces, *rates], REJECTED: [*traces, *rates], DIFFICULTY: traces}
-    return assets, {SOURCE: upstream, **made, SCORECARD: scores_of(suite)}
+    return assets, {SOURCE: upstream, **made}
 
 
 def _renamed(assets: Sequence[Asset], names: Names) -> list[Asset]:
