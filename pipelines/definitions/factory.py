@@ -59,7 +59,7 @@ def build_defs(
     jobs = build_jobs(names, keys)
     interpreter = settings.interpreter.model_dump()
     return dg.Definitions(
-        assets=_renamed([describe(asset, settings.catalog, names, deps) for asset in assets], names),
+        assets=_renamed([_after(describe(asset, settings.catalog, names, deps), deps) for asset in assets], names),
         asset_checks=target_checks(settings.checks.file, names),
         jobs=list(jobs.values()),
         schedules=build_schedules(names, jobs, settings.schedule),
@@ -91,6 +91,20 @@ def _assets(settings: Settings) -> tuple[list[Asset], Mapping[dg.AssetKey, Seque
         rates.append(DIFFICULTY)
     made = {PREPARED: [*traces, *rates], REJECTED: [*traces, *rates], DIFFICULTY: traces}
     return assets, {SOURCE: upstream, **made}
+
+
+def _after(asset: Asset, deps: Mapping[dg.AssetKey, Sequence[dg.AssetKey]]) -> Asset:
+    """Let the step of ``asset`` wait for its part of ``deps``: Dagster orders steps by inputs, not by specs alone."""
+    if isinstance(asset, dg.AssetSpec) or not asset.is_materializable:
+        return asset
+    inputs = {"_".join(key.path): key for own in asset.keys for key in deps.get(own, ())}
+    if not inputs:
+        return asset
+    ins = {one.name: dg.In.from_definition(one) for one in asset.op.input_defs}
+    op = asset.op.with_replaced_properties(name=asset.op.name, ins={**ins, **dict.fromkeys(inputs, dg.In(dg.Nothing))})
+    read = {**asset.keys_by_input_name, **inputs}
+    attributes = {**asset.get_attributes_dict(), "node_def": op, "keys_by_input_name": read}
+    return dg.AssetsDefinition.dagster_internal_init(**attributes)
 
 
 def _renamed(assets: Sequence[Asset], names: Names) -> list[Asset]:

@@ -13,6 +13,7 @@ from assets.checks import ACCOUNT
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from pipelines.definitions.factory import build_defs
+from pipelines.settings import load
 from targets.check.expectations import SUITE, check_names, load_checks
 from tests.defs.project import settings_of
 
@@ -27,6 +28,17 @@ def definitions(profile: str, **settings: str) -> dg.Definitions:
 
 def graph(profile: str, **settings: str):
     return definitions(profile, **settings).resolve_asset_graph()
+
+
+def test_a_step_waits_for_all_that_its_asset_depends_on() -> None:
+    """Dagster draws an edge that the step of an asset does not wait for."""
+    sets = ["targets.source=[generated]", "generate.teacher=x", "generate.problems=y.jsonl"]
+    defs = build_defs(load("embedded", sets))
+    graph = defs.resolve_asset_graph()
+    for asset in graph.assets_defs:
+        deps = {dep.asset_key for key in asset.keys for dep in asset.get_asset_spec(key).deps}
+        made = {key for key in deps if graph.get(key).is_materializable}
+        assert not asset.is_executable or made <= {*asset.node_keys_by_input_name.values()}, asset.op.name
 
 
 def test_the_arrows_are_those_of_the_architecture():
