@@ -18,7 +18,6 @@ is ``suite --out FILE.parquet --suite TEXT --limit N --profile NAME --set SECTIO
 """
 
 import inspect
-import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -226,7 +225,7 @@ def application(
     if default:
         add_default(app, default)
     for command in commands:
-        name = re.sub(r"(?<!^)(?=[A-Z])", "-", command.__name__).lower()
+        name = "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in command.__name__).removeprefix("-")
         app.command(name, help=inspect.getdoc(command), epilog=examples(*command.examples))(_work(command))
     return app
 

@@ -72,7 +72,7 @@ def test_every_step_links_to_the_function_that_computes_it():
         file = Path(reference.file_path)
         assert file.is_relative_to(ROOT / "assets"), key
         line = file.read_text(encoding="utf-8").splitlines()[reference.line_number - 1].strip()
-        assert line.startswith(("@dg.asset(", "@dg.multi_asset(", "@observable(")), (
+        assert line.startswith(("@dg.asset(", "@dg.multi_asset(", "@observable(", "def _scorecard(")), (
             key,
             line,
         )

@@ -100,8 +100,9 @@ SHAPE_14B, SHAPE_32B, SHAPE_72B = qwen(5120, 48, 40, 13824), qwen(5120, 64, 40, 
 
 
 SHAPES = {"1.5B": SHAPE_1B, "7B": SHAPE_7B, "14B": SHAPE_14B, "32B": SHAPE_32B, "72B": SHAPE_72B}
-PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text()
-LAYOUTS = re.findall(r"^\| (\d+B) \| (\d) \| (H\d00) \| `(\w+)` \| (\d+) \| (\d) \|$", PAGE, re.M)
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE, RESULTS = ((DOCS / page).read_text() for page in ("gpu.md", "results/gpu.md"))
+LAYOUTS = re.findall(r"^\| (\d+B) \| (\d) \| (H\d00) \| `(\w+)` \| (\d+) \| (\d) \|$", RESULTS, re.M)
 FITS = re.findall(r"^\| ([\d.]+B), (all parameters|LoRA).*? \| (.*) \| (.*) \| (.*) \|$", PAGE, re.M)
 
 

@@ -99,7 +99,12 @@ MEASURED |= {f"whole: {expression(match)}": match for match in MATCHED}
 TRACE = Trace("id", "source", 0)
 WORKER = cast(
     Worker,
-    SimpleNamespace(config=TargetSettings(), is_mathematics=lambda trace: True, is_boxed=lambda trace: True),
+    SimpleNamespace(
+        config=TargetSettings(),
+        is_mathematics=lambda trace: True,
+        is_boxed=lambda trace: True,
+        benchmark_match=lambda problem: None,
+    ),
 )
 # What reads texts of data with loops and patterns of its own.
 FUNCTIONS: dict[str, Scan] = {

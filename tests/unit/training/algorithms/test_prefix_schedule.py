@@ -191,7 +191,7 @@ def test_prefix_length_rounds_down(tokens, share, length):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"strategy": "cosine"}, "tag 'cosine'.*reverse_linear"),
+        ({"strategy": "square"}, "tag 'square'.*reverse_linear"),
         ({"step": -1}, "step: expected 0 or more"),
         ({"strategy": "linear", "steps": 0}, "steps\n.*greater than or equal to 1"),
         ({"min": 0.9, "max": 0.1}, "prefix.min=0.9 contradicts prefix.max=0.1"),
