@@ -131,7 +131,7 @@ def test_the_environment_overrides_single_keys():
         ({"LUFFY__EVALUATION__TOP_P": "1.5"}, ["LUFFY__EVALUATION__TOP_P", "less than or equal to 1"]),
         (
             {"LUFFY__TRAINING__RECIPE": "nope"},
-            ["LUFFY__TRAINING__RECIPE", "no recipe 'nope'", "luffy, luffy_opd"],
+            ["LUFFY__TRAINING__RECIPE", "no recipe 'nope'", "luffy, luffy_failed"],
         ),
         ({"LUFFY__TRAINING__HARDWARE": "tpu"}, ["LUFFY__TRAINING__HARDWARE", "no hardware 'tpu'", "cpu, gpu"]),
         ({"LUFFY__TRAINING__CONFIG__PATHS__RUN": "/elsewhere"}, ["CONFIG__PATHS__RUN: training.config.paths.run says"]),
