@@ -232,7 +232,7 @@ def test_what_the_endpoint_says_is_passed_on(
     state.status, state.body = status, body
     done = run(name, problems, "--set", "generate.concurrency=1")
     assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) <= 2, done.stderr
-    assert "seed" not in message or "leave it out by --endpoint '{leave_out: [seed]}'" in done.stderr
+    assert "seed" not in message or "leave it out by the setting endpoint: {leave_out: [seed]}" in done.stderr
 
 
 def test_requests_are_what_the_server_takes(teacher: Any, problems: Path) -> None:

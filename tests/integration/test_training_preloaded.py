@@ -63,9 +63,15 @@ thread.join()
 """
 
 DRIVER = """
-import time
+import os, sys, time
 from training.platforms.preloaded import preloaded_interpreter
-with preloaded_interpreter():
+
+def abort(error):
+    sys.stderr.write(f"{error}\\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+with preloaded_interpreter(abort):
     time.sleep(600)
 """
 
@@ -88,10 +94,11 @@ def platform() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def interpreter(platform: None) -> Iterator[str]:
-    with preloaded_interpreter() as command:
+    errors: list[BaseException] = []
+    with preloaded_interpreter(errors.append) as command:
         server = server_of(os.getpid())
         yield command
-    assert not server.is_alive()
+    assert not server.is_alive() and not errors
 
 
 @pytest.mark.parametrize("number", ["1", "2"])

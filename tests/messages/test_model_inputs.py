@@ -21,11 +21,15 @@ ROWS: list[Row] = [
         "tokenizer_config.json: no eos_token",
     ),
     (
-        f"{GENERATE} model --chat-template-kwargs '{{thinking: 1}}'",
+        f"{GENERATE} model --set 'evaluation.chat_template_kwargs={{thinking: 1}}'",
         {},
         "chat_template_kwargs.thinking: the chat template",
     ),
-    (f"{GENERATE} model --chat-template-kwargs 1", {}, "--chat-template-kwargs: got 1, expected a mapping"),
+    (
+        f"{GENERATE} model --set evaluation.chat_template_kwargs=1",
+        {},
+        "evaluation.chat_template_kwargs: Input should be a mapping",
+    ),
     (f"{GENERATE} model", {"model/tokenizer_config.json": "[]"}, "tokenizer_config.json: a JSON list"),
     (f"{GENERATE} model", {"model/tokenizer_config.json": "{"}, "tokenizer_config.json: not JSON"),
     (f"{GENERATE} model", {"model/tokenizer.json": "{"}, "tokenizer.json: not "),

@@ -137,7 +137,7 @@ ROWS: list[Row] = [
         "error: /bin/true: it does not answer as a Python does; expected",
     ),
     (f"LUFFY__INTERPRETER__PYTHON=/bin/false {RUN}", {}, "error: /bin/false: it does not answer as a Python does; "),
-    (f"LUFFY_ROUNDS_NUMBER=2 {LUFFY} champion", {}, "did you mean LUFFY__ROUNDS__NUMBER?"),
+    (f"LUFFY_GENERATE_SAMPLES=2 {LUFFY} champion", {}, "did you mean LUFFY__GENERATE__SAMPLES?"),
     (f"LUFFY__X=1 {RUN}", {}, "variable LUFFY__X: expected LUFFY__SECTION__KEY"),
     (f"LUFFY__TRAINING=1 {RUN}", {}, "variable LUFFY__TRAINING"),
     (f"LUFFY__TRAINING__SEED__X=1 {RUN}", {}, "LUFFY__TRAINING__SEED__X"),

@@ -117,8 +117,7 @@ ROWS: list[Row] = [
         "row 1: column a: the solution has no \\boxed{answer}",
     ),
     (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML.replace("}]", ", index_base: 0}]")}, "`index_base` needs"),
-    (f"{SUITE} --benchmarks nothing", {}, "benchmark nothing: not in suite embedded"),
-    (f"{SUITE} --benchmarks traces.jsonl", {}, "a file of problems is a source in a suite of your own"),
+    (f"{SUITE} --set suite.only=[nothing]", {}, "suite.only: nothing: not in suite embedded"),
     (f"{SUITE} --suite model", {}, "no suite 'model'"),
     ("evaluation suite --out model", {}, "--out: model is a folder; expected the name of a file"),
     # suite files
@@ -132,8 +131,12 @@ ROWS: list[Row] = [
     (f"{GRADE}", {"suite.parquet": retyped("verifier", nulls)}, "verifier"),
     (f"{GENERATE} model", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
     # benchmarks
-    (f"{SUITE} --roots nothere", {}, "--roots: nothere: no such folder"),
-    ("evaluation compare model --roots suite.parquet", {}, "--roots: suite.parquet is a file; expected a folder"),
+    (f"{SUITE} --roots nothere", {}, "nothere: no such folder"),
+    (
+        "evaluation compare model --roots suite.parquet",
+        {},
+        "benchmarks.roots: {here}/suite.parquet: is a file; expected a folder",
+    ),
     (
         MINE_SUITE,
         {"mine.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1 + 1?", "a": "2"}\n{"q": " 1  +\\n1?", "a": "2"}\n'},

@@ -62,7 +62,7 @@ def test_transformers_is_asked_about_other_families(tmp_path: Path) -> None:
     check_loading(folder, trust_remote_code=False)
     refused("transformers cannot load the model", hidden_size=32)
     refused("trust_remote_code=true", model_type="own", auto_map={"AutoConfig": "own.Own"})
-    with pytest.raises(InputError, match="--trust-remote-code"):  # as vLLM would be started
+    with pytest.raises(InputError, match="trust_remote_code=true"):  # as vLLM would be started
         context_limit(str(folder), trust_remote_code=False)
     save_file({name: tensor for name, tensor in tensors.items() if "down_proj" not in name}, file)
     refused(message := r"2 missing \(model\.layers\.0\.mlp\.down_proj\.weight, .*copy config\.json and weights")

@@ -55,6 +55,7 @@ def test_a_checkpoint_is_complete_when_the_samples_of_its_step_are_written(
     saved._save_checkpoint()
     assert latest_step(checkpoints) == 0
     saved.on_step_begin()
+    saved._completer.wait()
     assert (latest_step(checkpoints), written) == (2, [0])
     assert saved.timing_raw["save_checkpoint"] > 0.1
 
