@@ -128,9 +128,9 @@ class EvaluationSettings(SamplingSettings):
             raise ValueError("samples: until_decided draws more samples of a problem, which are equal at temperature 0")
         return self
 
-    def fixed(self, base: bool = False) -> Self:
-        """Return the options without a decision: the benchmarks' numbers of samples, or one sample for ``base``."""
-        return self if not self.until_decided else self.model_copy(update={"samples": 1 if base else None})
+    def of_base(self) -> Self:
+        """Return the options for the base, about which nothing is decided: one sample in the place of until_decided."""
+        return self.model_copy(update={"samples": 1}) if self.until_decided else self
 
     @property
     def fixed_samples(self) -> int | None:

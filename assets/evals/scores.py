@@ -102,7 +102,7 @@ def _scores(
             raise InputError("samples: until_decided takes all benchmarks of the policy together; select all of them")
         contest = hold_contest(context, model, suite, benchmarks, settings, luffy.settings.promotion, storage, draw)
     else:
-        contest = Contest(draw(model, settings.seed, None, settings.fixed(base=True)))
+        contest = Contest(draw(model, settings.seed, None, settings.of_base()))
         files = [contest.policy.graded[b.name] for b in luffy.suite if b.group == "evals" and b.name in selected]
         if advice := recipe_advice(luffy.settings.training.recipe, files):
             context.log.warning(advice)
