@@ -30,13 +30,11 @@ def read_problems(
     tokenizer: Path,
     limit: int | None = None,
     generated: Path | None = None,
-    benchmarks: "pa.Table | None" = None,
 ) -> "pa.Table":
     """BENCHMARK rows: each problem with its first gold answer, as a policy is asked it.
 
     Traces that cannot be read, and problems that no filter would let through or whose prompt is too long, are left out.
-    ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name;
-    ``benchmarks``: BENCHMARK rows whose problems are left out, too.
+    ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name.
 
     Raises:
         InputError: a source does not work, or no problem is left.
@@ -44,7 +42,7 @@ def read_problems(
     import pyarrow as pa
 
     rows: dict[str, dict[str, Any]] = {}
-    with Worker(config, tokenizer, benchmarks) as worker:
+    with Worker(config, tokenizer) as worker:
         for trace in _measurable(config, worker, generated):
             digest = problem_digest(str(trace.problem))
             if digest in rows:

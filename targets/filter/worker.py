@@ -36,7 +36,7 @@ class Worker:
     def __init__(self, config: TargetSettings, tokenizer: Path, benchmarks: "pa.Table | None" = None) -> None:
         self.config, self._tokenizer, self._benchmarks = config, tokenizer, benchmarks
         self._verifiers: dict[VerifierSpec, Verifier] = {}
-        self._search = lru_cache(MATCHES_IN_MEMORY)(lambda problem: self.index and self.index.match(problem))
+        self._search = lru_cache(MATCHES_IN_MEMORY)(lambda problem: self.index and self.index.match(repair(problem)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = {"index": self.index} if "index" in self.__dict__ else {}
@@ -61,7 +61,7 @@ class Worker:
 
     def benchmark_match(self, problem: str) -> Match | None:
         """The benchmark problem that ``problem`` repeats, whatever its encoding."""
-        return self._search(repair(problem))
+        return self._search(problem)
 
     def source(self, trace: Trace) -> Source:
         """The source of ``trace``."""
