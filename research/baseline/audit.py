@@ -4,9 +4,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +13,10 @@ from safetensors.torch import load_file
 
 from core import PROJECT
 from core.cli import say
-from core.errors import TaskFailed
 from core.files import read_json, write_text
 from core.model.base_model import SHIPPED
+from core.program import run_module
+from core.text.markdown import markdown_table
 from research.baseline.setting import Cut, Request, Setting, write_targets
 
 LOCK = PROJECT / "requirements/baseline.lock"
@@ -67,17 +65,13 @@ class Audit:
         if not self.trl.is_dir():
             partial = self.trl.with_name("trl.partial")
             shutil.rmtree(partial, ignore_errors=True)
-            self.run("-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "-r", LOCK, "--target", partial)
+            self.run("pip", "install", "-q", "--no-deps", "--require-hashes", "-r", LOCK, "--target", partial)
             partial.rename(self.trl)
 
-    def run(self, *command: object, with_trl: bool = True) -> None:
-        """Run a program of the training interpreter; TaskFailed with the end of its errors if it fails."""
+    def run(self, module: str, *arguments: object, with_trl: bool = True) -> None:
+        """Run a module of the training interpreter to its end."""
         paths = os.pathsep.join([str(PROJECT), *([str(self.trl)] if with_trl else [])])
-        variables = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        parts = [sys.executable, *map(str, command)]
-        done = subprocess.run(parts, cwd=self.work, env=variables, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise TaskFailed(f"{' '.join(parts)} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+        run_module(module, *map(str, arguments), PYTHONPATH=paths, OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1")
 
     def train(self, code: str, cut: Cut) -> Path:
         """Return the folder of a training, made unless it is there."""
@@ -92,8 +86,8 @@ class Audit:
         """Train by a program of the audit."""
         out.mkdir(parents=True)
         request = Request(str(self.targets), str(SHIPPED), str(out), cut, self.setting).write(out / "request.json")
-        ranks = ["torch.distributed.run", "--nproc-per-node", cut.ranks, "-m"] if cut.ranks > 1 else []
-        self.run("-m", *ranks, module, request)
+        ranks = ["torch.distributed.run", "--nproc-per-node", str(cut.ranks), "-m"] if cut.ranks > 1 else []
+        self.run(*ranks, module, str(request))
 
     def ours(self, out: Path, cut: Cut) -> None:
         """Train by the product's recipe ``sft``, without TRL: verl 0.9.1 would import a class that TRL 1 lacks."""
@@ -129,17 +123,12 @@ class Audit:
     def policy_losses(self) -> list[list[str]]:
         """Return the largest differences of loss and gradient over all cuts, by mean and code."""
         out = self.work / "policy_losses.json"
-        self.run("-m", "research.baseline.policy_losses", out)
+        self.run("research.baseline.policy_losses", out)
         largest: dict[tuple[str, str, str], list[float]] = {}
         for name, code, mode, _, *values in read_json(out):
             before = largest.setdefault((name, code, mode), [0.0, 0.0])
             largest[name, code, mode] = [max(pair) for pair in zip(before, values, strict=True)]
         return [[*names, *(f"{value:.0e}" for value in values)] for names, values in largest.items()]
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> None:
@@ -156,8 +145,8 @@ def main() -> None:
         for cut in cuts:
             apart = difference(reference, audit.train(code, cut), SHIPPED)
             rows.append([code, str(cut), *(f"{value:.0e}" for value in apart)])
-    supervised = table(["trained by", "micro-batches", "loss", "gradient norm", "weights"], rows)
-    policy = table(["mean", "code", "its name", "loss", "gradient"], audit.policy_losses())
+    supervised = markdown_table(["trained by", "micro-batches", "loss", "gradient norm", "weights"], rows, left=(0, 1))
+    policy = markdown_table(["mean", "code", "its name", "loss", "gradient"], audit.policy_losses(), left=(0, 1, 2))
     text = given.page.read_text(encoding="utf-8") if given.page.exists() else f"{BEGIN}\n{END}\n"
     before, after = text.split(BEGIN)[0], text.split(END)[-1]
     write_text(f"{before}{BEGIN}\n\n{supervised}\n\n{policy}\n\n{END}{after}", given.page)
