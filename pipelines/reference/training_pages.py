@@ -16,7 +16,7 @@ from training.plugins import METHODS
 
 HEADING = compile_quick_pattern(r"^#{2,3} (.+)$")
 ROW = compile_quick_pattern(r"^\| `([\w.]+)` \| `([^`]+)` \| (.+?) \|")
-LINK = compile_quick_pattern(r"\]\(([^)]+)\)")
+LINK = compile_quick_pattern(r"\]\((?!https?:)([^)]+)\)")  # to a place of the documentation
 EXPLAINED = "algorithm.md"  # the page that explains the keys of methods
 PLACES = {
     View.POLICY: "policy",
