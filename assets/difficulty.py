@@ -11,6 +11,7 @@ from assets.evals.scores import generate, grade
 from assets.generated import with_generated
 from assets.models import KEY as BASE
 from assets.shared.failures import user_errors
+from assets.shared.gpu_slot import TAG
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import columns, pictures, preview, rounded
@@ -43,7 +44,7 @@ def check_one_source_of_rates(targets: TargetSettings) -> None:
     code_version=kinds.GRADED.code_version,
     ins={"base": dg.AssetIn(BASE)},
     deps=[SOURCE],
-    pool="gpu",
+    tags=TAG,
     description="How often the base model solves each problem, with the 95% interval. targets/prepared uses it to "
     "select problems (pass_rate), and training uses it to choose the prompts with off-policy samples "
     "(method.guide) and the order of the prompts (data.order).",

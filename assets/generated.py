@@ -3,12 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets.shared.failures import user_errors
+from assets.shared.gpu_slot import TAG, gpu_slot
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import columns, counts, preview, rounded
@@ -44,7 +46,7 @@ def with_generated(context: dg.AssetExecutionContext, luffy: Luffy) -> tuple[Tar
 
 
 def generated_asset(teacher: GenerateSettings) -> dg.AssetsDefinition:
-    """Build the asset, which waits in the pool of GPUs unless the teacher is behind an address."""
+    """Build the asset, which waits for the slot of the GPUs unless the teacher is behind an address."""
 
     @dg.asset(
         key=KEY,
@@ -52,7 +54,7 @@ def generated_asset(teacher: GenerateSettings) -> dg.AssetsDefinition:
         group_name="targets",
         kinds={"parquet"},
         code_version=kinds.GRADED.code_version,
-        pool=None if Endpoint.parse(teacher.teacher) else "gpu",
+        tags={} if Endpoint.parse(teacher.teacher) else TAG,
         description="The traces that a teacher wrote for your problems, each with the grader's verdict. They are one "
         "more source of targets/prepared. Samples are cached, so that no trace is requested or paid for twice.",
     )
@@ -150,7 +152,8 @@ def generate_traces(
             interpreter=InterpreterSettings(**interpreter.placement(context) if local else {}),
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]
-        interpreter.run(context, arguments, report, lambda: SAMPLES_KEPT)
+        with gpu_slot(context) if local else nullcontext():
+            interpreter.run(context, arguments, report, lambda: SAMPLES_KEPT)
         kept, digest, rows = _keep(folder / FILE, file, storage)
     facts = {"request": request, "rows": rows, "requested": last["requested"]}
     return GeneratedReference(path=str(kept), digest=digest, **facts), last

@@ -1,5 +1,6 @@
 """The asset training/policy: mixed-policy RL in the training interpreter."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import dagster as dg
 from assets.checks import Verdicts, check_keys, require_passed, verdicts
 from assets.models import KEY as BASE
 from assets.shared.failures import user_errors
+from assets.shared.gpu_slot import TAG, gpu_slot
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.live_metrics import METRICS, StepObserver
 from assets.shared.luffy import IO_MANAGER, Luffy
@@ -47,7 +49,7 @@ def retrain_on_new_targets() -> dg.AutomationCondition[Any]:
     io_manager_key=IO_MANAGER,
     group_name="training",
     kinds={"verl", "vllm", "pytorch"},
-    pool="gpu",
+    tags=TAG,
     code_version=kinds.POLICY.code_version,
     ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
     automation_condition=retrain_on_new_targets(),
@@ -76,20 +78,22 @@ def policy(
             context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
         out = storage.result("training", "policy", request.identity(), complete="policy")
         observer = StepObserver(context, luffy.names.key(METRICS))
-        if RunFolder(out).answers(request):
-            observer.reused = True
-            if line := kinds.POLICY.reused(out, parse_manifest(out / "policy").code.digest):
-                context.log.warning(line)
-        else:
-            request = request.model_copy(update={"out": out, **luffy_interpreter.placement(context)})
-            with storage.writable():
-                file = request.write(RunFolder(out).request)
-            luffy_interpreter.run(
-                context,
-                ["training", "--request", str(file)],
-                observer,
-                lambda: RunFolder(out).kept("materialize again"),
-            )
+        folder = RunFolder(out)
+        with nullcontext() if folder.answers(request) else gpu_slot(context):
+            if folder.answers(request):  # or another run has made it while this one waited
+                observer.reused = True
+                if line := kinds.POLICY.reused(out, parse_manifest(out / "policy").code.digest):
+                    context.log.warning(line)
+            else:
+                request = request.model_copy(update={"out": out, **luffy_interpreter.placement(context)})
+                with storage.writable():
+                    file = request.write(folder.request)
+                luffy_interpreter.run(
+                    context,
+                    ["training", "--request", str(file)],
+                    observer,
+                    lambda: folder.kept("materialize again"),
+                )
         return _result(context, settings, observer, out, train, base, Registry(storage.path))
 
 

@@ -9,6 +9,7 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import generate, grade
 from assets.shared.failures import user_errors
+from assets.shared.gpu_slot import TAG
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import pictures, rounded, rows_table
@@ -29,7 +30,7 @@ CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
     io_manager_key=IO_MANAGER,
     group_name=CHECKPOINTS.path[0],
     kinds={"vllm"},
-    pool="gpu",
+    tags=TAG,
     code_version=kinds.GRADED.code_version,
     ins={"policy": dg.AssetIn(POLICY)},  # an arrow from the benchmarks would say that it is trained on them
     description="The accuracy of every saved checkpoint of the policy's run on one benchmark. run.keep_checkpoints "

@@ -15,6 +15,7 @@ from assets.evals.opponent_answers import Answers, Contest, hold_contest
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.failures import user_errors
+from assets.shared.gpu_slot import TAG, gpu_slot
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy, Names
 from assets.shared.metadata import columns, counts, preview, rounded
@@ -59,7 +60,6 @@ def _score_asset(role: str, model_key: dg.AssetKey, benchmarks: Sequence[Benchma
         outs=dict(_out(benchmark, role) for benchmark in benchmarks),
         ins={"model": dg.AssetIn(model_key), "suite": dg.AssetIn(SUITE)},
         can_subset=True,
-        pool="gpu",
     )
     def evals(
         context: dg.AssetExecutionContext,
@@ -137,7 +137,7 @@ def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
         key(benchmark, role),
         group_name=benchmark.group,
         kinds={"vllm"},
-        tags={"luffy/role": role},
+        tags={"luffy/role": role, **TAG},
         code_version=kinds.GRADED.code_version,
         description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
     )
@@ -177,7 +177,14 @@ def generate(
         drawn = counts and counts[name]
         digest = kinds.GRADED.identity(model.digest, suite.digests[name], sampling, drawn)
         folders[name] = storage.result("generations", name, digest)
-    if missing := {n: folder for n, folder in folders.items() if not storage.has(folder, kinds.GRADED, context.log)}:
+    files = {name: folder / "samples.parquet" for name, folder in folders.items()}
+    missing = {name: folder for name, folder in folders.items() if not storage.has(folder, kinds.GRADED, context.log)}
+    if not missing:
+        return files
+    with gpu_slot(context):
+        missing = {name: folder for name, folder in missing.items() if not folder.exists()}
+        if not missing:  # another run has drawn them while this one waited
+            return files
         with storage.working("generations", "jobs", identity(*(folder.name for folder in missing.values()))) as out:
             request = _request(missing, model, suite, options, storage, out, counts, interpreter.placement(context))
             arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
@@ -191,7 +198,7 @@ def generate(
                         with storage.writing(folder, kinds.GRADED) as temporary:
                             request.write(temporary / "request.json")
                             (out / f"{name}.parquet").rename(temporary / "samples.parquet")
-    return {name: folder / "samples.parquet" for name, folder in folders.items()}
+    return files
 
 
 def _request(

@@ -39,7 +39,6 @@ PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitio
     io_manager_key=IO_MANAGER,
     group_name="operations",
     kinds={"storage"},
-    pool="gpu",  # never beside a training or an evaluation
     code_version=code_version("assets/registry/removal_plan.py"),
     description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
     "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "

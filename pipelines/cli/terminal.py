@@ -22,7 +22,6 @@ POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0  # between status lines if the output is not a terminal
 RUNNING, DONE = "running", "done"  # the states of a stage
 INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__  # what a cancelled step reports before or after its asset
-POOL = "gpu"  # of trainings and evaluations
 BAR = 24  # width in characters
 WARNINGS = 3  # the most that the view shows
 CURVES = [metric for metric in METRICS if View.TERMINAL in metric.views]  # the curves of a training
@@ -173,9 +172,6 @@ class RunMonitor:
                 self._warn(f"{self._prefix(step)} {entry.user_message}")
             elif int(entry.level) >= logging.INFO:
                 self._say(step, entry.user_message, entry.timestamp)
-        elif event.event_type_value == "ENGINE_EVENT" and "blocked by limit for pool" in (event.message or ""):
-            self.view.stages.setdefault(step, Stage(entry.timestamp))
-            self._say(step, f"waits for the training slot{self._held_by()}", entry.timestamp)
         elif event.event_type_value == "STEP_START":
             self.view.stages[step] = Stage(entry.timestamp)
             self._terminal.status(f"{self._prefix(step)} started")
@@ -191,11 +187,6 @@ class RunMonitor:
             self._warn(f"{self._prefix(step)} {reason(event.step_retry_data.error)}; it starts again")
         elif event.event_type_value == "STEP_FAILURE":
             self._failed(step, entry, event)
-
-    def _held_by(self) -> str:
-        """Who has the slot for which a stage waits; "" if it has just become free."""
-        slots = self._instance.event_log_storage.get_concurrency_info(POOL).claimed_slots
-        return f" (run {slots[0].run_id[:8]}, {name_of(slots[0].step_key)})" if slots else ""
 
     def _failed(self, step: str, entry: dg.EventLogEntry, event: dg.DagsterEvent) -> None:
         data = event.step_failure_data

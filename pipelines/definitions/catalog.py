@@ -24,7 +24,7 @@ TEAMS = {
     "operations": "team:platform",
 }
 OTHERS = "team:research"
-RUNS, POOL = "luffy/runs", "luffy/pool"  # tags: the schedule of an asset, and the pool in which its step waits
+RUNS = "luffy/runs"  # tag: the schedule of an asset
 OVERDUE = 4  # multiple of `fresh_days`
 
 
@@ -51,7 +51,7 @@ def describe(
         return spec.replace_attributes(
             **of_group(spec),
             deps=[*spec.deps, *deps.get(spec.key, ())],
-            tags={**spec.tags, **({POOL: asset.op.pool} if asset.op.pool else {}), RUNS: runs},
+            tags={**spec.tags, RUNS: runs},
             metadata={**spec.metadata, "dagster/code_references": _code(asset, settings)},
             freshness_policy=fresh if weekly else None,
         )

@@ -118,19 +118,6 @@ def test_a_suite_can_be_narrowed():
     }
 
 
-def test_training_and_evaluation_share_the_gpu_pool():
-    pools = {
-        name: definitions("embedded").resolve_job_def("everything").get_node_named(name).definition.pool
-        for name in ("training__policy", "evals__base", "evals__policy", "targets__prepared")
-    }
-    assert pools == {
-        "training__policy": "gpu",
-        "evals__base": "gpu",
-        "evals__policy": "gpu",
-        "targets__prepared": None,
-    }
-
-
 def test_the_line_is_run_without_operations():
     keys = definitions("embedded").resolve_job_def("everything").asset_layer.executable_asset_keys
     assert {key.path[0] for key in keys}.isdisjoint({"operations"})

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets.evals import scores
 from assets.evals.scores import recipe_advice
 from core.schemas import GRADED
 from tests.defs.project import Project, message
@@ -16,7 +17,7 @@ KEYS = ["evals/base/arithmetic", "ood/base/arithmetic_long", "ood/base/arithmeti
 SMALL = {"benchmarks__limit": "4", "evaluation__max_tokens": "64"}
 
 
-def test_the_base_is_scored_once_for_the_same_model_and_problems(build):
+def test_the_base_is_scored_once_for_the_same_model_and_problems(build, monkeypatch):
     project: Project = build(**SMALL)
     assert project.run("models/base", "benchmarks/suite", KEYS[0], KEYS[3]).success
     shown = project.metadata(KEYS[3])
@@ -42,6 +43,7 @@ def test_the_base_is_scored_once_for_the_same_model_and_problems(build):
     ]
     assert sum(drawn) == 16  # each sample once
 
+    monkeypatch.setattr(scores, "gpu_slot", None)  # and waits for nobody
     assert build(**SMALL, evaluation__thinking="false").run(*KEYS).success  # graded anew, not generated anew
     final = project.files()
     assert sorted(Path(name).name for name in final if name.startswith("generations/")) == kept

@@ -24,6 +24,10 @@ USES = {
         )
         for name in ("RegisteredCodeLocationOrigin", "RemoteRepositoryOrigin")
     },
+    "dagster._core.execution.plan.instance_concurrency_context.InstanceConcurrencyContext": (
+        "assets/shared/gpu_slot.py",
+        "takes a slot of a pool inside a step: without it, give the assets the pool, whose wait keeps a core busy",
+    ),
     "dagster._core.workspace.context.WorkspaceProcessContext": (WEBSERVER, "an argument of the web server"),
     "dagster._core.workspace.load_target.WorkspaceFileTarget": (WEBSERVER, "an argument of that context"),
     "dagster_webserver.webserver.DagsterWebserver": (
