@@ -308,7 +308,8 @@ class PackageCommand(TyperCommand):
 def research(context: typer.Context) -> None:
     """Compare recipes, check recorded runs, measure speed.
 
-    Commands: run, compare, drift, words, remake, recheck, disagreements, promotion, bench; each has --help.
+    Commands: run, compare, settle, drift, words, remake, recheck, disagreements, promotion, baseline, bench; each has
+    --help.
     """
     os.environ |= {COMMAND: "luffy research", "PYTHONPATH": python_path()}
     os.execv(sys.executable, [sys.executable, "-P", "-m", "research", *context.args])
