@@ -74,8 +74,6 @@ def policy(
         require_passed(checked, ignore=settings.ignore_checks)
         luffy_interpreter.executable()
         request = training_request(settings, train, base, upstream=upstream(context, train, base, checked)).complete()
-        if unread := [text for text in settings.overrides if text not in request.overrides]:
-            context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
         out = storage.result("training", "policy", request.identity(), complete="policy")
         observer = StepObserver(context, luffy.names.key(METRICS))
         folder = RunFolder(out)

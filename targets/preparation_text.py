@@ -8,7 +8,7 @@ from targets.check.checks_page import write_page
 from targets.check.expectations import summarize, validate
 from targets.check.source_drift import OF_TWO
 from targets.check.version_diff import Difference
-from targets.prepared_files import Prepared, column_texts, hint_texts, log_probs_text, reuse_texts
+from targets.prepared_files import Prepared, column_texts, hint_texts, log_probs_text, read_example, reuse_texts
 from targets.select.split import Split
 
 MOST_VALUES = 10  # of each metadata, on the terminal
@@ -38,7 +38,8 @@ def print_preparation(prepared: Prepared, split: Split | None, seconds: float) -
     read = prepared.counts["read"]
     say(f"{'read':18}{read:>9,}")
     for step in prepared.filter_counts:
-        say(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
+        why = read_example(prepared.rejected, step["filter"]) if step["filter"] == "verify_error" else ""
+        say(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}{why and '.'}{why}")
     speed = "nothing has changed, so nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
     say(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
     for name, n in sorted(prepared.by_source.items()) if len(prepared.by_source) > 1 else ():

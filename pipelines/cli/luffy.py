@@ -89,10 +89,12 @@ class Run(Profiled):
     rounds: int | None = option(None, "Ask the teacher about what is unsolved, train on it; N times.", ge=1)
 
     def run(self) -> int:
-        from pipelines.cli.run import run_graph
+        from pipelines.cli.run import run_graph, unread
         from pipelines.settings import DEFAULT, load
 
         settings = load(self.profile, [*self.sets, *(["storage.force=true"] if self.force else [])])
+        if keys := unread(settings.training.recipe, self.sets):
+            say(f"--set: recipe {settings.training.recipe} imitates, and does not read {', '.join(keys)}")
         if self.rounds is not None:
             if self.select is not None:
                 raise InputError("--rounds and --select: give one of them: a round runs the whole graph")
@@ -202,14 +204,14 @@ class Verify(Command):
         from core.text.parse import parse_yaml
         from grading.verifiers.verifier import Item
         from targets.read.sources import read_source
-        from targets.settings import TargetSettings
+        from targets.settings import build_config
 
         source = {
             "path": str(self.file),
             "mapping": parse_yaml(str(self.mapping), "--mapping"),
             "fields": columns or {},
         }
-        traces = read_source(TargetSettings.model_validate({"source": [source]}))
+        traces = read_source(build_config({"source": [source]}, where="--mapping"))
         items = [Item(str(t.response), str(t.gold), t.verifier_fields) for t in traces if not t.reasons]
         if not items:
             raise InputError(f"{self.file}: no row has the columns of --mapping; expected a text in each of them")

@@ -28,7 +28,9 @@ from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.settings import Settings, built_in
+from training.config.overrides import key_of, read_by
 
+CONFIG = "training.config."
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
@@ -74,6 +76,15 @@ def run_graph(
         for line in _next_steps(settings, keys, profile) if suggests else ():
             terminal.line(line)
     return status
+
+
+def unread(recipe: str, sets: Sequence[str]) -> list[str]:
+    """Return the keys of the training among the options ``sets`` that ``recipe`` does not read.
+
+    Keys of a profile are often meant for several recipes, so that nothing is said of them.
+    """
+    given = [text.removeprefix(CONFIG) for text in sets if text.startswith(CONFIG)]
+    return [key_of(text) for text in read_by(recipe, given)[1]]
 
 
 def check_training(settings: Settings, python: Path) -> None:

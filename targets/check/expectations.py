@@ -261,8 +261,9 @@ def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], fra
     observed = result.get("observed_value")
     if observed is None and failing:
         # Of several columns a value is a list or an object.
-        values = list(dict.fromkeys(map(str, result.get("partial_unexpected_list") or [])))[:MOST_VALUES]
-        observed = f"{failing} of {rows}: {', '.join(value[:100] for value in values)}"
+        values = [value for value in result.get("partial_unexpected_list") or [] if value is not None]
+        named = ", ".join(value[:100] for value in list(dict.fromkeys(map(str, values)))[:MOST_VALUES])
+        observed = f"{failing} of {rows}" + (f": {named}" if named else "")
     elif observed is None and failing == 0:
         observed = f"0 of {rows}"
     elif observed is None and error is None and not outcome["success"]:

@@ -15,6 +15,7 @@ from processes import children, descendants, wait_gone
 
 from core.errors import InputError
 from core.files import read_yaml
+from pipelines.cli.run import unread
 from pipelines.cli.selection import selection_keys
 from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.factory import build_defs
@@ -117,6 +118,11 @@ def test_a_selection_that_names_nothing_is_one_message(selection: str, said: str
     with pytest.raises(InputError) as caught:
         selection_keys(build_defs(settings_of(LUFFY_PROFILE="embedded")), selection, "everything")
     assert said in str(caught.value)
+
+
+def test_only_keys_that_the_user_gave_are_told_to_have_no_effect() -> None:
+    sets = ["training.config.method.advantage.use_std=true", "training.config.data.train_batch_size=8", "split.seed=1"]
+    assert [unread(recipe, sets) for recipe in ("luffy", "sft")] == [[], ["method.advantage.use_std"]]
 
 
 def test_a_relative_home_starts_in_the_folder_of_the_user(environment, tmp_path: Path):
