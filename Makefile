@@ -11,28 +11,14 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 PORT ?= 3000
 ORCHESTRATION := .venv/bin/python
 TRAINING := .venv-train/bin/python
-# Where PyPI's torch is a CUDA build, the CPU build comes from PyTorch's own index.
-TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-deps
 UV := $(shell command -v uv 2>/dev/null)
 # Install the lock $(2) in environment $(1): by uv if it is there and finds every package, else by pip.
 install_lock = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python --no-deps --require-hashes -r $(2) || ) \
   $(1)/bin/python $(PIP_INSTALL) --require-hashes -r $(2)
-# .venv-train stays what it is until HARDWARE or TRAIN_PYTHON says otherwise: from the lock for the CPU or for GPUs, or on
-# top of a Python that has torch, verl and vLLM (FORCE=1 tries versions that are not supported).
-ifeq ($(origin HARDWARE),undefined)
-TRAIN_PYTHON ?= $(shell cat .venv-train/on-top-of 2>/dev/null)
-endif
-HARDWARE ?= $(or $(shell cat .venv-train/hardware 2>/dev/null),cpu)
-TRAIN_LOCKS := requirements/train-$(HARDWARE).lock $(if $(filter cpu,$(HARDWARE)),requirements/torch-cpu.txt)
 # An environment is up to date if it has the stamp of its Python and its lock; pulling another lock asks for another one.
 digest = $(VERSION).$(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
 ORCHESTRATION_STAMP := .venv/installed.$(call digest,requirements/orchestration.lock)
-ifeq ($(TRAIN_PYTHON),)
-TRAINING_STAMP := .venv-train/installed.$(HARDWARE).$(call digest,$(TRAIN_LOCKS))
-else
-TRAINING_STAMP := .venv-train/installed.$(shell echo $(TRAIN_PYTHON) | cat - pyproject.toml | sha256sum | cut -c1-12)
-endif
 GPU_LOCK_STAMP := .venv-gpu-lock/installed.$(call digest,requirements/train-gpu.lock)
 AUDIT_STAMP := .venv-audit/installed.$(call digest,requirements/audit.lock)
 DOCS_STAMP := .venv-docs/installed.$(call digest,requirements/docs.lock)
@@ -41,58 +27,31 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gym languages ui test test-all mutants test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
+.PHONY: help setup training-environment demo gym languages ui test test-all mutants test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
   frozen frozen-trainings unit-orchestration unit-training others-orchestration others-training
 
 help:  ## list the targets (luffy --help lists the commands)
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Make environment $(1), anew if it is one of another Python or $(2) is not empty.
-define environment
-@$(if $(filter 3.11 3.12,$(VERSION)),,$(error PYTHON=$(PYTHON): expected Python 3.11 or 3.12, got $(or $(VERSION),a command that does not run)))rm -f $(1)/installed*
-@$(PYTHON) -m venv $$([ -z "$(2)" ] && [ -d $(1)/lib/python$(VERSION) ] || echo --clear) $(1)
-endef
 # Build environment $(1) from lock $(2); $(3) says what it is.
 define build
 @echo "setup: $(1) ($(3))"
-$(call environment,$(1))
+@$(if $(filter 3.11 3.12,$(VERSION)),,$(error PYTHON=$(PYTHON): expected Python 3.11 or 3.12, got $(or $(VERSION),a command that does not run)))rm -f $(1)/installed*
+@$(PYTHON) -m venv $$([ -d $(1)/lib/python$(VERSION) ] || echo --clear) $(1)
 @$(call install_lock,$(1),requirements/$(2).lock)
 endef
 install_in_both = @for python in $(ORCHESTRATION) $(TRAINING); do $$python $(subst --no-deps,,$(PIP_INSTALL)) $(1); done
-# The project itself in environment $(1), as a link to this checkout.
-LINK_PROJECT = @$(1)/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
-
-# HARDWARE=gpu takes the GPU lock; TRAIN_PYTHON=/path/to/python builds on top of a Python that has torch, verl and vLLM
-setup: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## build both environments (PYTHON=, HARDWARE=gpu, TRAIN_PYTHON=)
+# HARDWARE=gpu takes the GPU lock; TRAIN_PYTHON=/path/to/python builds on top of a Python that has torch, verl and vLLM, and
+# FORCE=1 tries versions of it that are not supported. Without them, .venv-train stays what it is.
+setup: training-environment  ## build both environments (PYTHON=, HARDWARE=gpu, TRAIN_PYTHON=)
 
 $(ORCHESTRATION_STAMP):
 	$(call build,.venv,orchestration,orchestration)
-	$(call LINK_PROJECT,.venv)
+	@.venv/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
 	@touch $@
 
-ifeq ($(TRAIN_PYTHON),)
-$(TRAINING_STAMP):
-	@if [ ! -f requirements/train-$(HARDWARE).lock ]; then \
-	  echo "error: HARDWARE=$(HARDWARE): expected cpu or gpu" >&2; exit 2; \
-	fi
-	@if [ $(HARDWARE) = gpu ]; then PYTHONPATH=$(CURDIR) $(PYTHON) -m core.machine.driver; fi
-	@echo "setup: .venv-train (training, $(HARDWARE))"
-	$(call environment,.venv-train,$(filter-out $(shell cat .venv-train/hardware 2>/dev/null),$(HARDWARE)))
-	@echo $(HARDWARE) >.venv-train/hardware
-	@if [ $(HARDWARE) = cpu ]; then \
-	  $(TRAINING) $(PIP_INSTALL) -r requirements/torch-cpu.txt 2>/dev/null || \
-	  $(TRAINING) $(PIP_INSTALL) --retries 1 --index-url $(TORCH_CPU_INDEX) -r requirements/torch-cpu.txt 2>/dev/null || { \
-	    echo "setup: no CPU build of torch at $(TORCH_CPU_INDEX): taking PyPI's, whose CUDA packages take 5 GB"; \
-	    $(TRAINING) $(subst --no-deps,,$(PIP_INSTALL)) $$(sed 's/+cpu//' requirements/torch-cpu.txt); }; \
-	fi
-	@$(call install_lock,.venv-train,requirements/train-$(HARDWARE).lock)
-	$(call LINK_PROJECT,.venv-train)
-	@touch $@
-else
-$(TRAINING_STAMP): | $(ORCHESTRATION_STAMP)
-	@$(ORCHESTRATION) -m core.existing_python $(TRAIN_PYTHON) .venv-train $(if $(FORCE),--force)
-	@touch $@
-endif
+training-environment: $(ORCHESTRATION_STAMP)
+	@$(ORCHESTRATION) -m pipelines.cli.luffy setup $(HARDWARE:%=--hardware=%) $(TRAIN_PYTHON:%=--on=%) $(if $(FORCE),--force)
 
 $(AUDIT_STAMP):
 	$(call build,.venv-audit,audit,the search of the locks for known vulnerabilities)
@@ -182,7 +141,7 @@ frozen: setup  ## make results and compare them with the recorded ones (BASE=COM
 frozen-trainings: setup  ## the same for trainings of three steps
 	@$(ORCHESTRATION) -m tests.frozen --only trainings $(if $(BASE),--base $(BASE))
 
-lint: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## check style, types, the layers of the packages, and the declared packages
+lint: setup  ## check style, types, the layers of the packages, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/basedpyright && .venv/bin/basedpyright --project pyrightconfig.training.json  # the code that needs torch
 	@.venv/bin/lint-imports --no-logo --no-cache

@@ -50,7 +50,7 @@ def base(
                 storage.path / "models" / "base",
                 revision=settings.revision,
                 context=settings.context,
-                train_python=PROJECT / luffy_interpreter.python,
+                train_python=luffy_interpreter.path(),
             )
         facts = describe(model.path)
         context.log.info(f"{settings.source}: {facts['parameters']:,} parameters at {model.path}")

@@ -1,9 +1,7 @@
 """A Python that has torch, verl and vLLM already, such as that of verl's image, a conda environment or a module.
 
 It is examined against the requirements of ``pyproject.toml`` and never changed. Where it lacks packages,
-``make setup TRAIN_PYTHON=/path/to/python`` calls this module, which makes an environment on top of it::
-
-    python -m core.existing_python /path/to/python .venv-train [--force]
+``luffy setup --on /path/to/python`` makes an environment on top of it.
 
 Only the standard library is imported at the top, because the doctor also runs where an environment is broken.
 """
@@ -19,12 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import PROJECT
-from core.cli import exit_status
+from core import ENVIRONMENTS, PROJECT
 from core.errors import InputError
 from core.machine.package_lock import locked_versions, normalized
 
-TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
+TRAIN_PYTHON = ENVIRONMENTS / ".venv-train" / "bin" / "python"
 LOOK = """
 import json, sys, sysconfig
 from importlib import metadata
@@ -125,13 +122,13 @@ class ExistingPython:
                 unfit.append(f"{name} is {installed}, expected {requirement.specifier}")
         if absent:
             raise InputError(
-                f"{self.path} has no {' and no '.join(absent)}: choose a Python that has, or run `make setup`, which "
+                f"{self.path} has no {' and no '.join(absent)}: choose a Python that has, or run `luffy setup`, which "
                 "builds a whole environment"
             )
         if unfit and not force:
             raise InputError(
                 f"{self.path} has versions that are not supported: {'; '.join(unfit)}. Choose another Python, or try "
-                f"this one: make setup TRAIN_PYTHON={self.path} FORCE=1"
+                f"this one: luffy setup --on {self.path} --force"
             )
         return missing
 
@@ -145,7 +142,7 @@ def examine(path: Path) -> str:
     python = ExistingPython.look(path)
     if missing := python.lacking(force=(path.parents[1] / BASE).is_file()):
         raise InputError(
-            f"{path} lacks {', '.join(missing)}: run make setup TRAIN_PYTHON={path}, which adds them in an environment "
+            f"{path} lacks {', '.join(missing)}: run luffy setup --on {path}, which adds them in an environment "
             "of its own and leaves that one as it is"
         )
     return python.tested()
@@ -163,7 +160,7 @@ def check_imports(path: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether the Python at ``path`` is that of an environment that ``make setup`` built from a lock."""
+    """Return whether the Python at ``path`` is that of an environment that ``luffy setup`` built from a lock."""
     return (path.parents[1] / HARDWARE).is_file()
 
 
@@ -235,8 +232,8 @@ def _add(python: Path, requirements: list[str], fixed: dict[str, str]) -> None:
 def _requirements(extras: dict[str, list[str]], extra: str) -> Iterator[str]:
     """Yield the requirements of an extra, and of the extras that it names."""
     for requirement in extras[extra]:
-        if requirement.startswith("luffy-dagster["):
-            for name in requirement.removeprefix("luffy-dagster[").removesuffix("]").split(","):
+        if requirement.startswith("luffy-on-dagster["):
+            for name in requirement.removeprefix("luffy-on-dagster[").removesuffix("]").split(","):
                 yield from _requirements(extras, name)
         else:
             yield requirement
@@ -257,13 +254,3 @@ def _other_folders() -> list[str]:
     """Return the folders of PYTHONPATH but the project itself, which our own programs put there."""
     folders = os.environ.get("PYTHONPATH", "").split(":")
     return [folder for folder in folders if folder and Path(folder).resolve() != PROJECT]
-
-
-def main() -> None:
-    """Build an environment as the arguments say: PYTHON FOLDER [--force]."""
-    base, folder, *force = sys.argv[1:]
-    build_on_top(Path(base).expanduser().absolute(), Path(folder), force=force == ["--force"])
-
-
-if __name__ == "__main__":
-    sys.exit(exit_status(main))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from core import PROJECT
+from core import INSTALLED, PROJECT
 from core.errors import InputError, did_you_mean, explain_validation, location
 from core.files import read_yaml, write_text
 from core.plugins.config_files import PROFILES, config_file, is_path
@@ -142,7 +142,8 @@ def load(
         raise InputError("--profile '': expected the name of a profile, or the path of a YAML file")
     name = profile or profile_name() or default
     where = "--profile" if profile else f"variable {PROFILE}"
-    layers = [] if name is None else profile_layers(name, where)
+    layers = [Layer("the current folder", {"storage": {"root": "var/storage"}}, Path.cwd())] if INSTALLED else []
+    layers += [] if name is None else profile_layers(name, where)
     return resolve(root, [*layers, *variable_layers(root), *set_layers(sets, root), *more])
 
 

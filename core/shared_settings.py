@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from core import PROJECT
+from core import ENVIRONMENTS, PROJECT
 from core.errors import InputError
 from core.settings import Section, UserPath, output_path, without_nulls
 
@@ -63,14 +63,14 @@ class InterpreterSettings(Section):
         return self
 
     def path(self) -> Path:
-        """Return where the interpreter should be; a relative path lies below the project."""
-        return PROJECT / Path(self.python).expanduser()
+        """Return where the interpreter should be; a relative path lies below `ENVIRONMENTS`."""
+        return ENVIRONMENTS / Path(self.python).expanduser()
 
     def executable(self) -> Path:
         """Return the interpreter's path; InputError if there is none."""
         path = self.path()
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise InputError(
-                f"no training interpreter at {path}: run `make setup`, or choose another one (interpreter.python)"
+                f"no training interpreter at {path}: run `luffy setup`, or choose another one (interpreter.python)"
             )
         return path

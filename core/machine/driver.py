@@ -1,12 +1,8 @@
-"""The NVIDIA driver that the GPU lock needs; ``python -m core.machine.driver`` checks that of this machine.
-
-It imports nothing that has to be installed, so that `make setup HARDWARE=gpu` can ask before it downloads 11 GB.
-"""
+"""The NVIDIA driver that the GPU lock needs, and that of this machine."""
 
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,17 +38,3 @@ def installed_driver(environment: Mapping[str, str] = os.environ) -> str:
     query = [command, "--query-gpu=driver_version", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, check=False, timeout=60)
     return next(iter(done.stdout.split()), "") if done.returncode == 0 else ""
-
-
-def main() -> int:
-    """Check the driver of this machine."""
-    try:
-        require_driver(installed_driver())
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -117,7 +117,9 @@ def _convert(file: Path, out_root: Path, train_python: Path) -> Path:
         if stream.read(4) != b"GGUF":
             raise InputError(f"{file}: not a GGUF file: {ACCEPTED}")
     if not train_python.is_file():
-        raise InputError(f"{train_python}: no training interpreter there, which converts {file.name}: run `make setup`")
+        raise InputError(
+            f"{train_python}: no training interpreter there, which converts {file.name}: run `luffy setup`"
+        )
     target = out_root / f"{file.stem}-{digest_file(file)[:SHORT_DIGEST]}"
     if not target.exists():
         with atomic_folder(target) as temporary:

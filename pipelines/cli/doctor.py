@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from core import PROJECT
+from core import INSTALLED, PROJECT
 from core.existing_python import TRAIN_PYTHON
 from training.diagnosis import HOST
 from training.diagnosis.machine import Examination, checks_of, run_checks
@@ -20,7 +20,8 @@ SUPERVISORS = {"core.backends.supervisor", "training"}  # modules
 
 def doctor(hardware: str = "cpu", port: int = 3000, *, machine_only: bool = True, python: Path = TRAIN_PYTHON) -> int:
     """Check this machine, and train on it unless told not to; return the exit status, which is 1 if a check fails."""
-    failed = run_checks(checks_of(HOST), Examination(hardware, PROJECT / "var", python, port))
+    folder = Path.cwd() if INSTALLED else PROJECT
+    failed = run_checks(checks_of(HOST), Examination(hardware, folder / "var", python, port))
     for line in leftovers():
         sys.stdout.write(f"{line}\n")
     if "training" in failed or "python" in failed:

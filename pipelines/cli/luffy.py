@@ -45,6 +45,23 @@ class Demo(Command):
         return Run(profile="embedded", sets=self.sets).run()
 
 
+class Setup(Command):
+    """Build the training environment (torch, verl and vLLM) from the lock of this version, unless it is up to date."""
+
+    examples = ("luffy setup", "luffy setup --hardware gpu", "luffy setup --on /opt/conda/bin/python")
+
+    hardware: str | None = option(
+        None, "cpu or gpu. Default: what the environment is for already, else cpu.", metavar="NAME"
+    )
+    on: Path | None = option(None, "A Python that has torch, verl and vLLM, to build on.", metavar="PYTHON")
+    force: bool = option(False, "Accept versions of that Python's packages that are not supported.")
+
+    def run(self) -> None:
+        from core.training_environment import build_training_environment
+
+        build_training_environment(self.hardware, self.on, force=self.force)
+
+
 class New(Command):
     """Look at a file of traces, and write luffy.yaml here: the profile of a run that learns from them."""
 
@@ -336,7 +353,7 @@ def build_app() -> typer.Typer:
     """Return the program with its commands, in the order of their use."""
     app = application(
         "Train a small model on worked examples of your field, and prove that it got better.",
-        (Demo, New, Run, Ui, Doctor, Verify, Explain),
+        (Setup, Demo, New, Run, Ui, Doctor, Verify, Explain),
         add_completion=True,
         epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
         "`luffy --install-completion` lets your shell complete the commands and their options.",
@@ -357,8 +374,6 @@ app = build_app()
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line; a mistake in it is an InputError."""
-    if not (PROJECT / "workspace.yaml").is_file():
-        raise InputError(f"{PROJECT} is not a checkout of the project: install one by pip install --editable CHECKOUT")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     return run_app(app, list(sys.argv[1:] if arguments is None else arguments) or ["--help"], "luffy")
 

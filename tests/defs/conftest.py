@@ -37,7 +37,7 @@ def training_interpreter() -> Path:
     python = Path(__file__).resolve().parents[2] / ".venv-train" / "bin" / "python"
     needs = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(n) is None for n in sys.argv[1:]))"
     if not python.exists() or subprocess.run([python, "-c", needs, "vllm"], check=False).returncode:
-        pytest.skip(f"{python} has no vllm: run `make setup`")
+        pytest.skip(f"{python} has no vllm: run `luffy setup`")
     return python
 
 

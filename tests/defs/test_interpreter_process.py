@@ -15,7 +15,6 @@ from assets.shared import failures
 from assets.shared.failures import ProgramKilled, user_errors
 from assets.shared.interpreter_process import TrainingInterpreter, _failure
 from assets.shared.live_metrics import METRICS, POINTS, StepObserver
-from core import PROJECT
 from core.errors import InputError, stopped
 from core.shared_settings import InterpreterSettings
 from evaluation.commands import Generate
@@ -116,7 +115,7 @@ def test_only_what_was_killed_starts_again(status: int, lines: list[str], again:
 
 
 def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
-    with pytest.raises(Exception, match="make setup") as caught:
+    with pytest.raises(Exception, match="luffy setup") as caught:
         TrainingInterpreter(python=str(tmp_path / "none")).executable()
     assert "interpreter.python" in str(caught.value)
 
@@ -126,14 +125,10 @@ def test_an_interpreter_without_torch_is_refused_before_anything_starts():
         INTERPRETER.examined()
 
 
-def test_an_old_driver_is_said_before_the_gpu_lock_is_downloaded_and_before_a_run(tmp_path: Path, monkeypatch):
+def test_an_old_driver_is_said_before_a_run(tmp_path: Path, monkeypatch):
     (tool := tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 550.54.15\necho 550.54.15\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    check = subprocess.run(
-        [sys.executable, "-S", "-m", "core.machine.driver"], capture_output=True, text=True, cwd=PROJECT, check=False
-    )
-    assert check.returncode == 2 and check.stderr.startswith("error: the NVIDIA driver is 550.54.15, and CUDA 13.0")
     (tmp_path / "bin").mkdir()
     (python := tmp_path / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / "hardware").write_text("gpu\n")

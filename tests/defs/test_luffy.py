@@ -148,22 +148,25 @@ def test_an_option_that_an_examination_would_ignore_is_refused(option: list[str]
     assert str(refused.exception).startswith(f"{option[0]} and --profile: give one of them")
 
 
-def test_a_wheel_says_that_a_checkout_is_needed(tmp_path: Path):
-    source = tmp_path / "source"
-    ignored = shutil.ignore_patterns(".*", "var", "tests", "docs", "results", "build", "*.egg-info", "__pycache__")
-    shutil.copytree(ROOT, source, ignore=ignored)
+def test_the_wheel_runs_from_any_folder_and_writes_below_it(tmp_path: Path):
+    ignored = shutil.ignore_patterns(".*", "var", "tests", "results", "runs", "build", "*.egg-info", "__pycache__")
+    source = shutil.copytree(ROOT, tmp_path / "source", ignore=ignored)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--target", tmp_path / "site", source], check=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.luffy", "demo"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert f"error: {tmp_path / 'site'} is not a checkout of the project" in done.stderr
+    project = tmp_path / "site" / (tmp_path / "site" / "luffy_on_dagster.pth").read_text().strip()
+
+    def luffy(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = clean_environment() | {"PYTHONPATH": str(project), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        command = [sys.executable, "-P", "-m", "pipelines.cli.luffy", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    run = luffy("run", "--select", "key:benchmarks/suite or key:models/base")
+    assert run.returncode == 0, run.stderr
+    assert f"outputs: {tmp_path / 'var/storage'}\n" in run.stdout
+    assert (tmp_path / "var/storage/references/models/base.json").is_file()
+    refused = luffy("evaluate", "generate", "--request", "request.json")
+    cached = tmp_path / "cache" / "luffy-on-dagster" / "{}.{}".format(*sys.version_info) / ".venv-train/bin/python"
+    assert refused.stderr.startswith(f"error: no training interpreter at {cached}: run `luffy setup`")
 
 
 def test_the_shell_completes_commands_and_profiles(luffy):

@@ -10,12 +10,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Stands in for Python: `-m venv [--clear] FOLDER` makes a folder with a copy of itself, `-c` says its version, and pip
-# says what it installs, but NO_TORCH is the status of an installation of torch for the CPU.
+# says what it installs.
 PYTHON = """#!/bin/sh
 [ "$1" != -c ] || { echo "${VERSION-3.11}"; exit 0; }
 echo "$@" | sed -E 's/pip install.* (-r|--editable) /pip install /' >>"$LOG"
-[ "$2" != pip ] || case "$*" in *torch-cpu.txt*) exit ${NO_TORCH-0};; esac
-[ "$2" != core.existing_python ] || { rm -rf "$4" && mkdir "$4" && echo "$3" >"$4/on-top-of"; }
 [ "$2" = venv ] || exit 0
 for folder; do :; done
 [ "$3" != --clear ] || rm -rf "$folder"
@@ -46,43 +44,26 @@ def make(tmp_path: Path):
 
 PROJECT = "-m pip install ."
 ORCHESTRATION = ["-m pip install requirements/orchestration.lock", PROJECT]
-TRAIN_CPU = ["-m pip install requirements/torch-cpu.txt", "-m pip install requirements/train-cpu.lock", PROJECT]
-DRIVER = "-m core.machine.driver"
-TRAIN_GPU = ["-m pip install requirements/train-gpu.lock", PROJECT]
+SETUP = "-m pipelines.cli.luffy setup"
 
 
-def test_a_second_setup_does_nothing_and_a_changed_lock_is_installed(make, tmp_path):
-    first = make("setup")
-    assert first[:3] == ["-m venv --clear .venv", *ORCHESTRATION]
-    assert first[3:] == ["-m venv --clear .venv-train", *TRAIN_CPU]
-    assert make("setup") == []
-    with (tmp_path / "requirements" / "train-cpu.lock").open("a") as lock:
+def test_a_second_setup_leaves_orchestration_and_a_changed_lock_is_installed(make, tmp_path):
+    assert make("setup") == ["-m venv --clear .venv", *ORCHESTRATION, SETUP]
+    assert make("setup") == [SETUP]
+    with (tmp_path / "requirements" / "orchestration.lock").open("a") as lock:
         lock.write("# changed\n")
-    assert make("setup") == ["-m venv .venv-train", *TRAIN_CPU]
+    assert make("setup") == ["-m venv .venv", *ORCHESTRATION, SETUP]
 
 
-def test_the_environment_for_gpus_replaces_the_one_for_the_cpu_and_stays(make, tmp_path):
+def test_another_python_builds_the_environment_anew(make):
     make("setup")
-    assert make("setup", "HARDWARE=gpu") == [DRIVER, "-m venv --clear .venv-train", *TRAIN_GPU]
-    assert make("setup") == []
-    with (tmp_path / "requirements" / "train-gpu.lock").open("a") as lock:
-        lock.write("# changed\n")
-    (tmp_path / "requirements" / "train-cpu.lock").write_text("# changed, too\n")
-    assert make("setup") == [DRIVER, "-m venv .venv-train", *TRAIN_GPU]
-    assert make("setup", "HARDWARE=cpu") == ["-m venv --clear .venv-train", *TRAIN_CPU]
+    assert make("setup", VERSION="3.12") == ["-m venv --clear .venv", *ORCHESTRATION, SETUP]
 
 
-def test_an_installation_that_was_interrupted_is_taken_up_for_the_same_hardware(make, tmp_path):
-    make("setup", "HARDWARE=gpu")
-    next((tmp_path / ".venv-train").glob("installed.gpu.*")).unlink()
-    assert make("setup") == [DRIVER, "-m venv .venv-train", *TRAIN_GPU]
-
-
-def test_another_python_builds_both_environments_anew(make):
+def test_the_choice_of_the_training_environment_is_passed_on(make):
     make("setup")
-    both = ["-m venv --clear .venv", *ORCHESTRATION, "-m venv --clear .venv-train", *TRAIN_CPU]
-    assert make("setup", VERSION="3.12") == both
-    assert make("setup", VERSION="3.12") == []
+    assert make("setup", "HARDWARE=gpu") == [f"{SETUP} --hardware=gpu"]
+    assert make("setup", "TRAIN_PYTHON=/opt/python", "FORCE=1") == [f"{SETUP} --on=/opt/python --force"]
 
 
 def test_uv_installs_the_locks_where_it_is_there_and_pip_what_it_does_not_find(make, tmp_path):
@@ -114,50 +95,21 @@ def test_a_python_that_is_not_supported_is_refused(make, tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_without_a_cpu_build_of_torch_the_one_of_pypi_is_taken(make):
-    installed = make("setup", NO_TORCH="1")
-    assert installed[4:6] == ["-m pip install requirements/torch-cpu.txt"] * 2
-    version = (ROOT / "requirements/torch-cpu.txt").read_text().strip().removesuffix("+cpu")
-    assert installed[6].endswith(f" {version}")
-
-
-def test_a_python_that_has_torch_is_built_upon(make):
-    make("setup")
-    upon = ["-m core.existing_python /opt/python .venv-train"]
-    assert make("setup", "TRAIN_PYTHON=/opt/python") == upon
-    assert make("setup") == []
-    assert make("setup", "TRAIN_PYTHON=/opt/other", "FORCE=1") == [
-        "-m core.existing_python /opt/other .venv-train --force"
-    ]
-    assert make("setup", "HARDWARE=cpu")[-3:] == TRAIN_CPU
-
-
-def test_unknown_hardware_is_refused(make):
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        make("setup", "HARDWARE=tpu")
-    assert "error: HARDWARE=tpu: expected cpu or gpu" in refused.value.stderr
-
-
 # What the make that runs these tests hands down.
 OUTER_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "SELECT")
 
 
 @cache
-def stamps() -> list[str]:
-    return subprocess.run(
-        ["make", "-s", "PYTHON=false", "--eval", "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)", "stamps"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+def stamp() -> str:
+    command = ["make", "-s", "PYTHON=false", "--eval", "stamp: ; @echo $(ORCHESTRATION_STAMP)", "stamp"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def make_here(
     orchestration: str, training: str, *arguments: str, env: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """Runs make in the project itself, with two commands in the place of the Pythons of its environments."""
-    built = [argument for stamp in stamps() for argument in ("-o", stamp)]  # as if both environments were up to date
+    built = ["-o", stamp(), "-o", "training-environment"]  # as if both environments were up to date
     command = ["make", "-s", *built, "PYTHON=false", f"ORCHESTRATION={orchestration}", f"TRAINING={training}"]
     environment = {name: value for name, value in (env or os.environ).items() if name not in OUTER_MAKE}
     return subprocess.run(

@@ -161,7 +161,7 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
             "none.parquet",
         ),
         ({"LUFFY__MODEL__SOURCE": "/no/model"}, ["--select", PART], 1, "models/base: model '/no/model' does not exist"),
-        ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `make setup`"),
+        ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `luffy setup`"),
         ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
         ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints;"),
     ],

@@ -37,7 +37,7 @@ OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum
 def verl_defaults() -> dict[str, Any]:
     """Return verl's defaults of a training, from the file that verl ships with its parts merged."""
     if (file := verl_file()) is None:
-        raise InputError("this interpreter has no verl: run `make setup`, and use .venv-train/bin/python")
+        raise InputError("this interpreter has no verl: run `luffy setup`, and use the Python that it builds")
     return yaml.load(file.read_bytes(), yaml.CSafeLoader)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import PROJECT
+from core import INSTALLED, PROJECT
 from core.errors import InputError
 from core.existing_python import check_imports, examine, is_locked
 from core.machine.driver import LEAST
@@ -59,7 +59,7 @@ class Examination:
 
     @property
     def kind(self) -> str:
-        """The kind of training environment that the hardware needs, as ``make setup HARDWARE=`` calls it."""
+        """The kind of training environment that the hardware needs, as ``luffy setup --hardware`` calls it."""
         return "cpu" if self.hardware == "cpu" else "gpu"
 
 
@@ -100,7 +100,7 @@ def _compiler(_: Examination) -> str:
 
 
 def _orchestration(_: Examination) -> str:
-    return _environment(PROJECT / ".venv", "orchestration.lock")
+    return sys.prefix if INSTALLED else _environment(PROJECT / ".venv", "orchestration.lock")
 
 
 def _training(examination: Examination) -> str:
@@ -223,13 +223,13 @@ def _python_code(code: str, *arguments: str) -> str:
     return done.stdout
 
 
-SETUP = "make setup HARDWARE={kind}"
+SETUP = "luffy setup --hardware {kind}"
 CHECKS = (
     Cause("python", (HOST, MACHINE), _python, "install Python 3.11 or 3.12 and run make setup PYTHON=path"),
     Cause("headers", (HOST, MACHINE_GPU), _headers, "install python3-dev (Debian) or python3-devel (Fedora)"),
     Cause("compiler", (HOST, MACHINE_GPU), _compiler, "install gcc"),
     Cause("orchestration", (HOST,), _orchestration, "run rm -rf .venv and make setup"),
-    Cause("training", (HOST,), _training, f"run rm -rf .venv-train and {SETUP}, or choose another Python"),
+    Cause("training", (HOST,), _training, f"remove it and run {SETUP}, or choose another Python"),
     Cause("disk", (HOST,), _project_disk, "make room"),
     Cause("port", (HOST,), _port, "stop what listens there, or run luffy ui --port with another"),
     Cause("packages", (MACHINE,), _packages, f"run {SETUP}"),

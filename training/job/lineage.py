@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from core import PROJECT, kinds
+from core import INSTALLED, PROJECT, kinds
 from core.backends.attempts import Attempt, attempts
 from core.errors import InputError
 from core.files import write_text
@@ -93,7 +93,7 @@ def code_record() -> CodeRecord:
 
     def git(*arguments: str) -> str | None:
         done = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else None
+        return done.stdout.strip() if done.returncode == 0 and not INSTALLED else None  # a user's repository around it
 
     status = git("status", "--porcelain")
     dirty = None if status is None else bool(status)

@@ -47,7 +47,7 @@ def test_the_environment_of_the_lock_can_train():
             "versions that are not supported: verl is 0.5.0, expected ==0.9.1. Choose",
         ),
         ({"numpy": "1.26.4", "pyarrow": "21.0"}, "numpy is 1.26.4, expected >=2.2; pyarrow is 21.0, expected >=22"),
-        ({"submitit": None, "tensordict": None}, "lacks submitit>=1.5, tensordict>=0.10: run make setup TRAIN_PYTHON="),
+        ({"submitit": None, "tensordict": None}, "lacks submitit>=1.5, tensordict>=0.10: run luffy setup --on "),
     ],
 )
 def test_what_is_wrong_is_one_message_that_says_what_to_do(tmp_path: Path, changed, words):

@@ -111,7 +111,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, source: str, revision: str 
 def test_a_gguf_file_needs_the_training_interpreter(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(InputError, match=r"no training interpreter there, which converts .*: run `make setup`"):
+    with pytest.raises(InputError, match=r"no training interpreter there, which converts .*: run `luffy setup`"):
         resolve_base(str(file), tmp_path, train_python=tmp_path / "python")
 
 
