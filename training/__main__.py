@@ -193,8 +193,7 @@ def preflight(
     ] = False,
 ) -> int:
     """Check that this machine can train: one line for each check, with what to do if it fails."""
-    from training.diagnosis import MACHINE, MACHINE_GPU
-    from training.diagnosis.machine import Examination, checks_of, run_checks
+    from training.diagnosis.machine import MACHINE, MACHINE_GPU, Examination, checks_of, run_checks
     from training.diagnosis.trial import TRIALS
 
     config_file(HARDWARE, hardware)

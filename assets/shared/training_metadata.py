@@ -66,14 +66,13 @@ def _against_champion(registry: Registry, digest: str, records: list[dict[str, A
 def explanation(out: Path) -> dict[str, Any]:
     """Explain why the run in folder ``out`` does not learn: the first cause and its evidence, or that there is none."""
     from evaluation.report.figures import training_curves
-    from training.diagnosis import report
-    from training.diagnosis.causes import explain
+    from training.diagnosis.explain import curve_titles, explain, markdown
     from training.diagnosis.record import read_record
 
     record = read_record(out)
     findings = explain(record)
-    text = report.markdown(record, findings)
-    shown = report.curve_titles(findings[0].evidence.curve) if findings else {}
+    text = markdown(record, findings)
+    shown = curve_titles(findings[0].evidence.curve) if findings else {}
     if drawn := training_curves(record.records, shown):
         text += f"\n\n{pictures(*drawn).value}"
     return {"explanation": dg.MetadataValue.md(text)}
@@ -81,12 +80,11 @@ def explanation(out: Path) -> dict[str, Any]:
 
 def explanation_lines(out: Path) -> list[str]:
     """Say in a sentence or two what happened in the run in folder ``out``, and why it does not learn if it does not."""
-    from training.diagnosis import report
-    from training.diagnosis.causes import explain
+    from training.diagnosis.explain import explain, summary
     from training.diagnosis.record import read_record
 
     record = read_record(out)
-    return [report.summary(record), *(finding.line() for finding in explain(record)[:1])]
+    return [summary(record), *(finding.line() for finding in explain(record)[:1])]
 
 
 def samples(folder: Path) -> dict[str, Any]:

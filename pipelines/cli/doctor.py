@@ -11,8 +11,7 @@ from pathlib import Path
 
 from core import INSTALLED, PROJECT
 from core.existing_python import TRAIN_PYTHON
-from training.diagnosis import HOST
-from training.diagnosis.machine import Examination, checks_of, run_checks
+from training.diagnosis.machine import HOST, Examination, checks_of, run_checks
 
 RUN = b"LUFFY_DAGSTER_RUN="  # `assets.shared.interpreter_process` sets it for every process of a run
 SUPERVISORS = {"core.backends.supervisor", "training"}  # modules

@@ -6,8 +6,7 @@ from typing import Any
 from core.cli import say
 from core.files import atomic_write
 from core.machine.request_paths import check_output, writable_file
-from training.diagnosis import report
-from training.diagnosis.causes import Finding, explain
+from training.diagnosis.explain import Finding, curve_titles, explain, lines, notes, summary
 from training.diagnosis.record import RunRecord, read_record
 from training.job.run_folder import RunFolder
 
@@ -19,7 +18,7 @@ def explain_run(run: Path, page: Path | None) -> None:
     run = _run_folder(run)
     record = read_record(run)
     findings = explain(record)
-    for line in report.lines(record, findings):
+    for line in lines(record, findings):
         say(line)
     if page is not None:
         write_page(record, findings, run.resolve().name, page)
@@ -39,9 +38,8 @@ def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path
     html = render(
         "explain.html.jinja",
         name=name,
-        summary=report.summary(record),
-        notes=list(report.unknown(record)),
-        nothing=report.nothing_known(),
+        summary=summary(record),
+        notes=notes(record, findings),
         findings=[_on_page(record, finding) for finding in findings],
     )
     with atomic_write(page) as temporary:
@@ -53,7 +51,7 @@ def _on_page(record: RunRecord, finding: Finding) -> dict[str, Any]:
     from evaluation.report.html_page import figure
 
     cause, evidence = finding.cause, finding.evidence
-    drawn = training_curves(record.records, report.curve_titles(evidence.curve))
+    drawn = training_curves(record.records, curve_titles(evidence.curve))
     return {
         "name": cause.name,
         "title": cause.title,

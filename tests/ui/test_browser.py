@@ -22,7 +22,7 @@ from targets.prepare import prepare
 from targets.prepared_files import Prepared
 from targets.select.split import reconcile, select_train
 from targets.settings import build_config
-from training.diagnosis.causes import explain
+from training.diagnosis.explain import explain
 from training.diagnosis.record import RunRecord
 from training.job.records.rollout_log import Rollout
 

@@ -1,10 +1,13 @@
-"""The tests that need no training, on a few targets of a run that is about to start."""
+"""Look for the causes that need no training, in a few targets of a run that is about to start."""
 
+import asyncio
 import json
 import sys
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,20 +22,21 @@ from grading.row_fields import row_fields
 from grading.verdict import Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from training.config.to_verl import chat_template, compose_run
-from training.diagnosis import BEFORE, FIRST
-from training.diagnosis.causes import Finding, explain, seen
+from training.diagnosis.explain import Finding, explain, seen
 from training.diagnosis.live import Warn, without_harm
-from training.diagnosis.record import RunRecord, sample_rows
-from training.diagnosis.reward_calls import UNKNOWN, Score, asked
+from training.diagnosis.record import BEFORE, FIRST, RunRecord, sample_rows
 from training.job.input_checks import MATH, read_verifiers
 from training.job.records.rollout_log import Rollout
 from training.job.request import TrainingRequest
-from training.job.user_reward import SHIPPED, VERIFIERS
+from training.job.user_reward import SHIPPED, VERIFIERS, RewardError, compute_score
 
-SECONDS = 2.0  # after which no further target is looked at: 1% of a training of three minutes
+SECONDS = 2.0  # after which no further target is looked at, and for one answer of a user's function
 BORROWED = 2  # answers to other problems that a verifier should not take for right
 COSTLY = "judge"  # type of a verifier whose verdicts cost money
 WHOLE_TEXT = "compute_score_whole_text"
+UNKNOWN = 0.5, ""  # neither right nor wrong
+
+Score = Callable[[Mapping[str, Any], str], tuple[float, str]]  # from a row and a response: the score, and why it failed
 
 
 def examine(
@@ -47,8 +51,7 @@ def examine(
         drawn: The base model's responses with their tokens, by problem; without them the verifier is tried on answers
             to other problems.
     """
-    rows = sample_rows(targets)
-    verifiers = read_verifiers(targets)
+    rows, verifiers = sample_rows(targets), read_verifiers(targets)
     lengths = load_lengths(model, chat_template(config).kwargs)
     samples: list[Rollout] = []
     ended = time.monotonic() + SECONDS
@@ -57,13 +60,10 @@ def examine(
             if number and time.monotonic() > ended:
                 break
             samples.append(_sample(row, row["target"][-1]["content"], lengths, score, whole=True))
-            if drawn is None:
-                others = [rows[(number + 1 + k) % len(rows)] for k in range(min(BORROWED, len(rows) - 1))]
-                texts = [other["target"][-1]["content"] for other in others]
-                samples += [_sample(row, text, lengths, score) for text in texts]
-            else:
-                for text, tokens in drawn.get(row["prompt"][-1]["content"], ()):
-                    samples.append(_sample(row, text, lengths, score, tokens=tokens))
+            others = [rows[(number + 1 + k) % len(rows)] for k in range(min(BORROWED, len(rows) - 1))]
+            borrowed = [(other["target"][-1]["content"], 0) for other in others]
+            answers = borrowed if drawn is None else drawn.get(row["prompt"][-1]["content"], ())
+            samples += [_sample(row, text, lengths, score, tokens=tokens) for text, tokens in answers]
     return explain(RunRecord(_as_it_runs(config, verifiers, model), samples={0: samples}), *_moments(drawn))
 
 
@@ -86,15 +86,15 @@ def report(file: Path, samples: Path | None) -> int:
     """
     request = TrainingRequest.read(file).complete()
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out)
-    drawn = None if samples is None else _drawn(samples, request.targets.path)
-    found = {one.cause.name: one for one in examine(config, request.targets.path, request.model.path, drawn)}
-    count = len(sample_rows(request.targets.path))
+    rows = sample_rows(request.targets.path)
+    drawn = None if samples is None else _drawn(samples, rows)
+    faults = {one.cause.name: one for one in examine(config, request.targets.path, request.model.path, drawn)}
     answers = " with answers of the base model" if drawn else ""
-    sys.stdout.write(f"{count} prompts of {request.targets.path.name}{answers}\n")
+    sys.stdout.write(f"{len(rows)} prompts of {request.targets.path.name}{answers}\n")
     for cause in seen(*_moments(drawn)):
-        line = f"FAIL  {found[cause.name].line()}" if cause.name in found else f"ok    {cause.name}: not seen"
+        line = f"FAIL  {faults[cause.name].line()}" if cause.name in faults else f"ok    {cause.name}: not seen"
         sys.stdout.write(f"{line}\n")
-    return int(bool(found))
+    return int(bool(faults))
 
 
 def _moments(drawn: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -102,12 +102,11 @@ def _moments(drawn: Mapping[str, Any] | None) -> tuple[str, ...]:
     return (BEFORE,) if drawn is None else (BEFORE, FIRST)
 
 
-def _drawn(samples: Path, targets: Path) -> dict[str, list[tuple[str, int]]]:
+def _drawn(samples: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, int]]]:
     """Return the responses in a file of `SAMPLE` and their tokens, by problem."""
-    problems = [row["prompt"][-1]["content"] for row in sample_rows(targets)]
     drawn: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for row in read_table(samples, SAMPLE, "give a file of `luffy evaluate generate`").to_pylist():
-        drawn[problems[int(row["id"])]].append((row["response"], row["tokens"]))
+    for one in read_table(samples, SAMPLE, "give a file of `luffy evaluate generate`").to_pylist():
+        drawn[rows[int(one["id"])]["prompt"][-1]["content"]].append((one["response"], one["tokens"]))
     return dict(drawn)
 
 
@@ -129,17 +128,16 @@ def _sample(
 @contextmanager
 def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterator[Score]:
     """Yield the reward of the run, whose processes end with the block."""
-    section = OmegaConf.to_container(config.reward.custom_reward_function)
-    if section["path"] != SHIPPED:
-        with asked(section) as score:
-            yield score
-        return
+    section: Any = OmegaConf.to_container(config.reward.custom_reward_function)
     with ExitStack() as stack:
+        if section["path"] != SHIPPED:
+            yield _of_function(section, stack)
+            return
         rule = parse_spec("math_whole_text", "rule") if section["name"] == WHOLE_TEXT else MATH
         specs = {name: rule if spec == MATH else spec for name, spec in verifiers.items()}
         opened = {spec: stack.enter_context(open_verifier(spec, workers=1)) for spec in {*specs.values()}}
 
-        def by_verifier(row: Mapping[str, Any], response: str) -> tuple[float, str]:
+        def score(row: Mapping[str, Any], response: str) -> tuple[float, str]:
             spec, info = specs[row["data_source"]], row["extra_info"]
             if spec.type == COSTLY:
                 return UNKNOWN
@@ -147,7 +145,53 @@ def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterat
             grade = opened[spec].verify(response, row["reward_model"]["ground_truth"], fields=fields, thinking=True)
             return grade.score, grade.reason if grade.verdict is Verdict.ERROR and spec != MATH else ""
 
-        yield by_verifier
+        yield score
+
+
+class _DaemonThreads(ThreadPoolExecutor):
+    """Runs each call in a thread of its own, for which no exit of the process waits."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+
+        def call() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=call, daemon=True).start()
+        return future
+
+
+def _of_function(section: Mapping[str, Any], stack: ExitStack) -> Score:
+    """Return the score by a user's function, called in one event loop as in verl, which ends with ``stack``.
+
+    A function that once took longer than `SECONDS` is not asked again.
+    """
+    loop, silent = asyncio.new_event_loop(), False
+    loop.set_default_executor(_DaemonThreads())
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    stack.callback(loop.call_soon_threadsafe, loop.stop)
+
+    def score(row: Mapping[str, Any], response: str) -> tuple[float, str]:
+        nonlocal silent
+        if silent:
+            return UNKNOWN
+        sample = {name: row[name] for name in ("data_source", "extra_info")}
+        sample |= {"solution_str": response, "ground_truth": row["reward_model"]["ground_truth"]}
+        answer = asyncio.run_coroutine_threadsafe(compute_score(function=section, **sample), loop)
+        try:
+            scored = answer.result(SECONDS)
+        except TimeoutError:
+            silent = answer.cancel()
+            return UNKNOWN
+        except RewardError as error:
+            return 0.0, str(error)
+        return float(scored["score"] if isinstance(scored, Mapping) else scored), ""
+
+    return score
 
 
 def _as_it_runs(config: DictConfig, verifiers: Mapping[str, VerifierSpec], model: Path) -> dict[str, Any]:

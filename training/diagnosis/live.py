@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import first_line
-from training.diagnosis import FIRST, LIVE
-from training.diagnosis.causes import Finding, explain
-from training.diagnosis.record import SAMPLES, RunRecord
+from training.diagnosis.explain import Finding, explain
+from training.diagnosis.record import FIRST, LIVE, SAMPLES, RunRecord
 from training.job.records import rollout_log
 
 Warn = Callable[[int, str], None]  # reports a text about a step
@@ -23,8 +22,7 @@ class Watch:
     def __init__(
         self, config: Mapping[str, Any], warn: Warn, *, earlier: Sequence[Mapping[str, Any]] = (), rollouts: Path | None
     ) -> None:
-        self._config, self._warn, self._records = config, warn, [*earlier]
-        self._rollouts = rollouts
+        self._config, self._warn, self._records, self._rollouts = config, warn, [*earlier], rollouts
         self._told = {finding.cause.name for finding in self._live()}
 
     def step(self, record: Mapping[str, Any]) -> None:
@@ -38,11 +36,10 @@ class Watch:
         # The samples of the newest step may be half written.
         if self._rollouts and len(steps := rollout_log.steps(self._rollouts)) > 1:
             folder, self._rollouts = self._rollouts, None
-            if steps[0] == 1:
-                with without_harm(1, self._warn):
-                    samples = {1: rollout_log.read(folder, 1, SAMPLES)}
-                    for finding in explain(RunRecord(self._config, samples=samples), FIRST):
-                        self._warn(1, finding.line())
+            with without_harm(1, self._warn):
+                samples = {1: rollout_log.read(folder, 1, SAMPLES)} if steps[0] == 1 else {}
+                for finding in explain(RunRecord(self._config, samples=samples), FIRST):
+                    self._warn(1, finding.line())
 
     def _live(self) -> list[Finding]:
         return explain(RunRecord(self._config, self._records), LIVE)

@@ -1,4 +1,4 @@
-"""What a machine needs, for `luffy doctor` and for `luffy train preflight`: the rows of the table about machines.
+"""What a machine needs, for `luffy doctor` and for `luffy train preflight`.
 
 Only the standard library is imported here, because the doctor also runs where an environment is missing or broken.
 """
@@ -10,17 +10,20 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from core import INSTALLED, PROJECT
 from core.errors import InputError
 from core.existing_python import check_imports, examine, is_locked
 from core.machine.driver import LEAST
 from core.machine.package_lock import differences, summary
-from training.diagnosis import HOST, MACHINE, MACHINE_GPU, Cause
 
+# Where a check is made: in any Python, because an environment may be missing (`luffy doctor`), or in the training
+# environment (`luffy train preflight`), and there for all hardware profiles, for those with GPUs, or by training.
+HOST, MACHINE, MACHINE_GPU, TRIAL = "host", "machine", "machine with GPUs", "trial"
 PYTHONS = ((3, 11), (3, 12))
 GB = 1e9
 SETUP_DISK = {"cpu": 8 * GB, "gpu": 16 * GB}  # both environments, and a demo
@@ -63,7 +66,16 @@ class Examination:
         return "cpu" if self.hardware == "cpu" else "gpu"
 
 
-def run_checks(checks: Iterable[Cause], examination: Examination) -> list[str]:
+class Check(NamedTuple):
+    """A check: ``test`` returns what it saw, or raises an InputError; ``remedy`` says what to do then."""
+
+    name: str
+    when: tuple[str, ...]
+    test: Callable[[Examination], str]
+    remedy: str
+
+
+def run_checks(checks: Iterable[Check], examination: Examination) -> list[str]:
     """Run all of them and print a line for each; the names of those that failed."""
     failed: list[str] = []
     for check in checks:
@@ -71,7 +83,7 @@ def run_checks(checks: Iterable[Cause], examination: Examination) -> list[str]:
         try:
             line = f"ok    {check.name}: {check.test(examination)}"
         except InputError as error:
-            line = f"FAIL  {check.name}: {error}: {check.keys.format(kind=examination.kind)}"
+            line = f"FAIL  {check.name}: {error}: {check.remedy.format(kind=examination.kind)}"
             failed.append(check.name)
         seconds = time.monotonic() - started
         sys.stdout.write(f"{line}{f' ({seconds:.0f} s)' if seconds > 1 else ''}\n")
@@ -104,14 +116,12 @@ def _orchestration(_: Examination) -> str:
 
 
 def _training(examination: Examination) -> str:
-    """Return the training environment against its lock, or another Python against what the training needs."""
     if is_locked(examination.python):
         return _environment(examination.python.parents[1], f"train-{examination.kind}.lock")
     return f"{examination.python} has {examine(examination.python)}"
 
 
 def _environment(folder: Path, lock: str) -> str:
-    """Return the packages of another environment against its lock."""
     sites = list(folder.glob("lib/python*/site-packages"))
     if not sites:
         raise InputError(f"no {folder.name}")
@@ -121,15 +131,12 @@ def _environment(folder: Path, lock: str) -> str:
 
 
 def _packages(examination: Examination) -> str:
-    """Return the packages of this environment against its lock, or against what the training needs."""
-    if not is_locked(Path(sys.executable)):
-        versions = examine(Path(sys.executable))
-        check_imports(Path(sys.executable))
-        return versions
-    lock = PROJECT / "requirements" / f"train-{examination.kind}.lock"
-    if different := differences(lock):
-        raise InputError(summary(different))
-    return f"as requirements/{lock.name} says"
+    here = Path(sys.executable)
+    if is_locked(here):
+        return _environment(here.parents[1], f"train-{examination.kind}.lock")
+    versions = examine(here)
+    check_imports(here)
+    return versions
 
 
 def _project_disk(examination: Examination) -> str:
@@ -190,20 +197,16 @@ def _memory(_: Examination) -> str:
 
 
 def _run_disk(examination: Examination) -> str:
-    """Free space, and the speed at which a file gets onto the disk."""
     from training.resources.machine import free_disk
 
     folder = examination.out
     if (free := free_disk(folder)) < LEAST_DISK:
         raise InputError(f"{folder}: {free / GB:.1f} GB are free, expected {LEAST_DISK / GB:.0f}")
-    block = os.urandom(1 << 20)
-    file = folder / ".speed"
+    file, content = folder / ".speed", os.urandom(WRITTEN)
     started = time.monotonic()
     try:
         with file.open("wb") as stream:
-            for _ in range(WRITTEN // len(block)):
-                stream.write(block)
-            stream.flush()
+            stream.write(content)
             os.fsync(stream.fileno())
     finally:
         file.unlink(missing_ok=True)
@@ -225,21 +228,21 @@ def _python_code(code: str, *arguments: str) -> str:
 
 SETUP = "luffy setup --hardware {kind}"
 CHECKS = (
-    Cause("python", (HOST, MACHINE), _python, "install Python 3.11 or 3.12 and run make setup PYTHON=path"),
-    Cause("headers", (HOST, MACHINE_GPU), _headers, "install python3-dev (Debian) or python3-devel (Fedora)"),
-    Cause("compiler", (HOST, MACHINE_GPU), _compiler, "install gcc"),
-    Cause("orchestration", (HOST,), _orchestration, "run rm -rf .venv and make setup"),
-    Cause("training", (HOST,), _training, f"remove it and run {SETUP}, or choose another Python"),
-    Cause("disk", (HOST,), _project_disk, "make room"),
-    Cause("port", (HOST,), _port, "stop what listens there, or run luffy ui --port with another"),
-    Cause("packages", (MACHINE,), _packages, f"run {SETUP}"),
-    Cause("driver", (MACHINE_GPU,), _driver, f"install a driver of version {LEAST} or newer, or take --hardware cpu"),
-    Cause("attention kernel", (MACHINE_GPU,), _attention, f"set machine.attention=sdpa, or run {SETUP}"),
-    Cause("memory", (MACHINE,), _memory, "free some"),
-    Cause("disk", (MACHINE,), _run_disk, "give --out on another disk"),
+    Check("python", (HOST, MACHINE), _python, "install Python 3.11 or 3.12 and run make setup PYTHON=path"),
+    Check("headers", (HOST, MACHINE_GPU), _headers, "install python3-dev (Debian) or python3-devel (Fedora)"),
+    Check("compiler", (HOST, MACHINE_GPU), _compiler, "install gcc"),
+    Check("orchestration", (HOST,), _orchestration, "run rm -rf .venv and make setup"),
+    Check("training", (HOST,), _training, f"remove it and run {SETUP}, or choose another Python"),
+    Check("disk", (HOST,), _project_disk, "make room"),
+    Check("port", (HOST,), _port, "stop what listens there, or run luffy ui --port with another"),
+    Check("packages", (MACHINE,), _packages, f"run {SETUP}"),
+    Check("driver", (MACHINE_GPU,), _driver, f"install a driver of version {LEAST} or newer, or take --hardware cpu"),
+    Check("attention kernel", (MACHINE_GPU,), _attention, f"set machine.attention=sdpa, or run {SETUP}"),
+    Check("memory", (MACHINE,), _memory, "free some"),
+    Check("disk", (MACHINE,), _run_disk, "give --out on another disk"),
 )
 
 
-def checks_of(*when: str) -> list[Cause]:
-    """Return the rows of the table that any of these doctors has."""
+def checks_of(*when: str) -> list[Check]:
+    """Return the checks that are made at any of these places."""
     return [check for check in CHECKS if set(when) & set(check.when)]

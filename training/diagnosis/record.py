@@ -1,4 +1,4 @@
-"""What the tests of `training.diagnosis.causes` look at, the record of a run, and what they find: evidence."""
+"""What the causes of `training.diagnosis.explain` look at, the record of a run, and what they find: evidence."""
 
 import random
 import tempfile
@@ -31,24 +31,45 @@ ROSE = 0.1  # a reward that rose by this much was learned from
 KEPT = 0.5  # share of its best reward that a run which learns still has at its end
 SHOWN = 3  # samples with an evidence
 PROMPTS = 20  # rows of a training set that are looked at before a run
+# When a cause is looked for: in targets before a run, in the samples of its first step, in its curves after every
+# step, in all that it left (`luffy explain`).
+BEFORE, FIRST, LIVE, AFTER = "before", "first", "live", "after"
+
+
+class Evidence:
+    """The figures with their threshold, up to three samples and the name of the metric that show a cause."""
+
+    def __init__(self, text: str, samples: Sequence[Rollout] = (), curve: str = "") -> None:
+        self.text, self.samples, self.curve = text, tuple(samples[:SHOWN]), curve
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The evidence for a cause.
+class Cause:
+    """A reason why a run does not learn.
 
     Attributes:
-        text: a sentence with the figures and the threshold.
-        samples: up to three that show it.
-        curve: name of the metric that shows it; "" for none.
+        name: short, and the anchor of its section in docs/explain.md.
+        title: a sentence that says what is wrong.
+        when: the moments at which it is looked for.
+        keys: what to change.
+        test: returns the evidence for it in the record of a run, or None.
     """
 
-    text: str
-    samples: Sequence[Rollout] = ()
-    curve: str = ""
+    name: str
+    title: str
+    when: tuple[str, ...]
+    keys: str
+    test: "Callable[[RunRecord], Evidence | None]"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", tuple(self.samples[:SHOWN]))
+    @property
+    def link(self) -> str:
+        """The section of the documentation."""
+        return f"docs/explain.md#{self.name}"
+
+
+def cause(*when: str, keys: str) -> "Callable[[Callable[[RunRecord], Evidence | None]], Cause]":
+    """Make a cause of a test: its name is that of the cause, its docstring the title."""
+    return lambda test: Cause(test.__name__, (test.__doc__ or "").removesuffix("."), when, keys, test)
 
 
 def share(samples: Sequence[Rollout], chosen: Sequence[Rollout]) -> float:
@@ -126,6 +147,16 @@ class RunRecord:
         drawn = [step for step in own if step]
         return drawn[:1] if len(drawn) < 2 else [drawn[0], drawn[-1]]
 
+    @property
+    def first(self) -> Sequence[Rollout]:
+        """The on-policy samples of the first step."""
+        return self.both_ends[0] if self.both_ends else ()
+
+    @property
+    def last(self) -> Sequence[Rollout]:
+        """The on-policy samples of the last step."""
+        return self.both_ends[-1] if self.both_ends else ()
+
     @cached_property
     def all_samples(self) -> list[Rollout]:
         """Those of all steps that were read, first to last."""
@@ -160,23 +191,24 @@ def read_record(run: Path) -> RunRecord:
 def _read(folder: Path, named: Path) -> RunRecord:
     run = RunFolder(folder)
     manifest = next((file for file in (folder / MANIFEST, run.policy / MANIFEST) if file.is_file()), None)
-    if run.config.is_file():
-        config = read_yaml(run.config, "configuration")
-    elif manifest:
-        config = read_object(manifest).get("config") or {}
-    else:
+    if not run.config.is_file() and not manifest:
         raise InputError(
             f"{named}: no config.yaml in it, so it is not a run: give the folder that training/policy shows as `run "
             "folder`, or a recorded run (.zip)"
         )
+    config = read_yaml(run.config, "configuration") if run.config.is_file() else read_object(manifest).get("config")
     ended = attempts(run.attempts)
-    error = ended[-1].read_record().reason if ended else ""
-    before = run.first_stage
-    stage = _read(before.path, before.path) if before.config.is_file() else None
-    return RunRecord(config, _metrics(run, folder), _samples(run.rollouts), _learned(folder), error, stage)
+    return RunRecord(
+        config=config or {},
+        records=_metrics(run),
+        samples=_samples(run.rollouts),
+        learned=_learned(folder),
+        error=ended[-1].read_record().reason if ended else "",
+        first_stage=_read(before.path, before.path) if (before := run.first_stage).config.is_file() else None,
+    )
 
 
-def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
+def _metrics(run: RunFolder) -> list[dict[str, Any]]:
     """Read the step metrics of a finished run, or of the attempts so far."""
     if run.metrics.is_file():
         return read_step_metrics(run.metrics)

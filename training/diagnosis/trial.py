@@ -24,8 +24,7 @@ from core.model.base_model import SHIPPED
 from core.plugins.user_code import python_path
 from core.schemas import TARGET
 from training.config.overrides import read_by
-from training.diagnosis import MACHINE, Cause
-from training.diagnosis.machine import Examination
+from training.diagnosis.machine import TRIAL, Check, Examination
 
 ROWS = 16
 TARGET_CHARACTERS = 90  # the embedded tokenizer has one token per byte
@@ -80,10 +79,10 @@ def _evaluation(examination: Examination) -> str:
 
 MEND = "see what it wrote into its folder, and run this again"
 TRIALS = (  # each needs those before it
-    Cause("mixed-policy training", (MACHINE,), _start, MEND),
-    Cause("resume", (MACHINE,), _resume, MEND),
-    Cause("supervised training", (MACHINE,), _supervised, MEND),
-    Cause("evaluation", (MACHINE,), _evaluation, MEND),
+    Check("mixed-policy training", (TRIAL,), _start, MEND),
+    Check("resume", (TRIAL,), _resume, MEND),
+    Check("supervised training", (TRIAL,), _supervised, MEND),
+    Check("evaluation", (TRIAL,), _evaluation, MEND),
 )
 
 

@@ -1,4 +1,4 @@
-"""Tests of the updates: order of the data, staleness, drift, learning rate, steps, and what the targets taught."""
+"""Causes that the configuration and the curves show: order, staleness, drift, rate, steps, what the targets taught."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,14 +7,27 @@ from statistics import fmean
 import numpy as np
 
 from core.files import read_object
-from core.metric_table import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB, REWARD, SFT_LOSS
+from core.metric_table import (
+    CUT_SHARE,
+    ENTROPY,
+    GRADIENT_NORM,
+    LOG_RATIO_MEAN,
+    OFF_POLICY_PROB,
+    OFF_POLICY_REWARD,
+    REWARD,
+    SFT_LOSS,
+)
 from core.text.patterns import compile_quick_pattern
-from training.diagnosis.record import LIVE_WINDOW, Evidence, RunRecord
-from training.diagnosis.rewards import is_taught_otherwise, signal
+from training.diagnosis.record import AFTER, BEFORE, FIRST, LIVE, LIVE_WINDOW, Evidence, RunRecord, cause
+from training.diagnosis.samples import CUT, EARLY, LIMIT, by_prompt
 
 ORDERED = 0.5  # of the variance of the prompts' lengths lies between steps; a shuffled set has (k - 1) / (N - 1)
 OVER_CHANCE = 3.0  # times that share
 FEWEST_STEPS, FEWEST_PROMPTS = 4, 4  # the fewest for which such a share can be measured
+SIGNAL = 0.1  # share of the groups: with fewer, one group of a batch of 16 teaches, or none
+ENOUGH = 40  # on-policy samples: if none is right, fewer than one in 13 is, at 95% confidence
+REWARDED, COLLAPSED = 0.1, 0.5  # rewards that never were higher cannot collapse; share of the best reward
+IDENTICAL = 0.9  # share of the groups: only a temperature near 0 repeats a response to the letter
 OLD = 2.0  # updates: with 1 and no correction the embedded task is learned, with 4 it is not (docs/results/drift.md)
 APART = 0.1  # mean |log w| of fresh samples; bfloat16 and int4 rollouts of recorded runs that learn have at most 0.05
 FORGOTTEN = 0.8  # share of their first probability that targets have left; those that are trained on rise
@@ -30,10 +43,17 @@ FEW = 20  # steps; recorded runs that learn show it after as many
 
 TOO_SHORT = compile_quick_pattern(r"is greater than the derived max_model_len")
 NOT_FINITE = compile_quick_pattern(r"FloatingPointError|is (?:nan|inf)\b")
+TEACHING = ("method.imitation", "method.teacher")
+LR, SOLVED = "actor_rollout_ref.actor.optim.lr", "groups/solve_partial"
 
 
+@cause(
+    *EARLY,
+    keys="model.rope_theta or model.rope_scaling with model.max_position_embeddings (docs/gpu.md), or a shorter "
+    "data.max_response_length",
+)
 def context(record: RunRecord) -> Evidence | None:
-    """An override promises positions that the model was not made for, and does not stretch them."""
+    """The context is shorter than a prompt and its response."""
     override: Mapping[str, object] = record.value("actor_rollout_ref.model.override_config") or {}
     promised, needed = override.get("max_position_embeddings"), record.value("actor_rollout_ref.rollout.max_model_len")
     if TOO_SHORT.search(record.error):
@@ -51,17 +71,9 @@ def context(record: RunRecord) -> Evidence | None:
     return Evidence(text, longest, REWARD)
 
 
-def _own_context(record: RunRecord) -> int | None:
-    """Return the positions that the config.json of the run's model names; None if it is not there, or names none."""
-    model = record.value("actor_rollout_ref.model.path")
-    if not model or not (file := Path(model) / "config.json").is_file():
-        return None
-    settings = read_object(file)
-    return (settings | settings.get("text_config", {})).get("max_position_embeddings")
-
-
+@cause(AFTER, keys="data.shuffle=true and data.order=shuffle")
 def order(record: RunRecord) -> Evidence | None:
-    """The prompts of a step are alike, and differ from those of other steps."""
+    """The prompts come in an order."""
     lengths = [[float(len(text)) for text in {one.prompt for one in samples}] for samples in record.samples.values()]
     steps = [step for step in lengths if len(step) >= FEWEST_PROMPTS]
     if record.learns or len(steps) < FEWEST_STEPS:
@@ -77,20 +89,56 @@ def order(record: RunRecord) -> Evidence | None:
     return Evidence(text, [*first[:1], *last[:2]], REWARD)
 
 
-def between_steps(steps: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the share of a variance that lies between steps, and what it is on average if the values are shuffled.
+@cause(
+    AFTER,
+    keys="actor_rollout_ref.rollout.temperature, targets.pass_rate (problems of another difficulty), or a recipe with "
+    "off-policy samples",
+)
+def alike(record: RunRecord) -> Evidence | None:
+    """The samples of a group are all alike, so nothing is learned from them."""
+    if record.learns or is_taught_otherwise(record) or any(0 < one.reward < 1 for one in record.all_samples):
+        return None
+    signals = [teaching for one in record.records if (teaching := signal(one["data"])) is not None]
+    if not signals or sum(signals) / len(signals) >= SIGNAL:
+        return None
+    groups = [group for samples in record.both_ends for group in by_prompt(samples) if len(group) > 1]
+    identical = [group for group in groups if len({one.response for one in group}) == 1]
+    text = f"in {sum(signals) / len(signals):.1%} of the groups samples differ in their reward (less than {SIGNAL:.0%})"
+    if groups and len(identical) >= IDENTICAL * len(groups):
+        temperature = record.value("actor_rollout_ref.rollout.temperature")
+        text += f"; in {len(identical)} of {len(groups)} groups all samples are the same text: rollout.temperature is "
+        return Evidence(f"{text}{temperature}", identical[0], SOLVED)
+    ends = record.ends(REWARD)
+    hard = "the problems are too hard" if ends is None or ends[0] < 0.5 else "the problems are too easy"
+    shown = groups[0] if groups else ()
+    return Evidence(f"{text}: {hard} for the policy", shown, SOLVED)
 
-    >>> between_steps([[1.0, 1.0], [3.0, 3.0]])
-    (1.0, 0.3333333333333333)
-    """
-    values = np.concatenate([np.asarray(step) for step in steps])
-    total = float(((values - values.mean()) ** 2).sum())
-    within = sum(float(((np.asarray(step) - np.mean(step)) ** 2).sum()) for step in steps)
-    return (1.0 - within / total if total else 0.0), (len(steps) - 1) / (len(values) - 1)
+
+@cause(
+    *(FIRST, LIVE, AFTER),
+    keys="the recipe: imitate first, with sft or sft_rl (training.recipe), or take easier problems (targets.pass_rate)",
+)
+def no_signal(record: RunRecord) -> Evidence | None:
+    """The model cannot do this yet: none of its own answers is right."""
+    curve = record.curve(REWARD)
+    own = [one for one in record.all_samples if not one.prefix_length]
+    teaches = any(one["data"].get(SOLVED) for one in record.records)
+    if teaches or any(value > 0 for value in curve) or any(one.reward > 0 or one.error for one in own):
+        return None
+    if not own and len(curve) >= LIVE_WINDOW:
+        return Evidence(f"no on-policy sample was rewarded in {len(curve)} steps", (), REWARD)
+    if len(own) < ENOUGH:
+        return None
+    during = f", nor any other in {len(curve)} steps" if curve else ""
+    return Evidence(f"0 of {len(own)} on-policy samples are rewarded{during}", own, REWARD)
 
 
+@cause(
+    *(BEFORE, AFTER),
+    keys="rollouts.max_staleness, or method.correction.type=seq-mask-tis (docs/results/drift.md)",
+)
 def stale(record: RunRecord) -> Evidence | None:
-    """Samples come, or will come, from old weights, and nothing corrects for that."""
+    """The samples are stale."""
     ages, corrected = record.ends("staleness/mean"), record.value("method.correction.type", "none") != "none"
     allowed = 0 if record.value("rollouts", "sync") == "sync" else record.value("max_staleness", 0)
     if not record.records and not corrected and allowed >= RISKY:
@@ -98,21 +146,26 @@ def stale(record: RunRecord) -> Evidence | None:
     if record.learns or corrected or ages is None or ages[1] < OLD:
         return None
     text = f"on-policy tokens are {ages[1]:.1f} updates old on average ({OLD:g} or more), and nothing corrects for it"
-    return Evidence(text, record.both_ends[-1] if record.both_ends else (), "staleness/mean")
+    return Evidence(text, record.last, "staleness/mean")
 
 
+@cause(
+    AFTER,
+    keys="rollout.precision, actor_rollout_ref.model.override_config, or method.correction.type",
+)
 def drift(record: RunRecord) -> Evidence | None:
-    """Fresh samples have other probabilities under vLLM than under the actor."""
+    """vLLM samples from another policy than the one that is trained."""
     apart, ages = record.ends(LOG_RATIO_MEAN), record.ends("staleness/mean")
     if record.learns or apart is None or (ages is not None and ages[0] > 0) or apart[0] < APART:
         return None
     text = f"the mean |log-ratio| of vLLM and actor is {apart[0]:.2g} in the first steps ({APART:g} or more)"
-    return Evidence(text, record.both_ends[0] if record.both_ends else (), LOG_RATIO_MEAN)
+    return Evidence(text, record.first, LOG_RATIO_MEAN)
 
 
+@cause(AFTER, keys=LR)
 def learning_rate(record: RunRecord) -> Evidence | None:
-    """The policy forgets what it could do before: targets, or rewards while the gradients grow."""
-    rate, last = record.value("actor_rollout_ref.actor.optim.lr"), record.both_ends[-1] if record.both_ends else ()
+    """The learning rate is too high."""
+    rate, last = record.value("actor_rollout_ref.actor.optim.lr"), record.last
     if NOT_FINITE.search(record.error):
         return Evidence(f"with lr={rate} the run ended: {record.error}", last, GRADIENT_NORM)
     if record.learns:
@@ -130,8 +183,9 @@ def learning_rate(record: RunRecord) -> Evidence | None:
     return None
 
 
+@cause(AFTER, keys=f"{LR}, or method.off_policy.reshape.gamma")
 def targets_not_learned(record: RunRecord) -> Evidence | None:
-    """The probability of the targets stays where it was, although the policy does not have them yet."""
+    """The targets are not learned."""
     prob = record.ends(OFF_POLICY_PROB)
     if record.learns or prob is None or prob[1] >= LEARNED:
         return None
@@ -150,26 +204,9 @@ def targets_not_learned(record: RunRecord) -> Evidence | None:
     return Evidence(text, record.off_policy, OFF_POLICY_PROB)
 
 
-def stalled(record: RunRecord) -> Evidence | None:
-    """The probability of the targets has not risen for a long time, and the policy does not have them yet."""
-    means = record.means(OFF_POLICY_PROB)
-    if not means or means[-1] >= LEARNED or (since := len(means) - 1 - means.index(max(means))) < STALLED:
-        return None
-    text = f"their probability is {means[-1]:.2f} on average over the last {LIVE_WINDOW} steps, and has not risen for"
-    return Evidence(f"{text} {since} steps", (), OFF_POLICY_PROB)
-
-
-def entropy_explodes(record: RunRecord) -> Evidence | None:
-    """The policy samples ever more at random."""
-    means = record.means(ENTROPY)
-    if not means or means[-1] <= EXPLODED * (start := min(record.curve(ENTROPY)[0], means[0])):
-        return None
-    text = f"the entropy is {means[-1]:.2f} nats on average over the last {LIVE_WINDOW} steps, and it was {start:.2f}"
-    return Evidence(f"{text} at the start", (), ENTROPY)
-
-
+@cause(AFTER, keys=LR)
 def loss_stays(record: RunRecord) -> Evidence | None:
-    """A supervised run has nearly the loss with which it began."""
+    """The supervised loss does not fall."""
     loss = record.ends(SFT_LOSS)
     if record.value("objective") != "sft" or loss is None or loss[0] < LOW or loss[1] <= FELL * loss[0]:
         return None
@@ -177,8 +214,9 @@ def loss_stays(record: RunRecord) -> Evidence | None:
     return Evidence(text, (), SFT_LOSS)
 
 
+@cause(AFTER, keys=f"{LR}, or trainer.total_epochs")
 def barely_moved(record: RunRecord) -> Evidence | None:
-    """The learning rate and the number of steps leave the weights where they were: Adam moves each by the rate."""
+    """The policy barely moved."""
     rate, steps = record.value("actor_rollout_ref.actor.optim.lr"), len(record.records)
     if record.learns or rate is None or not steps or (moved := float(rate) * steps) >= MOVED:
         return None
@@ -186,10 +224,90 @@ def barely_moved(record: RunRecord) -> Evidence | None:
     return Evidence(text, (), GRADIENT_NORM)
 
 
+@cause(LIVE, AFTER, keys=f"a lower {LR}, or policy.source=best with trainer.test_freq")
+def collapse(record: RunRecord) -> Evidence | None:
+    """The reward collapses."""
+    means = record.means(REWARD)
+    if record.learns or not means or max(means) < REWARDED or means[-1] >= COLLAPSED * max(means):
+        return None
+    at = [one["step"] for one in record.records if one["data"].get(REWARD) is not None]
+    best = at[means.index(max(means)) + LIVE_WINDOW - 1]
+    text = f"{means[-1]:.2f} on average over the last {LIVE_WINDOW} steps, and it was {max(means):.2f} at step {best}"
+    return Evidence(text, record.last, REWARD)
+
+
+@cause(LIVE, keys=LIMIT)
+def mostly_cut(record: RunRecord) -> Evidence | None:
+    """Most samples are cut at the limit."""
+    means = record.means(CUT_SHARE)
+    if not means or means[-1] < CUT:
+        return None
+    text = (
+        f"{means[-1]:.0%} of the samples end at data.max_response_length on average over the last {LIVE_WINDOW} steps"
+    )
+    return Evidence(f"{text} ({CUT:.0%} or more)", (), CUT_SHARE)
+
+
+@cause(LIVE, keys=f"a lower {LR}, or imitate first")
+def entropy(record: RunRecord) -> Evidence | None:
+    """The answers become random."""
+    means = record.means(ENTROPY)
+    if not means or means[-1] <= EXPLODED * (start := min(record.curve(ENTROPY)[0], means[0])):
+        return None
+    text = f"the entropy is {means[-1]:.2f} nats on average over the last {LIVE_WINDOW} steps, and it was {start:.2f}"
+    return Evidence(f"{text} at the start", (), ENTROPY)
+
+
+@cause(LIVE, keys=f"{LR}, or stop the run")
+def stalled(record: RunRecord) -> Evidence | None:
+    """The targets are learned no further."""
+    means = record.means(OFF_POLICY_PROB)
+    if not means or means[-1] >= LEARNED or (since := len(means) - 1 - means.index(max(means))) < STALLED:
+        return None
+    text = f"their probability is {means[-1]:.2f} on average over the last {LIVE_WINDOW} steps, and has not risen for"
+    return Evidence(f"{text} {since} steps", (), OFF_POLICY_PROB)
+
+
+@cause(AFTER, keys="trainer.total_epochs or trainer.total_training_steps")
 def too_few_steps(record: RunRecord) -> Evidence | None:
-    """The reward has not risen, in so few steps that it need not have."""
+    """The run is too short to tell."""
     reward, steps = record.ends(REWARD), len(record.records)
     if record.error or reward is None or steps >= FEW or reward[1] > reward[0]:
         return None
     text = f"the reward has not risen in {steps} steps; recorded runs that learn show it after {FEW} or more"
     return Evidence(text, (), REWARD)
+
+
+def between_steps(steps: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return the share of a variance that lies between steps, and what it is on average if the values are shuffled.
+
+    >>> between_steps([[1.0, 1.0], [3.0, 3.0]])
+    (1.0, 0.3333333333333333)
+    """
+    values = np.concatenate([np.asarray(step) for step in steps])
+    total = float(((values - values.mean()) ** 2).sum())
+    within = sum(float(((np.asarray(step) - np.mean(step)) ** 2).sum()) for step in steps)
+    return (1.0 - within / total if total else 0.0), (len(steps) - 1) / (len(values) - 1)
+
+
+def _own_context(record: RunRecord) -> int | None:
+    """Return the positions that the config.json of the run's model names; None if it is not there, or names none."""
+    model = record.value("actor_rollout_ref.model.path")
+    if not model or not (file := Path(model) / "config.json").is_file():
+        return None
+    settings = read_object(file)
+    return (settings | settings.get("text_config", {})).get("max_position_embeddings")
+
+
+def signal(data: Mapping[str, float]) -> float | None:
+    """Return the share of groups with different rewards; a right target beside wrong samples counts."""
+    if (partial := data.get("groups/solve_partial")) is None:
+        return None
+    guided = data.get("groups/off_policy", float(data.get("batch/off_policy_samples", 0) > 0))
+    taught = data.get("groups/solve_none", 0.0) * guided if data.get(OFF_POLICY_REWARD, 0.0) > 0 else 0.0
+    return partial + taught
+
+
+def is_taught_otherwise(record: RunRecord) -> bool:
+    """Return whether something beside the advantages teaches."""
+    return record.value("method.type") == "relift" or any(record.value(key) for key in TEACHING)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.machine.package_lock import differences, locked_versions, summary
-from training.diagnosis import HOST, MACHINE, MACHINE_GPU
-from training.diagnosis.machine import CHECKS, checks_of
+from training.diagnosis.machine import CHECKS, HOST, MACHINE, MACHINE_GPU, checks_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -68,7 +67,7 @@ def test_every_check_says_how_to_mend_it_and_has_one_line_in_a_doctor() -> None:
         names = [check.name for check in checks_of(*doctors)]
         assert names and len(names) == len(set(names)), doctors
     for check in CHECKS:
-        assert check.keys.format(kind="gpu") and check.when, check.name
+        assert check.remedy.format(kind="gpu") and check.when, check.name
 
 
 def test_tokens_are_counted_by_the_release_that_trains() -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import LEARNED
-from training.diagnosis import AFTER, BEFORE, FIRST, LIVE, report
-from training.diagnosis.causes import CAUSES, explain, seen
+from training.diagnosis.explain import CAUSES, explain, lines, markdown, seen, summary
 from training.diagnosis.live import Watch
-from training.diagnosis.record import RunRecord, read_record
+from training.diagnosis.record import AFTER, BEFORE, FIRST, LIVE, RunRecord, read_record
 from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED
 
@@ -138,7 +137,7 @@ def test_a_run_in_order_has_no_cause():
 def test_every_cause_has_a_case_here_and_a_section_in_the_documentation():
     assert [cause.name for cause in seen(AFTER)] == list(FAULTY)
     page = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
-    for cause in (cause for cause in CAUSES if cause.title):
+    for cause in CAUSES:
         assert f'<a id="{cause.name}"></a>' in page, cause.name
         assert cause.title in page, cause.name
 
@@ -241,16 +240,16 @@ def test_the_error_that_ended_a_run_is_evidence():
 
 def test_the_report_has_cause_evidence_key_and_link():
     record = FAULTY["drift"]
-    text = "\n".join(report.lines(record, explain(record)))
+    text = "\n".join(lines(record, explain(record)))
     for part in ("first cause: vLLM samples", "evidence: the mean |log-ratio|", "change: rollout.precision"):
         assert part in text
     assert "read: docs/explain.md#drift" in text and "sample 1, reward" in text and "0.4 to 0.4" in text
-    assert "I found no known fault" in "\n".join(report.lines(run(), []))
+    assert "I found no known fault" in "\n".join(lines(run(), []))
 
 
 def test_a_sample_is_only_text_in_markdown():
     hostile = run(lambda n: sample(n, response=f"<script>|`x` {n}", reward=0.0))
-    text = report.markdown(hostile, explain(hostile))
+    text = markdown(hostile, explain(hostile))
     assert "<script>" not in text and "First cause: Answers have no box" in text
 
 
@@ -311,7 +310,7 @@ def test_answers_of_a_base_model_without_a_right_one_say_that_it_must_imitate_fi
 
 def test_a_supervised_run_is_told_by_its_loss():
     learned = RunRecord({"objective": "sft"}, of_curve("actor/sft_loss", [6.8, 2.0, 0.5, 0.003]))
-    assert explain(learned) == [] and "supervised loss 6.8 at first and 0.003 at last" in report.summary(learned)
+    assert explain(learned) == [] and "supervised loss 6.8 at first and 0.003 at last" in summary(learned)
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: f"{file.parent.name}-{file.stem}")

@@ -20,7 +20,7 @@ from core.model.base_model import SHIPPED
 from core.parquet import shard_path
 from core.schemas import TARGET
 from training.config.to_verl import compose_run
-from training.diagnosis import reward_calls, rewards
+from training.diagnosis import before, updates
 from training.diagnosis.before import examine, warn_before
 from training.diagnosis.live import Watch
 from training.diagnosis.record import PROMPTS, RunRecord, sample_rows
@@ -48,8 +48,8 @@ def names(*found: Any) -> list[str]:
 
 
 def test_every_key_that_a_cause_reads_is_in_the_configuration_of_a_run(tmp_path: Path):
-    texts = "".join(file.read_text() for file in Path(rewards.__file__).parent.glob("*.py"))
-    keys = {*re.findall(r"\.value\(\"([\w.]+)\"", texts), *rewards.TEACHING}
+    texts = "".join(file.read_text() for file in Path(updates.__file__).parent.glob("*.py"))
+    keys = {*re.findall(r"\.value\(\"([\w.]+)\"", texts), *updates.TEACHING}
     missing = object()
     composed = RunRecord(OmegaConf.to_container(config(tmp_path)))
     assert len(keys) > 10 and [key for key in sorted(keys) if composed.value(key, missing) is missing] == []
@@ -86,7 +86,7 @@ def test_good_targets_and_a_function_that_reads_the_answer_have_no_fault(tmp_pat
     ],
 )
 def test_a_function_that_hangs_is_asked_no_more(tmp_path: Path, targets: Path, body: str, monkeypatch):
-    monkeypatch.setattr(reward_calls, "SECONDS", 0.5)
+    monkeypatch.setattr(before, "SECONDS", 0.5)
     (tmp_path / "reward.py").write_text(f"import asyncio, time\n{body}\n")
     run = config(tmp_path, **{f"{REWARD}.path": str(tmp_path / "reward.py"), f"{REWARD}.name": "score"})
     started = time.monotonic()
