@@ -176,12 +176,6 @@ def trains_on_heldout(recipe: str) -> bool:
     return False
 
 
-def located_recipe(name: str, beside: Path) -> str:
-    """Locate ``name`` in the recipe ``beside`` it: return the name of a shipped recipe, or the path of the user's."""
-    file = config_file(RECIPES, name, beside=beside)
-    return name if is_shipped(file) else str(file)
-
-
 def below_project(name: str) -> str:
     """Return a path as an absolute one, whose start is the project where it is relative; a name as it is."""
     return str(PROJECT / Path(name).expanduser()) if is_path(name) else name

@@ -19,7 +19,6 @@ from core.plugins.config_files import (
     config_file,
     config_files,
     is_shipped,
-    located_recipe,
     recipe_name,
 )
 from core.plugins.user_code import function_file, module_file
@@ -31,7 +30,7 @@ from training.config.teacher_settings import MODEL as TEACHER
 from training.config.teacher_settings import located
 from training.config.verl_keys import leaf_values, within
 from training.methods import merged as merged_method
-from training.plugins import METHODS, TRACKERS, Plugins
+from training.plugins import METHODS
 
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
 # Keys that name a file whose content decides numbers: it is part of the identity of a run.
@@ -43,6 +42,7 @@ FILES = (
     "actor_rollout_ref.actor.fsdp_config.qat.quantization_config_path",
 )
 METHOD, TRACKED, STAGE = "method.type", "run.trackers", "first_stage"
+NAMING = METHOD, TRACKED, TEACHER, f"{STAGE}.recipe"  # keys that may name a file, too
 RECIPE = "recipe "  # begins the name of a recipe among the files of a run
 UNIONS = ("method", "rollouts")  # sections whose type decides what else is in them
 DEFAULTS = {"rollouts": {"type": "sync"}}
@@ -82,7 +82,6 @@ def compose(recipe: str, hardware: str, overrides: Sequence[str]) -> Composed:
     values: dict[str, Any] = {}
     for layer in layers:
         values = merged(values, layer.values)
-    values = _with_code(values, layers)
     try:
         run = validate(values)
     except Mistake as mistake:
@@ -182,50 +181,27 @@ def _located(values: dict[str, Any], folder: Path, recipe: Path | None = None) -
 
     A training does not run in the user's folder. A path that leads nowhere counts once no other layer replaces it.
     """
-    result = values
-    for key, value in leaf_values(values):
-        path: Any = None
-        if key in FILES and isinstance(value, str) and value and not value.startswith(MODULE):
-            path = str((folder / Path(value).expanduser()).absolute())
-        elif key == METHOD:
-            path = _function(value, folder)
-        elif key == TRACKED and isinstance(value, list):
-            path = [_function(name, folder) for name in value]
-        elif key == TEACHER and isinstance(value, str) and value:
-            path = located(value, folder)
-        elif key == f"{STAGE}.recipe" and isinstance(value, str):
+
+    def absolute(value: Any) -> Any:
+        return str((folder / Path(value).expanduser()).absolute())
+
+    def function(value: Any) -> Any:
+        return absolute(value) if isinstance(value, str) and ".py:" in value else value
+
+    def path_of(key: str, value: Any) -> Any:
+        if key == TRACKED and isinstance(value, list):
+            return [function(name) for name in value]
+        if not isinstance(value, str) or not value:
+            return value
+        if key in FILES:
+            return value if value.startswith(MODULE) else absolute(value)
+        if key == f"{STAGE}.recipe":
             file = config_file(RECIPES, value, beside=recipe)
-            path = located_recipe(value, recipe) if recipe else value if is_shipped(file) else str(file)
-        if path is not None:
-            result = merged(result, nested([(key, path)]), unions=())
-    return result
+            return value if is_shipped(file) else str(file)
+        return located(value, folder) if key == TEACHER else function(value)
 
-
-def _function(value: Any, folder: Path) -> Any:
-    """Return FILE.py:NAME with an absolute file; any other value as it is."""
-    if not isinstance(value, str) or ".py:" not in value:
-        return value
-    return str((folder / Path(value).expanduser()).absolute())
-
-
-def _with_code(values: dict[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:
-    """Return ``values`` with ``module:object`` for each function and class of the user's.
-
-    Raises:
-        InputError: a path leads nowhere.
-    """
-
-    def outside(key: str, value: Any, registry: Plugins) -> Any:
-        try:
-            return registry.outside(value) or value
-        except ValueError as error:
-            raise InputError(f"{_where(key, layers)}{key}: {value}: {error}") from None
-
-    flat = dict(leaf_values(values))
-    code = [(METHOD, outside(METHOD, flat[METHOD], METHODS))] if METHOD in flat else []
-    if isinstance(flat.get(TRACKED), list):
-        code.append((TRACKED, [outside(TRACKED, name, TRACKERS) for name in flat[TRACKED]]))
-    return merged(values, nested(code), ())
+    paths = ((key, path_of(key, value)) for key, value in leaf_values(values) if key in (*FILES, *NAMING))
+    return merged(values, nested(paths), unions=())
 
 
 def _where(key: str, layers: Sequence[Layer]) -> str:
@@ -239,27 +215,27 @@ def _where(key: str, layers: Sequence[Layer]) -> str:
 def _named_files(values: dict[str, Any], layers: Sequence[Layer]) -> Iterator[tuple[str, Path]]:
     """Yield the user's files that keys name: of a function that of its module, of a package one on Python's path."""
     flat = dict(leaf_values(values))
-    if ":" in str(flat.get(METHOD)):
-        try:
-            yield METHOD, function_file(flat[METHOD])
-        except InputError as error:
-            raise InputError(f"{_where(METHOD, layers)}{METHOD}: {error}") from None
-    for key in FILES:
-        value, where = flat.get(key), _where(key, layers)
-        if not isinstance(value, str) or not value:
-            continue
-        if value.startswith(MODULE):
-            name = value.removeprefix(MODULE)
-            if (file := module_file(name)) is None:
-                raise InputError(
-                    f"{where}{key}: {value}: no such module: put its folder on PYTHONPATH, or give the path of a file"
-                )
-            if not file.is_relative_to(PROJECT / name.split(".")[0]):  # the code of the project has a number
-                yield key, file
-        elif is_there(Path(value)):
-            yield key, Path(value)
-        else:
-            raise InputError(f"{where}{key}: {value}: {absence(Path(value))}: give the path of a file")
+    try:
+        if method := METHODS.outside(flat.get(METHOD)):
+            yield METHOD, function_file(method)
+    except (InputError, ValueError) as error:
+        named = "" if isinstance(error, InputError) else f"{flat[METHOD]}: "
+        raise InputError(f"{_where(METHOD, layers)}{METHOD}: {named}{error}") from None
+    for key in (key for key in FILES if isinstance(flat.get(key), str) and flat[key]):
+        if file := _file_of(flat[key], f"{_where(key, layers)}{key}: {flat[key]}"):
+            yield key, file
+
+
+def _file_of(value: str, where: str) -> Path | None:
+    """Return the file that the value of a key of `FILES` names; None for code of the project, which has a number."""
+    if not value.startswith(MODULE):
+        if is_there(Path(value)):
+            return Path(value)
+        raise InputError(f"{where}: {absence(Path(value))}: give the path of a file")
+    name = value.removeprefix(MODULE)
+    if (file := module_file(name)) is None:
+        raise InputError(f"{where}: no such module: put its folder on PYTHONPATH, or give the path of a file")
+    return None if file.is_relative_to(PROJECT / name.split(".")[0]) else file
 
 
 def absence(path: Path) -> str:

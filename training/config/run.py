@@ -13,15 +13,24 @@ from pydantic.fields import FieldInfo
 
 from core.errors import InputError
 from training.algorithms.prompt_order import EASY_FIRST, ORDERS, SHUFFLE
-from training.config.combinations import check_switches
 from training.config.kinds import must_be
 from training.config.moved import hint, nearest
-from training.config.verl_keys import is_fixed, is_reference, is_verls, kind_of, kinds, leaf_values, sections
+from training.config.verl_keys import is_fixed, is_reference, is_verls, kind_of, kinds, leaf_values, sections, within
 from training.export import DTYPES
 
 SEPARATE = "separate_async"  # the rollouts that have GPUs of their own
 KERNELS = ("flash_attention_2", "flash_attention_4", "sdpa", "sdpa_packed", "flex_attention", "eager")
 OFFLOADS = ("none", "rollout", "always")
+MODEL, OPTIM = "actor_rollout_ref.model", "actor_rollout_ref.actor.optim"
+VALIDATION = ("data.val_files", "data.val_max_samples", "data.val_batch_size", "actor_rollout_ref.rollout.val_kwargs")
+# Keys, or sections, that are read with another value of a key only than this one, which is its default.
+SWITCHED_OFF = {
+    (f"{MODEL}.lora_rank", 0): tuple(f"{MODEL}.{name}" for name in ("lora_alpha", "target_modules", "exclude_modules")),
+    (f"{MODEL}.tiled_mlp.enabled", False): (f"{MODEL}.tiled_mlp.num_shards",),
+    (f"{OPTIM}.lr_scheduler_type", "constant"): (f"{OPTIM}.min_lr_ratio", f"{OPTIM}.num_cycles"),
+    ("trainer.test_freq", -1): VALIDATION,
+    ("reward.reward_manager.source", "register"): ("reward.reward_manager.module",),
+}
 
 Flag = Annotated[bool, must_be("true or false")]
 Text = Annotated[str, must_be("a text")]
@@ -213,7 +222,14 @@ class Run(Section):
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
         ours = self.model_dump(exclude_unset=True, exclude={"verl", "method"})
-        check_switches({**dict(leaf_values(ours)), **self.verl})
+        given = dict(leaf_values(ours)) | self.verl
+        for (switch, off), keys in SWITCHED_OFF.items():
+            for key in (key for key in given if within(key, keys) and given[key] is not None):
+                if given.get(switch, off) == off:
+                    raise ValueError(
+                        f"{key}={given[key]} has no effect with {switch}={off}: set another {switch}, or leave the "
+                        "first out"
+                    )
         if self.data.order == EASY_FIRST and self.data.train_max_samples > 0:
             _contradict(
                 ("data.order", EASY_FIRST),

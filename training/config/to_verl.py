@@ -17,7 +17,6 @@ from core import PROJECT
 from core.errors import InputError
 from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
-from training.config.combinations import check_values
 from training.config.compose import compose, merged, nested
 from training.config.method_keys import lay_out_method
 from training.config.run import SEPARATE, Run
@@ -70,7 +69,7 @@ def to_verl(run: Run, folder: Path) -> DictConfig:
             raise InputError(f"{key}: got {value!r:.80}, expected {kind.text}")
     OmegaConf.set_struct(config, True)
     lay_out_method(config)
-    check_values(config)
+    _check_values(config)
     lengthen_context(config)
     _lay_out_rollouts(config)
     return config
@@ -99,6 +98,29 @@ def _ours(run: Run) -> dict[str, Any]:
         "policy_from": run.policy.source,
         "chat_template_kwargs": {**TEMPLATE_KWARGS, **data.pop("chat_template_kwargs")},
     }
+
+
+def _check_values(config: DictConfig) -> None:
+    """Raise InputError for two values that contradict each other."""
+    data, actor = config.data, config.actor_rollout_ref.actor
+    context = config.actor_rollout_ref.rollout.max_model_len
+    batch, update = data.train_batch_size, actor.ppo_mini_batch_size
+    if config.objective == "rl" and batch % update:
+        raise InputError(
+            f"data.train_batch_size={batch} and actor_rollout_ref.actor.ppo_mini_batch_size={update} contradict each "
+            "other: a batch is cut into whole updates. Set the second to a divisor of the first"
+        )
+    if not actor.use_dynamic_bsz and actor.ppo_micro_batch_size_per_gpu is None:
+        raise InputError(
+            "actor_rollout_ref.actor.use_dynamic_bsz=false: micro-batches then have a fixed number of rows. Set "
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu too, such as to 4"
+        )
+    if context < data.max_prompt_length + data.max_response_length:
+        raise InputError(
+            f"actor_rollout_ref.rollout.max_model_len={context} and data.max_prompt_length={data.max_prompt_length} + "
+            f"data.max_response_length={data.max_response_length} contradict each other: leave the first out, "
+            "and the others set it"
+        )
 
 
 def _lay_out_rollouts(config: DictConfig) -> None:

@@ -12,6 +12,7 @@ from core.plugins.config_files import trains_on_heldout
 from core.plugins.user_code import load_function
 from core.settings import Layer, Section, resolve
 from training.config.method_keys import of_run
+from training.config.run_checks import check_run
 from training.config.to_verl import compose_run
 from training.job.request import TrainingRequest
 from training.settings import TrainingSettings
@@ -184,22 +185,11 @@ def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> Non
             "defaults: [luffy]\nmethd: {type: hpt}",
             r"recipe .*mine\.yaml: unknown key 'methd\.type'",
         ),
-        (
-            "defaults: [luffy]\nmethod: {advantage: {use_sdt: x}}",
-            r"method\.advantage\.use_sdt is not a setting; did you mean use_std",
-        ),
         ("defaults: [luffy]\nmethod: null", r"mine\.yaml: method: got None, expected a mapping of its keys"),
         (
             'defaults: [luffy]\ndata: {train_batch_size: "8"}',
             r"mine\.yaml: data\.train_batch_size: got '8', expected a whole number",
         ),
-        ("defaults: [luffy]\nmethod: {alpha: x}", r"method\.alpha: Input should be a valid number"),
-        ("defaults: [luffy]\ndata: {shuffle: null}", r"mine\.yaml: data\.shuffle: got None, expected true or false"),
-        (
-            "defaults: [luffy]\ndata: {train_batch_size: '${nope}'}",
-            r"mine\.yaml: data\.train_batch_size: got '\$\{nope\}'",
-        ),
-        ("data: {train_batchsize: 3}", r"unknown key 'data\.train_batchsize': did you mean 'data\.train_batch_size'"),
     ],
 )
 def test_a_recipe_with_a_wrong_parent_or_key_is_one_message(plugin: Path, text: str, message: str) -> None:
@@ -218,8 +208,8 @@ def test_a_recipe_names_its_trackers_relative_to_itself(
         (plugin / f"{recipe}.yaml").write_text(f"defaults:\n  - luffy\nrun: {{trackers: [tensorboard, {file}:note]}}\n")
     config = compose_run(str(plugin / "mine.yaml"), "cpu", [], run=tmp_path)
     assert config.run.trackers == ["tensorboard", f"{plugin}/watch.py:note"]
-    with pytest.raises(InputError, match=rf"recipe {plugin}/other\.yaml: run\.trackers: .*/gone\.py:note: no file"):
-        compose_run(str(plugin / "other.yaml"), "cpu", [], run=tmp_path)
+    with pytest.raises(InputError, match=rf"run\.trackers: no file {plugin}/gone\.py"):
+        check_run(compose_run(str(plugin / "other.yaml"), "cpu", [], run=tmp_path))
 
 
 def test_a_recipe_without_rollouts_has_none_of_their_keys(plugin: Path) -> None:
