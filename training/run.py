@@ -219,14 +219,14 @@ def _lay_out(config: DictConfig, folder: RunFolder, model: Path, report: Report)
     check_architecture(model, config, partial(progress, report))
     if saved and folder.config.is_file():
         before = _devices_of(folder.config)
-        if before != (devices := Layout.of(config).devices):
+        if before != (devices := Layout(config).devices):
             raise InputError(
                 f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
                 f"resume it with {before}, or give --out another folder"
             )
     check_requirements(config, machine, shape, saved=len(saved))
     cuda = config.trainer.device == "cuda"
-    for estimate in estimates(Layout.of(config), machine, shape, cuda=cuda, teacher=teacher_shape):
+    for estimate in estimates(Layout(config), machine, shape, cuda=cuda, teacher=teacher_shape):
         progress(report, str(estimate))
         if not estimate.fits:
             text = f"{estimate.name} may run out of memory: try {estimate.remedy}"
@@ -236,7 +236,7 @@ def _lay_out(config: DictConfig, folder: RunFolder, model: Path, report: Report)
 def _devices_of(file: Path) -> int:
     """Return the number of GPUs of a run by its configuration; InputError if that is damaged."""
     try:
-        return Layout.of(OmegaConf.create(read_yaml(file, "configuration"))).devices
+        return Layout(OmegaConf.create(read_yaml(file, "configuration"))).devices
     except (OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{file}: not the configuration of a run ({first_line(error)}): remove the file") from error
 

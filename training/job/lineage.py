@@ -48,7 +48,7 @@ def build_manifest(
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     if not ended:
         raise InputError(f"{folder.attempts}: no attempt in it: bring the folder back, or give --force to train anew")
-    devices = Layout.of(config).reserved
+    devices = Layout(config).reserved
     steps = merge_attempts([attempt.records for attempt in ended], devices=devices)
     write_text("".join(f"{json.dumps(record)}\n" for record in steps), folder.metrics)
     policy, code = folder.policy, code_record()

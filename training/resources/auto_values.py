@@ -83,7 +83,7 @@ def resolve_auto(
             set_precision(config, config.rollout_precision)
         _attention(config, machine, shape, installed_kernels() if installed is None else installed)
         _offload(config, machine, shape)
-        _fill(config, STORE, object_store(Layout.of(config)))
+        _fill(config, STORE, object_store(Layout(config)))
 
 
 def _refuse_unknown(config: DictConfig, machine: Machine) -> None:
@@ -214,7 +214,7 @@ def _fits(config: DictConfig, offload: str, shards: int, machine: Machine, shape
         return True
     section = config.actor_rollout_ref.actor.fsdp_config
     config.offload, section.fsdp_size = offload, shards
-    layout = Layout.of(config)
+    layout = Layout(config)
     peaks = [sum(training_memory(shape, layout).values())]
     if layout.objective == "rl":
         peaks.append(sum(generation_memory(shape, layout, memory).values()))

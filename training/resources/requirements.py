@@ -43,7 +43,7 @@ def check_requirements(config: "DictConfig", machine: Machine, shape: ModelShape
     Raises:
         InputError: something is missing; the message names the keys to change.
     """
-    layout, cuda = Layout.of(config), config.trainer.device == "cuda"
+    layout, cuda = Layout(config), config.trainer.device == "cuda"
     nodes = Requirement("nodes with GPUs" if cuda else "nodes", layout.nodes, machine.nodes, "trainer.nnodes")
     all_of_them = [nodes, *(_of_gpus(layout, machine) if cuda else ()), *_of_a_node(config, layout, machine, shape)]
     all_of_them.append(
@@ -141,7 +141,7 @@ def require_disk(config: "DictConfig") -> None:
     A save that fails halfway would leave ranks that wait for each other.
     """
     folder, shape = Path(config.paths.run), ModelShape.of_folder(Path(config.actor_rollout_ref.model.path))
-    needed, free = checkpoint_bytes(shape, Layout.of(config)), free_disk(folder)
+    needed, free = checkpoint_bytes(shape, Layout(config)), free_disk(folder)
     if free < needed:
         raise InputError(
             f"{folder}: {free / GB:,.1f} GB are free, and a checkpoint takes {needed / GB:,.1f} GB: make room and run "

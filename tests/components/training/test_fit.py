@@ -55,7 +55,7 @@ def planned(
     config = compose_run(recipe, hardware, list(overrides), run=Path("run"))
     resolve_auto(config, there, shape, FLASH)
     check_requirements(config, there, shape)
-    return config, {one.name: one for one in estimates(Layout.of(config), there, shape, cuda=True)}
+    return config, {one.name: one for one in estimates(Layout(config), there, shape, cuda=True)}
 
 
 def test_a_7b_model_on_eight_h100_needs_no_offload() -> None:
@@ -117,7 +117,7 @@ def test_a_model_gets_the_layout_of_the_page(
     hardware = "gpu" if nodes == "1" else "gpu_multinode"
     config, _ = planned(there, SHAPES[model], [f"trainer.nnodes={nodes}"], hardware)
     fsdp = [config.actor_rollout_ref[name].fsdp_config.fsdp_size for name in ("actor", "ref")]
-    assert (config.offload, Layout.of(config).shards) == (offload, int(shards)) and fsdp[0] == fsdp[1]
+    assert (config.offload, Layout(config).shards) == (offload, int(shards)) and fsdp[0] == fsdp[1]
     assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == int(parallel)
 
 
@@ -185,7 +185,7 @@ def test_gpus_that_share_sequences_share_a_sample_and_each_has_its_own_tokens_of
     assert config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu == 5000  # of 9,216 / 2
     alone = compose_run("luffy", "gpu", chosen, run=Path("run"))
     resolve_auto(alone, machine("H100", 8), SHAPE_7B, FLASH)
-    (training, *_) = estimates(Layout.of(alone), machine("H100", 8), SHAPE_7B, cuda=True)
+    (training, *_) = estimates(Layout(alone), machine("H100", 8), SHAPE_7B, cuda=True)
     assert training.parts == shared[training.name].parts
     with pytest.raises(InputError, match="tokens of a micro-batch on each GPU: needs 4,608 of 4,000"):
         planned(machine("H100", 8), overrides=["machine.offload=none", share, chosen[1].replace("5000", "4000")])

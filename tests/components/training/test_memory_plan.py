@@ -1,6 +1,5 @@
 """The bytes of a run: the worked table of a 7B model, and what a CPU was measured to hold."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,11 @@ SHAPE = ModelShape.of_config(QWEN_7B)
 RUN = Path("run")
 
 
-def layout(gpus: int, **changes: object) -> Layout:
-    config = compose_run("luffy", "gpu", [f"trainer.n_gpus_per_node={gpus}", "machine.offload=none"], run=RUN)
-    resolved = {"attention": "flash_attention_4", "tensor_parallel": 1}
-    return replace(Layout.of(config), **resolved, **changes)  # type: ignore[arg-type]
+def layout(gpus: int, recipe: str = "luffy", **changes: object) -> Layout:
+    config = compose_run(recipe, "gpu", [f"trainer.n_gpus_per_node={gpus}", "machine.offload=none"], run=RUN)
+    result = Layout(config)
+    vars(result).update({"attention": "flash_attention_4", "tensor_parallel": 1} | changes)
+    return result
 
 
 def test_the_parameters_of_a_model_follow_from_its_configuration_and_from_its_files() -> None:
@@ -40,17 +40,13 @@ def test_the_parameters_of_a_model_follow_from_its_configuration_and_from_its_fi
     assert ModelShape.of_config({**QWEN_7B, "tie_word_embeddings": True}).root == SHAPE.root / 2
 
 
-def test_every_copy_of_the_state_is_written() -> None:
-    """Every rank writes its shard, those of the other copies too: tests/integration/test_training_layouts.py."""
-    one, two = layout(8), layout(8, nodes=2)
-    assert checkpoint_bytes(SHAPE, one) == 12 * SHAPE.parameters
-    assert checkpoint_bytes(SHAPE, two) == 2 * checkpoint_bytes(SHAPE, one)
-    assert checkpoint_bytes(SHAPE, replace(two, shards=16)) == checkpoint_bytes(SHAPE, one)
-
-
-def test_an_optimizer_of_supervised_updates_has_moments_of_its_own() -> None:
-    config = compose_run("relift", "gpu", ["trainer.n_gpus_per_node=8", "machine.offload=none"], run=RUN)
-    both = replace(Layout.of(config), attention="flash_attention_4")
+def test_every_rank_writes_its_shard_and_a_second_optimizer_has_moments_of_its_own() -> None:
+    """What two copies write: tests/integration/test_training_layouts.py."""
+    two = layout(8, devices=16, nodes=2)
+    assert checkpoint_bytes(SHAPE, layout(8)) == 12 * SHAPE.parameters
+    assert checkpoint_bytes(SHAPE, two) == 2 * 12 * SHAPE.parameters
+    assert checkpoint_bytes(SHAPE, layout(8, lora_rank=64)) / 1e9 == pytest.approx(31.8, abs=0.5)
+    both = layout(8, "relift")
     assert checkpoint_bytes(SHAPE, both) == 20 * SHAPE.parameters
     more = training_memory(SHAPE, both)["state"] - training_memory(SHAPE, layout(8))["state"]
     assert more == SHAPE.parameters  # 8 bytes over 8 GPUs
@@ -83,14 +79,9 @@ def test_the_peak_depends_on_how_the_logits_are_computed(
     attention: str, fused: bool, logits: float, on_eight: float, on_one: float
 ) -> None:
     for gpus, peak in ((8, on_eight), (1, on_one)):
-        parts = training_memory(SHAPE, replace(layout(gpus), attention=attention, fused=fused))
+        parts = training_memory(SHAPE, layout(gpus, attention=attention, fused=fused))
         assert parts["logits"] / 1e9 == pytest.approx(logits, abs=0.2)
         assert sum(parts.values()) / 1e9 == pytest.approx(peak, abs=0.9)
-
-
-def test_a_checkpoint_of_a_7b_model_has_no_second_copy_of_its_weights() -> None:
-    assert checkpoint_bytes(SHAPE, layout(8)) / 1e9 == pytest.approx(91.4, abs=0.1)
-    assert checkpoint_bytes(SHAPE, layout(8, lora_rank=64)) / 1e9 == pytest.approx(31.8, abs=0.5)
 
 
 # Peak of the proportional set sizes of all processes of a run with the embedded model, in MiB.
@@ -114,5 +105,5 @@ def test_the_memory_of_a_node_is_what_was_measured_on_a_cpu(recipe: str, overrid
     shape = ModelShape.of_folder(SHIPPED)
     config = compose_run(recipe, "cpu", overrides, run=RUN)
     resolve_auto(config, Machine(1, (), 2, 24e9, None, 50e9), shape)
-    predicted = sum(node_memory(shape, Layout.of(config), cuda=False).values()) / 2**20
+    predicted = sum(node_memory(shape, Layout(config), cuda=False).values()) / 2**20
     assert predicted == pytest.approx(measured, rel=0.15)

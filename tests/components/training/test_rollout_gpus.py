@@ -41,7 +41,7 @@ def test_rollouts_take_what_the_actor_leaves(overrides: tuple[str, ...], actor: 
     rollout = config.actor_rollout_ref.rollout
     assert (rollout.nnodes, rollout.n_gpus_per_node) == (1, rollouts)
     assert (rollout.checkpoint_engine.backend, config.actor_rollout_ref.hybrid_engine) == ("nccl", False)
-    assert Layout.of(config).devices == actor
+    assert Layout(config).devices == actor
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_on_a_cpu_ray_is_told_of_a_slot_more() -> None:
     config = resolved("cpu", 0)
     assert (config.trainer.n_gpus_per_node, config.rollout_gpus, config.ray_kwargs.ray_init.num_gpus) == (1, 1, 2)
     assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "cpu"
-    assert logical_cpus(Layout.of(config), config) == 3 + 2 + 2 + 1
+    assert logical_cpus(Layout(config), config) == 3 + 2 + 2 + 1
 
 
 def test_the_staleness_and_the_updates_of_a_step_are_verls() -> None:

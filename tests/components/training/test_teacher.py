@@ -86,8 +86,8 @@ def test_verl_accepts_a_teacher_on_every_hardware_profile(recipe: str, hardware:
     assert teacher.inference.dtype == ("float32" if hardware == "cpu" else "bfloat16")
     assert not teacher.inference.enable_sleep_mode and not teacher.inference.free_cache_engine
     assert config.ray_kwargs.ray_init.get("num_gpus") == (2 if hardware == "cpu" else None)
-    assert Layout.of(config).reserved == 2 * gpus * config.trainer.nnodes
-    assert logical_cpus(Layout.of(config), config) >= 3 * 2 * gpus
+    assert Layout(config).reserved == 2 * gpus * config.trainer.nnodes
+    assert logical_cpus(Layout(config), config) >= 3 * 2 * gpus
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def planned(teacher: ModelShape, *overrides: str, gpus: int = 8) -> dict[str, Es
     there = machine("H100", gpus)
     resolve_auto(config, there, SHAPE_7B, {"sdpa"}, teacher=teacher)
     check_requirements(config, there, SHAPE_7B)
-    return {one.name: one for one in estimates(Layout.of(config), there, SHAPE_7B, cuda=True, teacher=teacher)}
+    return {one.name: one for one in estimates(Layout(config), there, SHAPE_7B, cuda=True, teacher=teacher)}
 
 
 SERVER, GPU = "vLLM's share of each GPU of the teacher", "each GPU of the teacher"
