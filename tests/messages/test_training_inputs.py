@@ -4,13 +4,12 @@ import json
 import shlex
 
 import pytest
-from rows import GONE, Content, Row, name, numbers, parquet, retyped, safetensors
+from rows import Content, Row, name, numbers, retyped
 
 SMALL = "--set data.train_batch_size=8 --set data.max_prompt_length=64 --set data.max_response_length=144"
 TRAIN = f"training --targets targets.parquet --model model --out out {SMALL}"
 
-NO_DASHBOARDS = ("foo", "127.0.0.1", "127.0.0.1:8265", "head/path", "ray://head:10001", "ftp://head:8265", "json://x")
-NO_DASHBOARDS += ("http://", "http://:8265", "http://head:port", "http://head:99999", "http://[::1", "http://a b", " ")
+NO_DASHBOARDS = ("127.0.0.1:8265", "ray://head:10001", "http://", "http://head:port", "http://[::1", " ")
 
 
 def request(**values: object) -> dict[str, Content]:
@@ -29,18 +28,6 @@ ROWS: list[Row] = [
     (f"{TRAIN} --hardware tpu", {}, "no hardware 'tpu'; did you mean gpu? expected one of"),
     (f"{TRAIN} --recipe ../recipe/luffy", {}, "no recipe"),
     (f"{TRAIN} --recipe sft_rl", {}, "no heldout.parquet"),
-    (f"{TRAIN} --set nothing=1", {}, "unknown key 'nothing'"),
-    (f"{TRAIN} --set trainer.total_training_steps=abc", {}, "trainer.total_training_steps: got 'abc'"),
-    (f"{TRAIN} --set trainer.total_training_steps=0", {}, "trainer.total_training_steps: got 0"),
-    (f"{TRAIN} --set trainer.total_training_steps=1.5", {}, "got 1.5, expected a whole number from 1"),
-    (f"{TRAIN} --set trainer.save_freq=x", {}, "trainer.save_freq: got 'x'"),
-    (f"{TRAIN} --set data.train_batch_size=x", {}, "data.train_batch_size: got 'x'"),
-    (f"{TRAIN} --set data.train_batch_size=0", {}, "data.train_batch_size: got 0"),
-    (f"{TRAIN} --set data.max_prompt_length=x", {}, "data.max_prompt_length: got 'x'"),
-    (f"{TRAIN} --set data.max_response_length=-4", {}, "data.max_response_length: got -4"),
-    (f"{TRAIN} --set actor_rollout_ref.rollout.n=x", {}, "actor_rollout_ref.rollout.n: got 'x'"),
-    (f"{TRAIN} --set actor_rollout_ref.actor.optim.lr=fast", {}, "actor_rollout_ref.actor.optim.lr: got 'fast'"),
-    (f"{TRAIN} --set run.stall_seconds=x", {}, "run.stall_seconds: got 'x'"),
     (f"{TRAIN} --backend cloud", {}, "--backend: Input should be 'local', 'ray' or 'slurm' (got 'cloud')"),
     (f"{TRAIN} --backend ray", {}, "ray_address is not set: give the dashboard"),
     *(
@@ -59,46 +46,16 @@ ROWS: list[Row] = [
     (f"{TRAIN} --set policy.dtype=int8", {}, "policy.dtype: got 'int8', expected one of bfloat16, float32"),
     ("training export --run run --out out --dtype int8", {}, "--dtype: got 'int8', expected one of bfloat16, float32"),
     (f"{TRAIN} --set ===", {}, "==="),
-    (f"{TRAIN} --set a.b", {}, "a.b"),
-    (
-        f"{TRAIN} --set method.prefix.nn=1",
-        {},
-        "method.prefix.nn is not a setting; did you mean n?",
-    ),
-    (f"{TRAIN} --set data=5", {}, "data: got 5, expected a mapping of its keys"),
-    (f"{TRAIN} --set data.seed=1,2", {}, "data.seed: got '1,2', expected a whole number from 0"),
     (f"{TRAIN} --set method.type=nothing", {}, "method.type: got 'nothing', expected one of"),
-    (f"{TRAIN} --set actor_rollout_ref.rollout.gpu_memory_utilization=lots", {}, "gpu_memory_utilization: got 'lots'"),
-    (f"{TRAIN} --set algorithm.filter_groups.enable=maybe", {}, "cannot be set: use method.filter"),
-    (f"{TRAIN} --set rollouts.type=later", {}, "rollouts.type: got 'later', expected one of sync, coloc"),
-    (f"{TRAIN} --set rollouts.max_staleness=2", {}, "max_staleness has no effect with rollouts.type=sync"),
-    (
-        f"{TRAIN} --set rollouts.type=colocate_async --set rollouts.max_staleness=1.5",
-        {},
-        "rollouts.max_staleness: got 1.5, expected",
-    ),
-    (
-        f"{TRAIN} --set rollouts.type=separate_async --set rollouts.gpus=x",
-        {},
-        "rollouts.gpus: got 'x', expected auto, or",
-    ),
-    (f"{TRAIN} --set actor_rollout_ref.rollout.temperature=-1", {}, "temperature: got -1, expected a number above 0"),
-    (f"{TRAIN} --set actor_rollout_ref.actor.optim.lr=-1e-4", {}, "optim.lr: got -0.0001, expected a number above 0"),
-    ("training --print-config --set actor_rollout_ref.rollout.top_p=0", {}, "top_p: got 0, expected a number above 0"),
-    ("training --print-config --set data.seed=1.5", {}, "seed: got 1.5, expected a whole number from 0"),
     ("training --print-config --set seed=1", {}, "--set: seed cannot be set: give it with --seed"),
     ("training --request r.json", request(overrides=["seed=1"]), "--set: seed cannot be set: give it with --seed"),
-    ("training --print-config --set objective=dpo", {}, "unknown key 'objective'"),
-    (f"{TRAIN} --set actor_rollout_ref.actor.optim.betas=[0.9]", {}, "betas: got [0.9], expected two numbers from 0"),
     (f"{TRAIN.replace('--out out', '')} --out ''", {}, "--out: got '', expected the path of a file or folder"),
     ("training --request r.json", request(out=""), "r.json: out: got '', expected the path of a file or folder"),
     ("training --request r.json", request(out="a\0b"), "r.json: out: got 'a\\x00b', expected the path"),
     (f"{TRAIN} --recipe ''", {}, "no recipe '': expected one of"),
     ("training --print-config --hardware ''", {}, "no hardware '': expected one of"),
     ("training --request r.json", request(recipe=""), "no recipe '': expected one of"),
-    (f"{TRAIN} --set actor_rollout_ref.rollout.n=1", {}, "a group of one teaches nothing"),
     (f"{TRAIN} --set reward.custom_reward_function.path=no.py", {}, "no.py: no such file"),
-    (f"{TRAIN} --set reward.custom_reward_function.path=r.py", {"r.py": "x = 1"}, "no function 'compute_score'"),
     (f"{TRAIN} --lineage l.json", {"l.json": "{"}, "l.json: not JSON"),
     (f"{TRAIN} --lineage l.json", {"l.json": "[]"}, "l.json: expected a JSON object"),
     ("training --request nothing.json", {}, "nothing.json"),
@@ -140,7 +97,6 @@ ROWS: list[Row] = [
         for command in ("", " examine")
         for key, path in (("targets", "targets.parquet"), ("model", "model"))
     ),
-    ("training --request r.json", request(overrides=["nothing=1"]), "unknown key 'nothing'"),
     (
         "training --recipe nonsense browse --run x --out p.html",
         {},
@@ -150,18 +106,11 @@ ROWS: list[Row] = [
     (TRAIN.replace("targets.parquet", "samples"), {}, "targets samples: is a folder: materialize"),
     (f"{TRAIN} --recipe sft_rl --heldout samples", {}, "heldout samples: is a folder: give --heldout"),
     (f"{TRAIN} --set reward.custom_reward_function.path=samples", {}, "samples: is a folder"),
-    (TRAIN, {"targets.parquet": GONE}, "targets.parquet: no such file"),
-    (TRAIN, {"targets.parquet": b"x"}, "targets.parquet: not a readable parquet file"),
-    (TRAIN, {"targets.parquet": parquet(a=[1])}, "targets.parquet: no column"),
     (TRAIN, {"targets.parquet": retyped("prompt", numbers)}, "targets.parquet"),
     (TRAIN, {"targets.parquet": retyped("reward_model", numbers)}, "targets.parquet"),
     (TRAIN, {"targets.parquet": retyped("extra_info", numbers)}, "extra_info is of the type int64, expected a struct"),
-    (TRAIN, {"model/config.json": GONE}, "no config.json"),
-    (TRAIN, {"model/config.json": "{"}, "config.json: not JSON"),
-    (TRAIN, {"model/config.json": "[]"}, "config.json: a JSON list"),
     (TRAIN, {"model/config.json": '{"model_type": "x", "max_position_embeddings": "x"}'}, "max_position_embeddings"),
     (TRAIN, {"model/tokenizer.json": "{"}, "tokenizer.json"),
-    (TRAIN, {"model/model.safetensors": safetensors(b"{")}, "no readable safetensors header"),
     (TRAIN, {"model/tokenizer_config.json": '{"eos_token": null}'}, "tokenizer_config.json: no eos_token"),
     (f"{TRAIN} --set data.chat_template_kwargs={{enable_thinking:false}}", {}, "does not read it; it reads none"),
     (
@@ -191,6 +140,6 @@ def test_one_line_says_what_to_do(row, refuse):
     refuse(row)
 
 
-@pytest.mark.parametrize("row", ROWS[8:9], ids=name)
+@pytest.mark.parametrize("row", ROWS[6:7], ids=name)
 def test_the_process_that_a_user_starts_ends_in_the_same_way(row, refuse_process):
     refuse_process(row)

@@ -1,8 +1,6 @@
 """docs/coming-from.md: each key on it exists where the page says, and ours does the work of the other."""
 
-import dataclasses
 import re
-import typing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -115,25 +113,3 @@ def test_a_key_of_verl_is_refused_in_favour_of_the_one_beside_it() -> None:
 def test_the_recipes_on_the_page_exist() -> None:
     named = {recipe for row in rows("Recipes") for recipe in row[0].split(", ")}
     assert len(named) >= 10 and named <= {*config_names(RECIPES)}
-
-
-def test_every_key_of_trinity_exists_there() -> None:
-    config = pytest.importorskip("trinity.common.config", reason="pip install --no-deps trinity-rft==0.6.0")
-    losses = Path(config.__file__).parents[1] / "algorithm" / "policy_loss_fn"
-    arguments = "".join((losses / f"{name}_policy_loss.py").read_text() for name in ("mix", "chord"))
-    for key, _ in keys_of("Keys of Trinity"):
-        kind: Any = config.Config
-        for part in key.split("."):
-            if dataclasses.is_dataclass(kind):
-                hints = typing.get_type_hints(kind)
-                assert part in hints, key
-                kind = next((arg for arg in typing.get_args(hints[part]) if dataclasses.is_dataclass(arg)), hints[part])
-            elif "policy_loss_fn_args" in key:
-                assert re.search(rf"^        {part}: ", arguments, re.MULTILINE), key
-
-
-def test_every_recipe_of_trinity_exists_there() -> None:
-    algorithm = pytest.importorskip("trinity.common.config", reason="pip install --no-deps trinity-rft==0.6.0")
-    registered = (Path(algorithm.__file__).parents[1] / "algorithm" / "__init__.py").read_text()
-    named = {name for row in rows("Recipes") for name in row[3].split(", ") if name != NONE}
-    assert len(named) >= 7 and not [name for name in named if f'"{name}": ' not in registered]
