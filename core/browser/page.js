@@ -4,6 +4,7 @@ const AHEAD = 12; // rows drawn above and below what is visible
 const IN_MEMORY = 3e8; // characters of texts that stay unpacked
 const FEW = 40; // chunks that stay unpacked where all would be too many
 const MOST_FORMULAS = 3000; // of a text: more are shown as written
+const WORDS = /^(?=.*(\p{L}{2}|\p{L}\d))[\p{L}\d .,:;'-]+$/u; // of a box: no mathematics, which has no blanks
 const FORMULA = new RegExp(
   [
     /\$\$([^]{1,4000}?)\$\$/, /\\\[([^]{1,4000}?)\\\]/, /\\\(([^]{1,2000}?)\\\)/, /\$(?!\s)([^$\n]{1,1000}?)(?<!\s)\$(?!\d)/,
@@ -219,8 +220,10 @@ function withFormulas(text) {
     let [whole, block, bracketed, inline, dollars, environment] = match;
     let tex = block ?? bracketed ?? inline ?? dollars ?? environment;
     if (tex === undefined) { // a box outside of a formula
-      whole = tex = box(text, match.index, whole.length);
+      whole = box(text, match.index, match[0].length);
       if (!whole) continue;
+      const inside = whole.slice(match[0].length + 1, -1);
+      tex = WORDS.test(inside) ? `\\boxed{\\text{${inside}}}` : whole;
     }
     parts.push(text.slice(at, match.index), formula(tex, whole, (block ?? bracketed ?? environment) !== undefined));
     at = match.index + whole.length;

@@ -67,7 +67,9 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Traces, and what a preparation makes of them: two kept, and a wrong, a repeated and a hostile one."""
     folder = tmp_path_factory.mktemp("targets")
     formula = trace(
-        2, response="<think>\nAs $x_2^2 = 4$, it is \\(\\frac{8}{2}\\).\n</think>\n\nSo \\boxed{\\frac{8}{2}}"
+        2,
+        response="<think>\nAs $x_2^2 = 4$, it is \\(\\frac{8}{2}\\), \\boxed{an even one}.\n</think>\n\n"
+        "So \\boxed{\\frac{8}{2}}",
     )
     near = trace(1, problem=trace(1)["problem"].replace("has he", "does he have"))
     hostile = trace(4, response=f"<think>\n{HOSTILE}\n</think>\n\n\\boxed{{5}}", problem=HOSTILE)
@@ -153,6 +155,7 @@ def test_a_row_shows_thoughts_and_answer_beside_the_gold_answer_and_the_duplicat
     count(page, "1 of 5 rows")
     page.locator(".thoughts .katex").first.wait_for()
     assert page.locator(".answer .katex .fbox").count() == 1
+    assert page.locator(".thoughts .katex .text").inner_text().split() == ["an", "even", "one"]
     assert page.locator(".gold .words").inner_text() == "4"
     fonts = page.evaluate(
         "document.fonts.ready.then(() => [...document.fonts].filter(f => f.status === 'loaded').length)"
