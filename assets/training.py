@@ -15,7 +15,7 @@ from assets.shared.live_metrics import METRICS, StepObserver
 from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.metadata import rounded
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
-from assets.shared.training_metadata import against_champion, curves, explanation, explanation_lines, samples
+from assets.shared.training_metadata import against_champion, curves, explanation, explanation_lines, numbers, samples
 from assets.targets import TRAIN
 from core import kinds
 from core.files import read_json_lines
@@ -131,10 +131,11 @@ def _result(
     reference = PolicyReference(path=str(folder), digest=digest, base=base.digest, metrics=str(RunFolder(out).metrics))
     return reference.result(
         {
-            "verdict": " ".join(explanation_lines(out)),
+            "verdict": ". ".join(explanation_lines(out)),
             **curves(records),
             **explanation(out),
             **samples(out / "rollouts"),
+            **numbers(records),
             **against_champion(registry, digest, records),
             "recipe": settings.recipe,
             "steps": manifest.steps,

@@ -16,23 +16,28 @@ METRICS_FILE = "metrics.jsonl"
 
 
 def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
+    """Return the full curves as pictures."""
     from evaluation.report.figures import training_curves
+
+    recorded = {name for record in records for name in record["data"]}
+    drawn = training_curves(records, titles(View.POLICY, recorded))
+    return {"curves": pictures(*drawn)} if drawn else {}
+
+
+def numbers(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the last reward and validation, which the UI plots over runs, and where the time went."""
     from training.job.records.metrics_log import time_by_phase
 
     metadata: dict[str, Any] = {}
-    recorded = {name for record in records for name in record["data"]}
-    if drawn := training_curves(records, titles(View.POLICY, recorded)):
-        metadata["curves"] = pictures(*drawn)
-    if spent := time_by_phase(records):
-        total = sum(spent.values())
-        rows = ((name, f"{seconds:,.1f}", f"{seconds / total:.1%}") for name, seconds in spent.items())
-        metadata["time by phase"] = rows_table(("phase", "seconds", "share"), rows)
     if records and is_finite(reward := records[-1]["data"].get(REWARD)):
         metadata["reward"] = rounded(reward)
     scores = [record["data"].get(VALIDATION_SCORE) for record in records]
     if validated := [score for score in scores if is_finite(score)]:
         metadata |= {"validation": rounded(validated[-1]), "best validation": rounded(max(validated))}
+    if spent := time_by_phase(records):
+        total = sum(spent.values())
+        rows = ((name, f"{seconds:,.1f}", f"{seconds / total:.1%}") for name, seconds in spent.items())
+        metadata["time by phase"] = rows_table(("phase", "seconds", "share"), rows)
     return metadata
 
 

@@ -204,14 +204,12 @@ def _points(comparison: Match, level: float) -> tuple[list[str], list[str], int 
         return f"about {about(needed[-1])} more answers of each model would decide it"
 
     if not gain.shown:
-        text = (
-            f"in-domain difference {100 * gain.difference:+.1f} points: its evidence is {e_value(gain.log_value)}, "
-            f"and a promotion needs {e_value(-log(level))}"
-        )
+        points = f"{100 * gain.difference:+.1f} points in {gain.answers:,} answers"
         if gain.needed is None:
-            refusals.append(f"{text}; nothing speaks for a gain")
+            refusals.append(f"no gain: {points}")
         else:
-            open_points.append(f"{text}; {more(gain)}")
+            evidence = f"{e_value(gain.log_value)}, and a promotion needs {e_value(-log(level))}"
+            open_points.append(f"{points}: the evidence is {evidence}; {more(gain)}")
     for name, loss in comparison.losses.items():
         within = comparison.within(name)
         limit = f"{100 * loss.difference:+.1f} points out of domain, but at most {100 * comparison.limits[name]:.1f}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assets.shared.live_metrics import POINTS, observed
-from assets.shared.training_metadata import SAMPLES, against_champion, curves, samples
+from assets.shared.training_metadata import SAMPLES, against_champion, curves, numbers, samples
 from core.files import write_json
 from core.metric_table import View, title_of, titles
 from evaluation.promotion.champions import Registry
@@ -18,11 +18,12 @@ DRAWN, COMPARED = titles(View.POLICY), titles(View.CHAMPION)
 
 def test_every_curve_that_was_recorded_is_drawn_and_time_is_told_by_phase() -> None:
     data = dict.fromkeys(DRAWN, 0.5) | {"timing_s/step": 10.0, "timing_s/gen": 6.0, "timing_s/update_actor": 3.0}
-    found = curves([{"step": step, "data": data} for step in (1, 2, 3)])
-    assert found["curves"].md_str.count("data:image/svg+xml") == len(DRAWN)
+    records = [{"step": step, "data": data} for step in (1, 2, 3)]
+    found = numbers(records)
+    assert curves(records)["curves"].md_str.count("data:image/svg+xml") == len(DRAWN)
     assert found["time by phase"].md_str.splitlines()[2:] == [
-        "| gen | 18.0 | 60.0% |",
-        "| update_actor | 9.0 | 30.0% |",
+        "| generation | 18.0 | 60.0% |",
+        "| update | 9.0 | 30.0% |",
         "| other | 3.0 | 10.0% |",
     ]
     assert found["reward"] == 0.5
@@ -42,9 +43,8 @@ def test_drift_is_drawn_for_each_age_that_the_run_had() -> None:
 
 def test_a_supervised_run_has_the_curves_it_recorded() -> None:
     records = [{"step": step, "data": {"timing_s/step": 1.0, "actor/sft_loss": 0.5}} for step in (1, 2)]
-    found = curves(records)
-    assert found["curves"].md_str.count("data:image/svg+xml") == 2
-    assert "reward" not in found
+    assert curves(records)["curves"].md_str.count("data:image/svg+xml") == 2
+    assert "reward" not in numbers(records)
 
 
 def test_samples_of_the_first_and_the_last_step_are_shown_escaped(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
 
 def test_the_phases_of_a_step_add_up_to_it() -> None:
     spent = time_by_phase([{"data": {"timing_s/step": 10.0, "timing_s/gen": 4.0, "timing_s/update_actor": 3.0}}] * 2)
-    assert spent == {"gen": 8.0, "update_actor": 6.0, "other": 6.0}
+    assert spent == {"generation": 8.0, "update": 6.0, "other": 6.0}
 
 
 @pytest.mark.parametrize("line", [b"[]", b"{", b'{"step": 1}', b'{"step": 1, "data": {"timing_s/step": "x"}}', b"\xff"])

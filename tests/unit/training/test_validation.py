@@ -120,7 +120,7 @@ def test_a_sample_that_failed_scores_nothing() -> None:
 def test_a_validation_is_time_of_the_run() -> None:
     record = {"data": {"timing_s/step": 4.0, "timing_s/gen": 3.0, "timing_s/testing": 2.0}}
     assert seconds_of(record) == 6.0
-    assert time_by_phase([record]) == {"gen": 3.0, "validation": 2.0, "other": 1.0}
+    assert time_by_phase([record]) == {"generation": 3.0, "validation": 2.0, "other": 1.0}
 
 
 def test_targets_in_several_files_are_read_like_one(tmp_path: Path) -> None:

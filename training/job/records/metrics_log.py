@@ -9,8 +9,16 @@ from core.errors import InputError
 from core.machine.jsonl_tail import RecordFile
 from core.metric_table import DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
 
-# The parts of a step; verl also times what happens inside them.
-PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
+# The parts of a step and what they are; verl also times what happens inside them.
+PHASES = {
+    "gen": "generation",
+    "old_log_prob": "log-probabilities",
+    "ref": "reference policy",
+    "adv": "advantages",
+    "update_actor": "update",
+    "update_weights": "weights to vLLM",
+    "save_checkpoint": "checkpoint",
+}
 
 
 def records_in(file: Path) -> Iterator[dict[str, Any]]:
@@ -53,14 +61,14 @@ def merge_attempts(attempts: Iterable[Path], *, devices: int = 1) -> list[dict[s
 
 
 def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Sum the seconds of all steps by phase, with validations and ``other``."""
-    spent = dict.fromkeys((*PHASES, "validation", "other"), 0.0)
+    """Sum the seconds of all steps by phase, with ``validation`` and ``other``."""
+    spent = dict.fromkeys((*PHASES.values(), "validation", "other"), 0.0)
     for record in records:
-        for name in PHASES:
-            spent[name] += record["data"].get(f"{PHASE_SECONDS}{name}", 0.0)
+        for name, phase in PHASES.items():
+            spent[phase] += record["data"].get(f"{PHASE_SECONDS}{name}", 0.0)
         spent["validation"] += record["data"].get(VALIDATION_SECONDS, 0.0)
         spent["other"] += record["data"][STEP_SECONDS]
-    spent["other"] -= sum(spent[name] for name in PHASES)
+    spent["other"] -= sum(spent[phase] for phase in PHASES.values())
     return {name: seconds for name, seconds in spent.items() if seconds > 0}
 
 
