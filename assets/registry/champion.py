@@ -16,7 +16,7 @@ from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
 from core.model.lineage_file import read_manifest
 from evaluation.promotion.champions import Registry
-from evaluation.promotion.decision_text import decision_rows, level_text, outcome_text
+from evaluation.promotion.decision_text import decision_rows, outcome_text
 from evaluation.promotion.promotion_rules import compare_with_champion
 from evaluation.promotion.records import Decision, PolicyRecord, PromotionLimits
 
@@ -91,10 +91,9 @@ def _result(
     path = str(registry.pointer if champion else registry.folder)
     return ChampionReference(path=path, digest=digest, promoted=decision.promoted).result(
         {
+            **dict(decision_rows(decision)),
             "champion": digest[:SHORT_DIGEST],
             "promoted": decision.promoted,
-            "decision by": level_text(decision),
-            **dict(decision_rows(decision)),
             "reasons": bullets(decision.reasons),
             "compared with": (decision.against or "")[:SHORT_DIGEST],
             **_numbers(decision),

@@ -1,7 +1,6 @@
 """The slot of the pool ``gpu``, which a step takes when it starts to compute there.
 
-Dagster's own wait for a pool comes before a step has looked at its request and at earlier results, and keeps a core
-busy.
+Dagster's own wait for a pool comes before a step has looked at earlier results, and keeps a core busy.
 """
 
 import time
@@ -41,7 +40,7 @@ def _holder(instance: dg.DagsterInstance) -> str:
             storage.free_concurrency_slot_for_step(slot.run_id, slot.step_key)
             continue
         last = instance.get_records_for_run(slot.run_id, limit=EVENTS, ascending=False).records
-        entries = [record.event_log_entry for record in last]
-        said = [entry.user_message for entry in entries if entry.step_key == slot.step_key and not entry.dagster_event]
+        of_step = (entry for one in last if (entry := one.event_log_entry).step_key == slot.step_key)
+        said = [entry.user_message for entry in of_step if not entry.dagster_event]
         return f"run {slot.run_id[:8]}, {', '.join([slot.step_key.replace('__', '/'), *said[:1]])}"
     return ""
