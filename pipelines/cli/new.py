@@ -8,6 +8,7 @@ from copy import deepcopy
 from itertools import islice
 from math import ceil
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import yaml
@@ -32,7 +33,7 @@ LONGEST = 70  # characters of a text that is shown
 FEWEST = 30  # questions; of fewer, the held-out ones could not prove a gain
 SHARE, MOST = 6, 100  # one question of six is held out, and never more than so many
 CONTEXT = 512  # tokens of a prompt, and of a response: together what the model can read
-ROOM, STEP = 1.25, 32  # of the longest text; tokens, to which limits are rounded up
+ROOM, STEP, LEAST = 1.25, 32, 160  # of the longest text; tokens, to which limits are rounded up; as in the base
 EXPECTED = r"an answer, and a response that reasons and then gives it in \boxed{} (or elsewhere: docs/verifiers.md)"
 NUMBER = compile_full_match(r"[-+]?[\d.,]+%?")
 HEADER = "# Trains the model of the demo to answer as the traces do, and scores it on questions that it never saw.\n"
@@ -55,7 +56,7 @@ class Targets(Section):
 
 
 def new(file: Path, verifier: str | None, mapping: str | None) -> Iterator[str]:
-    """Write `HERE`, `HELDOUT` and, for the verifier ``python``, `VERIFIER` into the current folder.
+    """Write `HERE`, `HELDOUT` and, for the verifier ``python``, `VERIFIER` into the current folder; say what they have.
 
     Args:
         file: The traces.
@@ -63,26 +64,21 @@ def new(file: Path, verifier: str | None, mapping: str | None) -> Iterator[str]:
             are compared as mathematics, and everything else as text.
         mapping: The columns of the file as YAML, or the name of a ready mapping. None: they are recognised.
 
-    Yields:
-        What the user reads.
-
     Raises:
-        InputError: The file cannot be read, too few of its traces can be used, or one of the files exists. Nothing is
-            written then.
+        InputError: The file cannot be read, too few of its traces can be used, or one of the files exists.
     """
     files = {HERE: "", HELDOUT: "", **({VERIFIER: STUB} if verifier == PYTHON else {})}
     if there := [name for name in files if Path(name).exists()]:
         raise InputError(f"{', '.join(there)}: already here; go to an empty folder, or move it away")
-    if not file.exists():
-        raise InputError(f"{file}: no such file; expected traces as JSON lines, parquet or CSV")
     source: dict[str, Any] = {"path": str(file), **({"mapping": parse_yaml(mapping, "--mapping")} if mapping else {})}
     with tempfile.TemporaryDirectory() as folder:
         first = list(islice(read_source(_settings(source)), READ))
         spec = _verifier(verifier, first, Path(folder))
         prepared = prepare(_settings(source | {"verifier": spec}), Path(folder) / "targets", tokenizer_json=SHIPPED)
         yield from column_texts(prepared)
-        for trace in first[:SHOWN]:
-            yield f"  {_short(trace.problem)} -> {_short(trace.gold)}: {_short(trace.response)}"
+        for one in first[:SHOWN]:
+            shown = [shorten(part or "", LONGEST, placeholder="…") for part in (one.problem, one.gold, one.response)]
+            yield "  {} -> {}: {}".format(*shown)
         yield from _counts(prepared, spec)
         heldout, lengths = _hold_out(prepared, file), _lengths(prepared)
     source["verifier"] = {"type": PYTHON, "path": f"{VERIFIER}:score"} if verifier == PYTHON else spec
@@ -133,36 +129,22 @@ def _hold_out(prepared: Prepared, file: Path) -> list[dict[str, str]]:
 
 
 def _lengths(prepared: Prepared) -> tuple[int, int]:
-    """Return the limits of prompts and of responses, in tokens: at least those of the base profile."""
+    """Return the limits of prompts and of responses, in tokens."""
     longest = read_shards(prepared.profile, columns=["prompt_tokens", "target_tokens"]).to_pydict().values()
-    (base,) = profile_layers(BASE, "base")
-    given = base.values["targets"]["max_prompt_tokens"], base.values["targets"]["max_target_tokens"]
-    prompt, response = (
-        max(ceil(ROOM * max(tokens) / STEP) * STEP, least) for tokens, least in zip(longest, given, strict=True)
-    )
+    prompt, response = (max(ceil(ROOM * max(tokens) / STEP) * STEP, LEAST) for tokens in longest)
     return prompt, response
 
 
 def _profile(source: Mapping[str, Any], lengths: tuple[int, int]) -> dict[str, Any]:
     prompt, response = lengths
-    benchmark = {
-        "name": "heldout",
-        "group": "evals",
-        "title": "Held-out questions",
-        "verifier": deepcopy(source["verifier"]),
-    }
-    columns = {"problem": "problem", "gold": "gold"}
+    benchmark = {"name": "heldout", "group": "evals", "title": "Held-out questions", "held_out": True}
+    questions = {"file": HELDOUT, "columns": {"problem": "problem", "gold": "gold"}}
     return {
         "base": BASE,
         "storage": {"root": "outputs"},
         "targets": {"source": [source], "max_prompt_tokens": prompt, "max_target_tokens": response},
-        "suite": {"benchmarks": [{**benchmark, "held_out": True, "sources": [{"file": HELDOUT, "columns": columns}]}]},
+        "suite": {"benchmarks": [{**benchmark, "verifier": deepcopy(source["verifier"]), "sources": [questions]}]},
         "benchmarks": {"roots": ["."]},
         "training": {"config": {"data": {"max_prompt_length": prompt, "max_response_length": response}}},
         "evaluation": {"max_tokens": response},
     }
-
-
-def _short(text: str | None) -> str:
-    line = " ".join((text or "").split())
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
