@@ -72,7 +72,7 @@ def hold_contest(
         return rounds.play(context, policy, opponent, draw)
     if not settled:
         level = registry.error_budget(promotion.error_rate).level
-        context.log.info(_what_can_be_shown(_problems(suite), benchmarks, config, level))
+        context.log.warning(_what_can_be_shown(_problems(suite), benchmarks, config, level))
     answers = draw(policy, config.seed, None)
     if champion is None or settled:
         return Contest(answers)

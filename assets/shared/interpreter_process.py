@@ -71,15 +71,15 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
             raise dg.DagsterExecutionInterruptedError(kept()) from None
 
     def _run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
-        python, variables = str(self.executable()), {RUN_VARIABLE: context.run_id}
-        command = [python, "-m", "core.backends.supervisor", "--", python, "-m", *arguments]
+        python, parent = str(self.executable()), str(os.getpid())
+        command = [python, "-m", "core.backends.supervisor", "--parent", parent, "--", python, "-m", *arguments]
         context.log.debug(" ".join(command))
         with tempfile.TemporaryDirectory() as folder:
             events = RecordFile(Path(folder) / "events.jsonl")
             process = subprocess.Popen(
                 command,
                 cwd=PROJECT,
-                env={**self._environment(), EVENTS_FILE: str(events.path), **variables},
+                env={**self._environment(), EVENTS_FILE: str(events.path), RUN_VARIABLE: context.run_id},
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,

@@ -23,15 +23,15 @@ SUPERVISOR = "LUFFY_SUPERVISOR"  # variable: the id of the process that supervis
 SECONDS_AFTER_THE_END = 1.0  # when the command has ended by itself, only idle helpers of it are left
 
 
-def supervise(command: list[str], grace: float, *, outlive_parent: bool = False) -> int:
-    """Run ``command`` until it ends or we are stopped; its exit status, or 128 + the signal that stopped us."""
+def supervise(command: list[str], grace: float, parent: int | None) -> int:
+    """Run ``command`` until it ends, we are stopped, or process ``parent`` ends; its exit status, or 128 + a signal."""
     received: list[int] = []
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # nohup ignores it
             signal.signal(signum, lambda number, _: received.append(number))
     adopt_orphans()
-    if not outlive_parent:
-        die_with_parent(os.getppid())
+    if parent is not None:
+        die_with_parent(parent)
     supervisor = os.getpid()
     with short_temporary_folder() as variables:
         # The command dies with us even if we are killed.
@@ -78,10 +78,11 @@ def main() -> None:
     )
     parser.add_argument("--grace", type=float, default=10.0, help="seconds between TERM and KILL (default %(default)s)")
     parser.add_argument("--outlive-parent", action="store_true", help="go on when the parent ends, as a server does")
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="its parent, which may be gone by now")
     parser.add_argument("command", nargs="+", help="the command, after --")
     arguments = parser.parse_args()
     private_files()
-    sys.exit(supervise(arguments.command, arguments.grace, outlive_parent=arguments.outlive_parent))
+    sys.exit(supervise(arguments.command, arguments.grace, None if arguments.outlive_parent else arguments.parent))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,14 @@ def test_a_signal_stops_every_descendant(signum: signal.Signals) -> None:
     assert not any(alive(pid) for pid in pids)
 
 
+def test_a_parent_that_ended_before_the_supervisor_began_starts_nothing(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    supervisor = [sys.executable, "-m", "core.backends.supervisor", "--parent", str(gone.pid), "--"]
+    done = subprocess.run([*supervisor, "touch", str(tmp_path / "file")], cwd=ROOT, check=False)
+    assert done.returncode == 128 + signal.SIGTERM and not any(tmp_path.iterdir())
+
+
 def test_nohup_keeps_the_job_when_the_terminal_hangs_up() -> None:
     nohup = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     process, pids = start("time.sleep(600)", through=nohup)
