@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from model_zoo import MODELS
 
 from core.model.base_model import SHIPPED
 from training.config.to_verl import compose_run
@@ -13,15 +14,7 @@ from training.resources.memory import node_memory, training_memory
 from training.resources.model_shape import ModelShape
 from training.resources.requirements import checkpoint_bytes
 
-QWEN_7B = {
-    "hidden_size": 3584,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-    "intermediate_size": 18944,
-    "vocab_size": 152064,
-    "tie_word_embeddings": False,
-}
+QWEN_7B = MODELS["Qwen2.5-Math-7B"]
 SHAPE = ModelShape.of_config(QWEN_7B)
 RUN = Path("run")
 

@@ -26,7 +26,7 @@ from training.config.verl_keys import kinds, within
 
 RUN = Path("run")
 ROOT = Path(__file__).resolve().parents[3]
-ASYNC = "rollouts.type=separate_async"
+ASYNC, ROUTER = "rollouts.type=separate_async", "actor_rollout_ref.rollout.router_config_path"
 # Keys that verl reads and its file does not have.
 ADDED = (
     "actor_rollout_ref.rollout.enable_sleep_mode",
@@ -93,6 +93,7 @@ ADDED = (
             "actor_rollout_ref.actor.use_dynamic_bsz=false",
             "actor_rollout_ref.actor.use_dynamic_bsz=false: micro-batches then have a fixed number of rows",
         ),
+        (f"{ASYNC} {ROUTER}=mine.yaml", f"{ROUTER}=mine.yaml and rollouts.type=separate_async contradict each other"),
         ("policy.source=best", "policy.source=best and trainer.test_freq=-1 contradict each other"),
         ("data.order=easy_first data.train_max_samples=8", "data.order=easy_first and data.train_max_samples=8 contra"),
         (
