@@ -123,6 +123,6 @@ def _convert(file: Path, out_root: Path, train_python: Path) -> Path:
     target = out_root / f"{file.stem}-{digest_file(file)[:SHORT_DIGEST]}"
     if not target.exists():
         with atomic_folder(target) as temporary:
-            arguments = "--gguf", str(file), "--out", str(temporary)
-            run_module("training.export.convert", *arguments, python=train_python, HF_HUB_OFFLINE="1")
+            names = str(file), str(temporary)
+            run_module("training.export.convert", *names, python=train_python, HF_HUB_OFFLINE="1")
     return target

@@ -65,7 +65,7 @@ HEAD = b"GGUF" + struct.pack("<I", 3)
 def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "damaged.gguf"
     file.write_bytes(content)
-    command = [sys.executable, "-m", "training.export.convert", "--gguf", file, "--out", tmp_path / "model"]
+    command = [sys.executable, "-m", "training.export.convert", file, tmp_path / "model"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and not (tmp_path / "model").exists()
     assert done.stderr.strip().splitlines()[-1].startswith(f"error: {file}: transformers cannot")

@@ -120,12 +120,7 @@ def refuse(good_inputs, tmp_path, monkeypatch, capfd) -> Callable[[Row], None]:
         before, mask = listing(tmp_path), os.umask(0o077)
         try:
             with patch.dict(os.environ):  # commands set variables for the processes that they start
-                if words[0] in (
-                    "evaluation",
-                    "research",
-                    "research.shipped_weights.base_model",
-                    "training.export.convert",
-                ):
+                if words[0] in ("evaluation", "research", "research.shipped_weights.base_model"):
                     status = module.main(words[1:])
                 else:
                     status = module.exit_status(lambda: module.main(words[1:]))

@@ -110,15 +110,12 @@ ROWS: list[Row] = [
     (TRAIN, {"targets.parquet": retyped("reward_model", numbers)}, "targets.parquet"),
     (TRAIN, {"targets.parquet": retyped("extra_info", numbers)}, "extra_info is of the type int64, expected a struct"),
     (TRAIN, {"model/config.json": '{"model_type": "x", "max_position_embeddings": "x"}'}, "max_position_embeddings"),
-    (TRAIN, {"model/tokenizer.json": "{"}, "tokenizer.json"),
-    (TRAIN, {"model/tokenizer_config.json": '{"eos_token": null}'}, "tokenizer_config.json: no eos_token"),
     (f"{TRAIN} --set data.chat_template_kwargs={{enable_thinking:false}}", {}, "does not read it; it reads none"),
     (
         f"{TRAIN} --set data.chat_template_kwargs.strftime_now=today",
         {},
         "chat_template_kwargs.strftime_now: got 'today'",
     ),
-    (TRAIN, {"model/chat_template.jinja": "{{ ''.__class__.__mro__ }}"}, "chat template"),
     (f"training --targets targets.parquet --model model --out targets.parquet {SMALL}", {}, "targets.parquet"),
     ("training track", {}, "Missing option '--run'; see python -m training track --help"),
     ("training track --run model", {}, "--run model: no trackers.json in it"),
@@ -129,8 +126,6 @@ ROWS: list[Row] = [
         "trackers.json: runs",
     ),
     ("research.shipped_weights.base_model --out model", {}, "model: exists already"),
-    ("training.export.convert --gguf nothing.gguf --out out", {}, "nothing.gguf: no such file"),
-    ("training.export.convert --gguf x.gguf --out out", {"x.gguf": b"GGUF\x00"}, "x.gguf: transformers cannot convert"),
 ]
 
 

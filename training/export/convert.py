@@ -1,18 +1,15 @@
-"""Turn a GGUF file into a Hugging Face folder that verl and vLLM load: ``python -m training.export.convert``.
+"""Turn a GGUF file into a Hugging Face folder that verl and vLLM load, with weights that are de-quantised to float32.
 
-The weights are de-quantised to float32. `core.model.base_model` calls it in the training interpreter.
+`core.model.base_model` calls it in the training interpreter: ``python -m training.export.convert FILE.gguf FOLDER``.
 """
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from core.cli import run_command
+from core.cli import exit_status
 from core.errors import InputError, first_line
 from core.machine.limits import memory_limit
 
@@ -40,6 +37,7 @@ def convert(gguf: Path, out: Path) -> None:
     Raises:
         InputError: transformers cannot read the file, or it has no chat template.
     """
+    disable_progress_bar()
     try:
         with memory_limit(MEMORY_BYTES + GROWTH * gguf.stat().st_size):
             tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
@@ -68,23 +66,5 @@ def end_turns(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Non
         config.pad_token_id = tokenizer.pad_token_id
 
 
-def command(
-    gguf: Annotated[Path, typer.Option(metavar="FILE.gguf", help="The file to convert.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new or empty folder.")],
-) -> None:
-    """Turn a GGUF file into a Hugging Face folder that verl and vLLM load."""
-    if out.exists() and any(out.iterdir()):
-        raise InputError(f"{out}: exists already: give the name of a new or empty folder")
-    if not gguf.is_file():
-        raise InputError(f"{gguf}: no such file; expected a .gguf file")
-    disable_progress_bar()
-    convert(gguf, out)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status is 2 for a mistake in the input."""
-    return run_command(command, arguments, "python -m training.export.convert")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(lambda: convert(*map(Path, sys.argv[1:]))))

@@ -1,11 +1,11 @@
-"""Turn a checkpoint of verl into a Hugging Face folder; `training.job.checkpoints` starts it in a process of its own.
+"""Turn a checkpoint of verl into a Hugging Face folder: ``python -m training.export.merge ACTOR FOLDER DTYPE``.
 
-verl's ranks each save their part of the parameters, in float32. Here they are joined on one processor, after or beside
-the training: no GPU waits for it, and a checkpoint has no second copy of the model. LoRA's adapters are added to the
-matrices that they adapt, and also written by themselves, as a folder that peft and vLLM load.
+`training.job.checkpoints` starts it. verl's ranks each save their part of the parameters, in float32. Here they are
+joined on one processor, after or beside the training: no GPU waits for it, and a checkpoint has no second copy of the
+model. LoRA's adapters are added to the matrices that they adapt, and also written by themselves, as a folder that peft
+and vLLM load.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,6 @@ from core.cli import exit_status
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.model.model_folder import check_model, model_files
-from training.export import DTYPES
 
 SHARD_SIZE = "5GB"
 BASE, DOWN, UP = ".base_layer.", ".lora_A.default.weight", ".lora_B.default.weight"
@@ -117,15 +116,5 @@ def _lora_scale(actor: Path) -> float:
     return settings["lora_alpha"] / settings["r"]
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command line; the exit status is 2 for a mistake in the input."""
-    parser = argparse.ArgumentParser(prog="python -m training.export.merge", description=__doc__)
-    parser.add_argument("--actor", type=Path, required=True, help="folder of a checkpoint's actor")
-    parser.add_argument("--dtype", required=True, choices=DTYPES)
-    parser.add_argument("--out", type=Path, required=True, help="an empty folder")
-    arguments = parser.parse_args(argv)
-    return exit_status(lambda: merge(arguments.actor, arguments.out, arguments.dtype))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(lambda: merge(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])))

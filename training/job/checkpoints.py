@@ -213,8 +213,7 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
             "checkpoint aside and resumes from the one before"
         )
     actor, out = folder_of(checkpoints.absolute(), step) / "actor", out.absolute()
-    arguments = "--actor", str(actor), "--dtype", dtype, "--out", str(out)
-    run_module("training.export.merge", *arguments, CUDA_VISIBLE_DEVICES="")
+    run_module("training.export.merge", str(actor), str(out), dtype, CUDA_VISIBLE_DEVICES="")
 
 
 def _describe(folder: Path) -> dict[str, FileRecord]:

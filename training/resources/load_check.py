@@ -1,9 +1,10 @@
 """Let transformers load a model without its values, and refuse what it would draw at random.
 
+``python -m training.resources.load_check FOLDER true|false`` (whether code of the folder may run).
+
 `core.model.architecture` compares the tensors of the usual families without torch; this is for all others.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -43,14 +44,5 @@ def check_loading(folder: Path, *, trust_remote_code: bool) -> None:
         )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command line; the exit status is 2 for a mistake in the input."""
-    parser = argparse.ArgumentParser(prog="python -m training.resources.load_check", description=__doc__)
-    parser.add_argument("folder", type=Path, help="a model folder")
-    parser.add_argument("--trust-remote-code", action="store_true", help="run code that the folder contains")
-    arguments = parser.parse_args(argv)
-    return exit_status(lambda: check_loading(arguments.folder, trust_remote_code=arguments.trust_remote_code))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(lambda: check_loading(Path(sys.argv[1]), trust_remote_code=sys.argv[2] == "true")))

@@ -44,50 +44,37 @@ def check_requirements(config: "DictConfig", machine: Machine, shape: ModelShape
         InputError: something is missing; the message names the keys to change.
     """
     layout, cuda = Layout(config), config.trainer.device == "cuda"
-    nodes = Requirement("nodes with GPUs" if cuda else "nodes", layout.nodes, machine.nodes, "trainer.nnodes")
-    all_of_them = [nodes, *(_of_gpus(layout, machine) if cuda else ()), *_of_a_node(config, layout, machine, shape)]
-    all_of_them.append(
-        Requirement(
-            "disk of the run's folder",
-            disk(shape, layout, config, saved),
-            machine.disk,
-            "run.keep_checkpoints, or another disk for --out",
-            GB,
-        )
-    )
-    missing = [str(one) for one in all_of_them if one.available is not None and one.needed > one.available]
+    needed = [*_of_a_node(config, layout, machine, shape, saved), *(_of_gpus(layout, machine) if cuda else ())]
+    missing = [str(one) for one in needed if one.available is not None and one.needed > one.available]
     if missing:
         raise InputError(f"the run does not fit: {'; '.join(missing)}")
 
 
 def _of_gpus(layout: Layout, machine: Machine) -> list[Requirement]:
     sharing = f"{'rollouts.gpus, ' * bool(layout.rollout_gpus)}{'method.teacher.gpus, ' * bool(layout.teacher_gpus)}"
-    gpus = layout.gpus + layout.rollout_gpus + layout.teacher_gpus
+    remedy = f"{GPUS}, {sharing}or CUDA_VISIBLE_DEVICES"
     tokens = (
         f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu (a sample must fit), {FSDP}.ulysses_sequence_parallel_size"
     )
     return [
-        Requirement("GPUs per node", gpus, len(machine.gpus), f"{GPUS}, {sharing}or CUDA_VISIBLE_DEVICES"),
+        Requirement("GPUs per node", layout.reserved // layout.nodes, len(machine.gpus), remedy),
         Requirement("tokens of a micro-batch on each GPU", layout.least_micro_batch, layout.micro_batch, tokens),
     ]
 
 
-def _of_a_node(config: "DictConfig", layout: Layout, machine: Machine, shape: ModelShape) -> list[Requirement]:
+def _of_a_node(
+    config: "DictConfig", layout: Layout, machine: Machine, shape: ModelShape, saved: int
+) -> list[Requirement]:
     declared = None if "RAY_ADDRESS" in os.environ else config.ray_kwargs.ray_init.get("num_cpus")  # of a new cluster
+    cpus = "ray_kwargs.ray_init.num_cpus (they are logical: more than there are cores is allowed), or fewer GPUs"
+    nodes = "nodes with GPUs" if config.trainer.device == "cuda" else "nodes"
+    shared, store = shared_memory(shape, layout, config), f"{STORE}, or the size that the container gets"
+    written, keep = disk(shape, layout, config, saved), "run.keep_checkpoints, or another disk for --out"
     return [
-        Requirement(
-            "CPUs that verl and Ray reserve",
-            logical_cpus(layout, config),
-            declared or machine.cpus,
-            "ray_kwargs.ray_init.num_cpus (they are logical: more than there are cores is allowed), or fewer GPUs",
-        ),
-        Requirement(
-            "/dev/shm",
-            shared_memory(shape, layout, config),
-            machine.shared_memory,
-            f"{STORE}, or the size that the container gets (docker --shm-size)",
-            GB,
-        ),
+        Requirement(nodes, layout.nodes, machine.nodes, "trainer.nnodes"),
+        Requirement("CPUs that verl and Ray reserve", logical_cpus(layout, config), declared or machine.cpus, cpus),
+        Requirement("/dev/shm", shared, machine.shared_memory, f"{store} (docker --shm-size)", GB),
+        Requirement("disk of the run's folder", written, machine.disk, keep, GB),
     ]
 
 

@@ -39,8 +39,8 @@ def check_architecture(model: Path, config: "DictConfig", say: Callable[[str], N
     if fault := fault_of(settings, fused=fused, attention=config.attention):
         raise InputError(f"model {model}: {fault}")
     if settings["model_type"] not in FAMILIES:
-        arguments = ["--trust-remote-code"] * bool(config.actor_rollout_ref.model.trust_remote_code)
-        run_module("training.resources.load_check", str(model), *arguments, HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="")
+        trusted = str(bool(config.actor_rollout_ref.model.trust_remote_code)).lower()
+        run_module("training.resources.load_check", str(model), trusted, HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="")
     if settings.get("model_type") not in TRIED:
         say(
             f"model_type {settings.get('model_type')} has not been tried ({', '.join(TRIED)} have): "
