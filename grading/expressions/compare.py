@@ -10,8 +10,6 @@ from grading.expressions.algebra import INTEGERS, ROUNDED, equal, is_in_pieces, 
 from grading.expressions.forms import (
     BRACKETS,
     FLIPPED,
-    Based,
-    Date,
     Form,
     Group,
     Region,
@@ -26,8 +24,7 @@ from grading.expressions.forms import (
 )
 from grading.expressions.regions import numbers_listed, numbers_of, same_region
 from grading.expressions.texts import same_time
-from grading.expressions.units import in_smallest
-from grading.expressions.values import components, is_matrix, same_number, same_value
+from grading.expressions.values import components, is_matrix, same_value
 from grading.vocabulary import COMPLEX
 
 _FUNCTION_OF_X = frozenset(("y", "f(x)", "y(x)"))
@@ -67,15 +64,13 @@ def same(gold: Form, answer: Form) -> bool:
     gold, answer = _without_name(gold, answer), _without_name(answer, gold)
     if isinstance(gold, Value) and isinstance(answer, Value):
         return same_value(gold, answer)
-    if isinstance(gold, Based) or isinstance(answer, Based):
-        return same_number(gold, answer)
     agree = None
     if isinstance(gold, Group) and isinstance(answer, Group):
         agree = _same_group(gold, answer)
     elif isinstance(gold, Relation) and isinstance(answer, Relation):
         agree = _same_relation(gold, answer)
     for single, many in ((gold, answer), (answer, gold)):
-        if agree is None and isinstance(single, Date | Time | Words):
+        if agree is None and isinstance(single, Time | Words):
             time = many.time if isinstance(many, Group) else many
             agree = same_time(single, time) if isinstance(single, Time) and isinstance(time, Time) else single == many
         if agree is None and isinstance(many, Group):
@@ -84,9 +79,7 @@ def same(gold: Form, answer: Form) -> bool:
 
 
 def _same_single(single: Form, many: Group) -> bool | None:
-    """Compare a vector with a tuple, a set of one element with that element, a fraction with a ratio, and hours with
-    hours and minutes; None for other forms.
-    """
+    """Compare a vector with a tuple, a set of one element with it, and a fraction with a ratio; None for others."""
     are_rows = many.kind in ("()", "[]") and all(isinstance(item, Group) for item in many.items)
     if isinstance(single, Value) and is_matrix(single) and are_rows:
         rows = [list(map(Value, row)) for row in single.expression.tolist()]
@@ -99,9 +92,6 @@ def _same_single(single: Form, many: Group) -> bool | None:
     if many.kind == "ratio" and len(many.items) == 2 and isinstance(single, Value) and not single.unit:
         first, second = (item.expression for item in many.items if isinstance(item, Value))
         return not single.expression.is_Integer and equal(first / second, single.expression)
-    if many.kind == "quantity" and isinstance(single, Value):
-        total, part = (in_smallest(items) for items in (many.items, (single,)))
-        return total is not None and part is not None and total[1] == part[1] and equal(total[0], part[0])
     return None
 
 
@@ -165,9 +155,6 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
         return _in_order(_by_name(gold), _by_name(answer))  # x = 3, y = 4 beside 3, 4
     if kinds <= {"list", "lor"} or kinds <= {"list", "land"}:
         return matched(gold.items, answer.items, _same_item)
-    if "quantity" in kinds:
-        first, second = in_smallest(gold.items), in_smallest(answer.items)
-        return first is not None and second is not None and first[1] == second[1] and equal(first[0], second[0])
     if kinds == {"ratio"}:
         return same_time(gold.time, answer.time) if gold.time and answer.time else _proportional(gold, answer)
     if _may_be_interval(gold) and answer.kind == "list" and not _names_in(answer):

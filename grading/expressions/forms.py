@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-LARGEST_BASE = 36  # ten digits and 26 letters
 # Signs of a relation read backwards.
 FLIPPED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!=", "approx": "approx"}
 BRACKETS = frozenset(("()", "[]", "(]", "[)"))  # kinds of tuples and intervals
@@ -39,6 +38,7 @@ class Value:
         digits: of a plain decimal number, those after the point.
         code: capital letters side by side, such as ``XYZ``, which keep their order.
         times: how often a root counts, where that is said.
+        numeral: of a number in a base, its digits and the base.
     """
 
     expression: Any
@@ -46,30 +46,14 @@ class Value:
     digits: int | None = None
     code: str | None = None
     times: int | None = None
-
-
-@dataclass(frozen=True)
-class Based:
-    """A number written in a base."""
-
-    numeral: str
-    base: int
+    numeral: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
 class Words:
-    """Text without a formula, folded by `grading.expressions.texts`."""
+    """Text without a formula, folded by `grading.expressions.texts`, or a day as ``2024-3-5``."""
 
     text: str
-
-
-@dataclass(frozen=True)
-class Date:
-    """A day, whose year may be left out."""
-
-    year: int | None
-    month: int
-    day: int | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +72,7 @@ class Group:
     """Several forms.
 
     Args:
-        kind: list | sequence | set | ratio | quantity | lor | land, or the brackets of a tuple.
+        kind: list | sequence | set | ratio | lor | land, or the brackets of a tuple.
         junction: "lor", or "land" between symbols, values of several names or labelled parts, where it makes a
             difference; "where" if a word is before the conditions of a formula.
         time: what a ratio such as 4:10 is, where the other answer looks like a time of day too.
@@ -117,7 +101,7 @@ class Region:
     solved: bool = True
 
 
-Form = Value | Based | Words | Date | Time | Group | Relation | Region
+Form = Value | Words | Time | Group | Relation | Region
 DOTS = Words("...")
 
 

@@ -9,53 +9,21 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 
-from sympy import MatrixBase, Rational, S
+from sympy import MatrixBase, Rational, S, nan, sympify
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.choices import choice_in
 from grading.answers.extraction import LETTERS
-from grading.expressions.forms import (
-    DOTS,
-    LARGEST_BASE,
-    Based,
-    Form,
-    Group,
-    Kind,
-    Region,
-    Relation,
-    Value,
-    Words,
-    items_of,
-)  # fmt: skip
+from grading.expressions import texts, units, wording
+from grading.expressions.forms import DOTS, Form, Group, Kind, Region, Relation, Value, Words, items_of
 from grading.expressions.formula import read_formula, with_functions
 from grading.expressions.regions import built, numbers_of
-from grading.expressions.texts import (
-    TEXT,
-    as_words,
-    capitals,
-    folded,
-    joined,
-    prose_of,
-    read_date,
-    read_text,
-    read_time,
-    text_of,
-)  # fmt: skip
-from grading.expressions.tokens import Unread, divide, enclosed, strip, tokens
-from grading.expressions.units import DEGREE, MINUTES_OF_ARC, in_smallest, split_unit, with_compounds
-from grading.expressions.wording import (
-    MULTIPLICITY,
-    WHERE,
-    in_signs,
-    is_abbreviation,
-    labelled_parts,
-    name_of,
-    unwrap,
-    with_base,
-)
+from grading.expressions.tokens import TEXT, Unread, divide, enclosed, strip, tokens
+from grading.expressions.wording import MULTIPLICITY, WHERE
 from grading.vocabulary import FUNCTIONS
 
 MOST_ITEMS = 200
+LARGEST_BASE = 36  # ten digits and 26 letters
 RELATIONS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\neq": "!=", "\\in": "in", "\\notin": "notin",
     "\\equiv": "=", "\\approx": "approx",
@@ -78,8 +46,7 @@ REMEDIES = {  # commands that are not read, and what to do with a gold answer th
 OTHERWISE_REMEDY = "write it as docs/verifiers.md says, or choose the verifier exact or judge"
 _KINDS = {  # of groups
     **dict.fromkeys(("(]", "[)", "[]"), Kind.INTERVAL),
-    "set": Kind.SET, "()": Kind.TUPLE, "quantity": Kind.QUANTITY, "ratio": Kind.RATIO, "list": Kind.LIST,
-    "sequence": Kind.LIST,
+    "set": Kind.SET, "()": Kind.TUPLE, "ratio": Kind.RATIO, "list": Kind.LIST, "sequence": Kind.LIST,
 }  # fmt: skip
 _DOTS = ("\\ldots", "\\cdots", "\\dots", "...")
 _CONDITIONAL = frozenset(("for", "where", "if", "when", "with", "for all", "for any", "for every"))
@@ -99,6 +66,7 @@ _NO_SOLUTION = compile_full_match(
 )
 _BASED = compile_full_match(r"(\d{1,200}|(?=[A-Z]{0,200}\d)[\dA-Z]{2,200})_ ?\{? ?(\d{1,4}) ?\}?")
 _TO = compile_quick_pattern(r"(\d)(?: to |\s?\\text ?\{ ?to ?\}\s?)(?=\d)")
+_NEXT_QUANTITY = compile_quick_pattern(r"(?<=\})[ ,]*(?=\d)")
 _DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
 _DOUBLE = {"\\pm": "+-", "\\mp": "-+"}
 
@@ -106,15 +74,16 @@ _DOUBLE = {"\\pm": "+-", "\\mp": "-+"}
 @lru_cache(maxsize=4096)
 def read(gold: str) -> tuple[Kind, Form]:
     """Return the kind and the form of a normalised gold answer; Unread if a part of it cannot be read."""
-    text = unwrap(gold)
-    if date := read_date(text):
+    text = wording.unwrap(gold)
+    prose = texts.prose_of(text)
+    if date := texts.read_date(text):
         return Kind.DATE, date
-    if (time := read_time(text)) and time[1]:
+    if (time := texts.read_time(text)) and time[1]:
         return Kind.TIME, time[0]
-    if choice := _CHOICE(prose_of(text)):
+    if choice := _CHOICE(prose):
         return Kind.CHOICE, Words(choice.group(1))
-    form = _read_spoken(prose_of(text))
-    if form is None and (words := read_text(text)):
+    form = _read_spoken(prose)
+    if form is None and (words := texts.read_text(text)):
         return Kind.TEXT, words
     form = form or read_mathematics(text)
     return kind_of(form), form
@@ -123,17 +92,17 @@ def read(gold: str) -> tuple[Kind, Form]:
 @lru_cache(maxsize=4096)
 def read_as(answer: str, kind: Kind) -> Form:
     """Return the form of a normalised answer to a gold answer of a kind; Unread if it is none of that kind."""
-    text = unwrap(answer)
+    text = wording.unwrap(answer)
+    form: Form | None = None
     if kind is Kind.TEXT:
-        return text_of(text)
-    if kind is Kind.CHOICE:
+        form = texts.text_of(text)
+    elif kind is Kind.CHOICE:
         choice = choice_in(text)
         form = Words(choice) if choice in LETTERS and choice in text else None
     elif kind is Kind.DATE:
-        form = read_date(text)
+        form = texts.read_date(text)
     elif kind is Kind.TIME:
-        time = read_time(text)
-        form = time[0] if time else None
+        form = (texts.read_time(text) or [None])[0]
     else:
         form = read_mathematics(_TO.sub(r"\1:", text) if kind is Kind.RATIO else text)
     if form is None:
@@ -152,12 +121,8 @@ def kind_of(form: Form) -> Kind:
         return _KINDS.get(form.kind, Kind.RELATION)
     if isinstance(form, Region):
         return Kind.INTERVAL if form.numbers.is_Interval else Kind.SET
-    if isinstance(form, Relation):
-        return Kind.RELATION
-    if isinstance(form, Words):
-        return Kind.TEXT
     if not isinstance(form, Value):
-        return Kind.NUMBER
+        return Kind.RELATION if isinstance(form, Relation) else Kind.TEXT
     if isinstance(form.expression, MatrixBase):
         return Kind.MATRIX
     if form.unit:
@@ -167,28 +132,29 @@ def kind_of(form: Form) -> Kind:
 
 def read_mathematics(text: str) -> Form:
     """Read a number, formula, set, list, relation or the like; Unread if a part of it cannot be read."""
-    if (whole := TEXT.fullmatch(text)) and any(map(str.isdigit, text)):
-        if joined(whole.group(1), strictly=False):
+    whole = TEXT.fullmatch(text)
+    if whole and any(map(str.isdigit, text)):
+        if texts.joined(whole.group(1), strictly=False):
             raise Unread("joined digits in a text")
-        text = whole.group(1).strip()
-    prose = prose_of(text)
+        text, whole = whole.group(1).strip(), None
+    prose = texts.prose_of(text)
     if spoken := _read_spoken(prose):
         return spoken
-    if parts := labelled_parts(text):
+    if parts := wording.labelled_parts(text):
         return Group("()", tuple(map(read_mathematics, parts)), "land")
     if option := _OPTION(prose):
         return Group("()", (Words(option.group(1)), read_mathematics(option.group(2))))
-    if words := as_words(prose, is_text=bool(TEXT.fullmatch(text))):
+    if words := texts.as_words(prose, is_text=bool(whole)):
         return words
     if not _SMALL_CONSTANT.search(text):
         text = _CONSTANT.sub("c_", text)  # the case of c_1 in a general solution means nothing
-    text = _JOIN.sub(lambda word: _JUNCTIONS[word.group()], TEXT.sub(_without_junction, with_compounds(text)))
-    return _read_list(tokens(text.strip()))
+    text = TEXT.sub(_without_junction, units.with_compounds(text))
+    return _read_list(tokens(_JOIN.sub(lambda word: _JUNCTIONS[word.group()], text).strip()))
 
 
 def _read_spoken(prose: str) -> Form | None:
     """Read words that stand for a sign or say that there is no solution; None for others."""
-    if signs := in_signs(prose):
+    if signs := wording.in_signs(prose):
         return read_mathematics(signs)
     return Group("set", ()) if _NO_SOLUTION(prose.lower()) else None
 
@@ -241,17 +207,13 @@ def _grouped(separator: str, items: list[Form]) -> Form:
         flat += item.items if isinstance(item, Group) and item.kind in ("list", "sequence") else [item]
     first = flat[0]
     if isinstance(first, Relation) and first.name and len(first.signs) == 1 and all(map(_is_value, flat[1:])):
-        flat = [first, *(Relation(first.signs, (first.sides[0], item), first.name) for item in flat[1:])]
+        flat = [first, *(replace(first, sides=(first.sides[0], item)) for item in flat[1:])]
     if len(flat) == 1:
         return flat[0]
-    if any(map(_is_counted, flat)):  # the others count once
-        flat = [item if _is_counted(item) else _counted(item, 1) for item in flat]
-    if (
-        separator in ("\\land", ",")
-        and len({getattr(item, "unit", None) for item in flat}) == len(flat)
-        and in_smallest(flat)
-    ):
-        return Group("quantity", tuple(flat))
+    if any(map(_is_counted, flat)):
+        flat = [_counted(item, 1) for item in flat]  # the others count once
+    if separator in ("\\land", ",") and (total := units.total_of(flat)):
+        return Value(*total)
     if separator in ("\\lor", "\\land") and any(isinstance(item, Relation) and item.signs != ("=",) for item in flat):
         return Group(separator[1:], tuple(flat))
     return Group("sequence" if DOTS in flat else "list", tuple(flat), _junction(separator, items, flat))
@@ -294,9 +256,9 @@ def _read_item(parts: list[str]) -> Form:
 
 
 def _counted(form: Form, times: int) -> Form:
-    """Return a form with values that count as roots so many times."""
+    """Return a form with values that count as roots so many times, unless that is said of them."""
     if isinstance(form, Value):
-        return replace(form, times=times)
+        return replace(form, times=form.times or times)
     if isinstance(form, Relation):
         return replace(form, sides=(form.sides[0], *(_counted(side, times) for side in form.sides[1:])))
     return replace(form, items=tuple(_counted(item, times) for item in form.items)) if isinstance(form, Group) else form
@@ -389,9 +351,9 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
         sides = [["\\text{value}"], sides[1]]
     if not all(sides):
         raise Unread("a relation without one of its sides")
-    if kinds == ("=",) and name_of(sides[1]) and not name_of(sides[0]):
+    if kinds == ("=",) and wording.name_of(sides[1]) and not wording.name_of(sides[0]):
         sides = sides[::-1]
-    name = name_of(sides[0])
+    name = wording.name_of(sides[0])
     if "approx" in kinds[:-1] or ("\\equiv" in signs and not name):
         raise Unread("a relation that is not compared")
     first = _named(sides[0], name) if name else _read_item(sides[0])
@@ -403,9 +365,13 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
         return _grouped("\\lor", [*values]) if values else Relation(kinds, forms, name)
     if kinds == ("=",) and (pairs := _by_coordinate(*forms)):
         return _grouped("\\land", pairs)
-    if kinds[-1] == "approx" and not isinstance(forms[-1], Value):
+    if kinds[-1] == "approx" and not _is_approximate(forms[-1]):
         raise Unread("approximately no value")
-    return Relation(kinds, forms, None if all(map(is_abbreviation, sides)) else name)
+    return Relation(kinds, forms, None if all(map(wording.is_abbreviation, sides)) else name)
+
+
+def _is_approximate(form: Form) -> bool:
+    return isinstance(form, Value) and not (form.unit or "").startswith(units.TOTAL)
 
 
 def _by_coordinate(names: Form, values: Form) -> list[Form]:
@@ -426,24 +392,24 @@ def _named(side: list[str], name: str) -> Form:
 
 def _read_value(parts: list[str]) -> Form:
     """Read what has neither a relation nor a comma outside its brackets."""
-    text = with_base("".join(parts).strip())
-    if (based := _BASED(text)) and (based.group(1).isdigit() or _are_digits(*based.groups())):
-        return Based(based.group(1), int(based.group(2)))
-    if joined(text):
-        return Words(folded(prose_of(text)))
-    if arc := MINUTES_OF_ARC(text):
+    text = wording.with_base("".join(parts).strip())
+    if (based := _BASED(text)) and (value := _in_base(based.group(1), int(based.group(2)))):
+        return value
+    if texts.joined(text):
+        return Words(texts.folded(texts.prose_of(text)))
+    if arc := units.MINUTES_OF_ARC(text):
         degrees, minutes, seconds = (Rational(part or 0) for part in arc.groups())
-        return Value(degrees + (minutes / 60 + seconds / 3600) * (-1 if text[0] == "-" else 1), DEGREE)
-    time = read_time(text) if any(part in text for part in ":mMkr") else None
+        return Value(degrees + (minutes / 60 + seconds / 3600) * (-1 if text[0] == "-" else 1), units.DEGREE)
+    time = texts.read_time(text) if any(part in text for part in ":mMkr") else None
     if time and time[1]:
         return time[0]
-    rest, unit, power = split_unit(text)
-    if unit == DEGREE and any(part[1:] in FUNCTIONS for part in with_functions(tokens(rest))):
+    rest, unit, power = units.split_unit(text)
+    if unit == units.DEGREE and any(part[1:] in FUNCTIONS for part in with_functions(tokens(rest))):
         rest, unit = text, None  # the degrees of an angle in a function
-    if unit is None and (words := as_words(prose_of(text), is_text="\\text" in text)):
+    if unit is None and (words := texts.as_words(texts.prose_of(text), is_text="\\text" in text)):
         return words
     if unit and "\\text" in rest:
-        return _several_quantities(rest, text)
+        return _read_quantities(text)
     parts = tokens(rest)
     pieces, signs = divide(parts, (":",))
     if signs:
@@ -454,20 +420,23 @@ def _read_value(parts: list[str]) -> Form:
     expression = read_formula(parts)
     if power:
         return Value(expression * 10**power, unit)
-    return Value(expression, unit, len(digits.group(1)) if digits else None, None if unit else capitals(rest))
+    return Value(expression, unit, len(digits.group(1)) if digits else None, None if unit else texts.capitals(rest))
 
 
-def _are_digits(numeral: str, base: str) -> bool:
-    """Return whether digits and letters are all digits of a base between 11 and 36."""
-    return 10 < int(base) <= LARGEST_BASE and all(int(digit, LARGEST_BASE) < int(base) for digit in numeral)
+def _in_base(numeral: str, base: int) -> Value | None:
+    """Return a number in a base, which is nan where a digit is none of the base; None for such a letter."""
+    digits = [int(digit, LARGEST_BASE) for digit in numeral]
+    if max(digits) >= base or base < 2:
+        return Value(nan, numeral=(numeral, base)) if numeral.isdigit() else None
+    value = sum(digit * base**place for place, digit in enumerate(reversed(digits)))
+    return Value(sympify(value), numeral=(numeral, base))
 
 
-def _several_quantities(rest: str, text: str) -> Form:
-    r"""Read ``3 \text{ hours } 20 \text{ minutes}``, of which ``rest`` is all but the last unit."""
-    for position in range(len(rest) - 1, 0, -1):
-        if rest[position - 1] in "} " and rest[position].isdigit():
-            head = rest[:position].strip().removesuffix(",")
-            if split_unit(head)[1]:
-                quantities = (_read_value(tokens(part)) for part in (head, text[position:]))
-                return Group("quantity", tuple(item for form in quantities for item in items_of(form)))
-    raise Unread("words in a formula")
+def _read_quantities(text: str) -> Form:
+    r"""Read ``3 \text{ hours } 20 \text{ minutes}`` in the smaller unit, and other quantities as a list."""
+    pieces = [units.split_unit(piece.strip(" ,")) for piece in _NEXT_QUANTITY.split(text)]
+    if not all(unit and "\\text" not in rest for rest, unit, _ in pieces):
+        raise Unread("words in a formula")
+    quantities = tuple(Value(read_formula(tokens(rest)) * 10**power, unit) for rest, unit, power in pieces)
+    total = units.total_of(quantities)
+    return Value(*total) if total else Group("list", quantities)

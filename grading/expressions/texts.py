@@ -8,7 +8,7 @@ before a unit (``5-7 days``).
 import math
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.expressions.forms import Date, Time, Words
+from grading.expressions.forms import Time, Words
 from grading.expressions.units import read_unit
 from grading.vocabulary import WORD, is_word
 
@@ -82,7 +82,7 @@ def prose_of(text: str) -> str:
     return " ".join(TEXT.sub(r"\1", text).replace("~", " ").split())
 
 
-def read_date(text: str) -> Date | None:
+def read_date(text: str) -> Words | None:
     """Return the day that a text is; numbers are in the order year, month, day, or as in 5.3.2024 and 3/5/2024.
 
     >>> read_date("2024-03-05") == read_date("March 5th, 2024") == read_date("5. März 2024"), read_date("2024-13-40")
@@ -98,7 +98,7 @@ def read_date(text: str) -> Date | None:
     if parts.get("sign") == "." or ("sign" in parts and month > 12):
         month, day = day, month
     is_valid = 1 <= month <= 12 and ("day" not in parts or 1 <= day <= _DAYS[month - 1])
-    return Date(year, month, day or None) if is_valid else None
+    return Words(f"{year}-{month}-{day}") if is_valid else None
 
 
 def read_time(text: str) -> tuple[Time, bool] | None:

@@ -5,14 +5,14 @@ A unit is one to five words that name a thing. Words that hedge, deny or join (`
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers.rewriting import rules
 from grading.vocabulary import WORD, is_word, words
 
-PERCENT, DEGREE = "%", "degree"
+PERCENT, DEGREE, TOTAL = "%", "degree", "total "
 UNIT_NAMES = {
     name: short
     for short, names in {
@@ -312,7 +312,7 @@ _COMPOUND = compile_quick_pattern(
 _PART_OF_COMPOUND = compile_quick_pattern(
     rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({_TIMES_OR_LENGTHS})\.?,? ?(?:(?:and|und) )?"
 )
-_SIZES: Mapping[str | None, tuple[int, str]] = {  # of the units of quantities in several units
+_SIZES: Mapping[str, tuple[int, str]] = {  # of the units of quantities in several units
     "s": (1, "s"), "min": (60, "s"), "h": (3600, "s"), "day": (86400, "s"), "wk": (604800, "s"),
     "in": (1, "in"), "ft": (12, "in"), "yd": (36, "in"), "mi": (63360, "in"), "oz": (1, "oz"), "lb": (16, "oz"),
     "mm": (1, "mm"), "cm": (10, "mm"), "m": (1000, "mm"), "km": (1000000, "mm"), "g": (1, "g"), "kg": (1000, "g"),
@@ -366,20 +366,22 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
     return text, None, 0
 
 
-def in_smallest(quantities: Iterable[Any]) -> tuple[Any, str] | None:
-    """Return the sum of quantities in the smallest unit of their dimension; None if they have no common one.
+def total_of(quantities: Sequence[Any]) -> tuple[Any, str] | None:
+    """Return the sum of quantities of different units in the smallest one of their dimension; None if they have none.
 
     >>> from grading.expressions.forms import Value
-    >>> in_smallest((Value(1, "h"), Value(30, "min"))), in_smallest((Value(1, "h"), Value(30, "cm")))
-    ((5400, 's'), None)
+    >>> total_of((Value(1, "h"), Value(30, "min"))), total_of((Value(1, "h"), Value(30, "cm")))
+    ((5400, 'total s'), None)
     """
-    names = [getattr(quantity, "unit", None) for quantity in quantities]
-    sizes = [_SIZES.get("min" if name == "m" and "h" in names else name) for name in names]
-    units = {size[1] for size in sizes if size}
-    if None in sizes or len(units) != 1:
+    names = [getattr(quantity, "unit", None) or "" for quantity in quantities]
+    names = ["min" if name == "m" and "h" in names else name.removeprefix(TOTAL) for name in names]
+    sizes = [_SIZES.get(name, (0, "")) for name in names]
+    units = {small for _, small in sizes}
+    if units == {""} or len(units) != 1 or len(set(names)) < len(names):
         return None
-    total = sum(quantity.expression * size[0] for quantity, size in zip(quantities, sizes, strict=True) if size)
-    return total, units.pop()
+    return sum(
+        quantity.expression * size for quantity, (size, _) in zip(quantities, sizes, strict=True)
+    ), TOTAL + units.pop()
 
 
 def with_compounds(text: str) -> str:

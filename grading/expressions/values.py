@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sympy import MatrixBase, Mul, Symbol, expand, pi
+from sympy import MatrixBase, Mul, Symbol, expand, nan, pi
 
 from grading.expressions.algebra import approximates, equal
-from grading.expressions.forms import LARGEST_BASE, Based, Form, Value
-from grading.expressions.units import DEGREE, PERCENT
+from grading.expressions.forms import Form, Value
+from grading.expressions.units import DEGREE, PERCENT, TOTAL, total_of
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 UNIT_VECTORS = tuple(Symbol(f"mathbf{{{letter}}}") for letter in "ijk")  # of \\mathbf{i}, \\mathbf{j}, \\mathbf{k}
@@ -19,6 +19,8 @@ def same_value(one: Value, other: Value) -> bool:
     """Compare two values; a unit may be missing on one side, and a percentage may stand for its share."""
     if one.code or other.code:
         return one.code == other.code
+    if one.numeral or other.numeral:
+        return _same_numeral(one, other)
     if one.times and other.times and one.times != other.times:
         return False
     for matrix, vector in ((one, other), (other, one)):
@@ -32,6 +34,9 @@ def same_value(one: Value, other: Value) -> bool:
         return len(units) == 1 and is_same
     if DEGREE in units and _is_angle(*((one, other) if one.unit == DEGREE else (other, one))):
         return True
+    if any(unit.startswith(TOTAL) for unit in units):
+        first, second = total_of([one]), total_of([other])
+        return first is not None and second is not None and first[1] == second[1] and equal(first[0], second[0])
     if len(units) == 2 and units not in _POUNDS:
         return False
     for quantity, plain in ((one, other), (other, one)):
@@ -85,19 +90,15 @@ def is_matrix(form: Form) -> bool:
     return isinstance(form, Value) and isinstance(form.expression, MatrixBase)
 
 
-def same_number(one: Form, other: Form) -> bool:
-    """Compare a number with its base to one with or without a base."""
-    if isinstance(one, Based) and isinstance(other, Based):
-        return one.base == other.base and one.numeral.lstrip("0") == other.numeral.lstrip("0")
-    based, plain = (one, other) if isinstance(one, Based) else (other, one)
-    assert isinstance(based, Based)
-    if not isinstance(plain, Value) or not plain.expression.is_Integer or plain.unit:
+def _same_numeral(one: Value, other: Value) -> bool:
+    """Compare a number in a base to one with or without a base, which may have been left out behind its digits."""
+    if one.numeral and other.numeral:
+        return one.numeral[1] == other.numeral[1] and one.numeral[0].lstrip("0") == other.numeral[0].lstrip("0")
+    based, plain = (one, other) if one.numeral else (other, one)
+    if not based.numeral or not plain.expression.is_Integer or plain.unit or based.expression is nan:
         return False
-    if not 2 <= based.base <= LARGEST_BASE or any(int(digit, LARGEST_BASE) >= based.base for digit in based.numeral):
-        return False
-    if len(based.numeral) >= SAME_DIGITS and based.numeral == str(plain.expression):
-        return True
-    return int(based.numeral, based.base) == plain.expression
+    left_out = len(based.numeral[0]) >= SAME_DIGITS and based.numeral[0] == str(plain.expression)
+    return left_out or based.expression == plain.expression
 
 
 def components(form: Form, size: int) -> list[Value]:
