@@ -1,7 +1,6 @@
 """The user's own function: whatever it does is at worst an error of one sample, and leaves no process behind."""
 
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item
 
 FUNCTIONS = '''
-import os, signal, subprocess, sys, threading, time
+import os, signal, subprocess, sys, time
 from helper import HALF
 
 KEPT = []
@@ -92,12 +91,10 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         ("1", ("correct", 1.0, "")),
         ("HALF", ("partial", 0.5, "")),
         ("__import__('numpy').float32(1)", ("correct", 1.0, "")),
-        ("__import__('numpy').array(0.5)", ("partial", 0.5, "")),
         ("{'score': 0.5, 'acc': 1, 'reason': 'half'}", ("partial", 0.5, "half")),
         ("source == 'law' and row['a'] == [1, 2]", ("correct", 1.0, "")),
         ("7", ("error", 0.0, f"returned {SEVEN}")),
         ("float('inf')", ("error", 0.0, "returned inf:")),
-        ("'1'", ("error", 0.0, "returned '1':")),
         ("{'acc': 1}", ("error", 0.0, "returned a mapping with acc and no score")),
         ("raises(ValueError('a' * 5000 + chr(10) + 'b'))", ("error", 0.0, "raised ValueError: aaa")),
         ("raises(SystemExit(3))", ("error", 0.0, "called sys.exit(3)")),
@@ -108,12 +105,9 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         ("10 ** 10 ** 10", ("error", 0.0, "")),
         ("bytearray(4 << 30)", ("error", 0.0, "raised MemoryError")),
         ("(lambda x: [sys.stdout.buffer.write(x) for _ in range(1024)])(b'x' * (1 << 20)) and 1", ("correct", 1.0, "")),
-        ("os.write(2, b'x' * (1 << 27)) and 1", ("correct", 1.0, "")),
-        ("fork(stay)", ("correct", 1.0, "")),
         ("fork(stay) and stay()", ("error", 0.0, "no reply within")),
         ("both_return()", ("correct", 1.0, "")),
         ("subprocess.Popen(['sleep', '600'], start_new_session=True) and 1", ("correct", 1.0, "")),
-        ("threading.Thread(target=stay).start() or 1", ("correct", 1.0, "")),
         ("sys.setrecursionlimit(10**9) or (lambda f: f(f))(lambda f: f(f))", ("error", 0.0, "")),
         ("sys.stdin.read()", ("error", 0.0, "")),
     ],
@@ -195,10 +189,9 @@ def test_a_function_that_cannot_be_imported_is_one_message(tmp_path: Path, path:
     assert set(descendants(os.getpid())) <= before
 
 
-@pytest.mark.parametrize("text", ["import time; time.sleep(600)", "while True: pass"])
-def test_an_import_that_does_not_end_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_an_import_that_does_not_end_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grading.pool.START_S", 3)
-    (tmp_path / "slow.py").write_text(text, encoding="utf-8")
+    (tmp_path / "slow.py").write_text("while True: pass", encoding="utf-8")
     before = set(descendants(os.getpid()))
     with pytest.raises(InputError, match="its import takes minutes"):
         open_verifier(parse_spec({"type": "python", "path": "slow.py:f"}, "test", folder=tmp_path))
@@ -234,47 +227,12 @@ def test_the_digest_covers_the_file_and_what_it_imports_beside_it(folder: Path) 
     assert digest() not in (changed, before)
 
 
-def test_the_digest_of_a_package_covers_what_it_imports_of_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "lawyers"
-    (package / "rules").mkdir(parents=True)
-    (package / "__init__.py").write_text("", encoding="utf-8")
-    (package / "rules" / "__init__.py").write_text("", encoding="utf-8")
-    (package / "rules" / "names.py").write_text("X = 1", encoding="utf-8")
-    (package / "score.py").write_text("import json\nfrom .rules import names\nf = 1", encoding="utf-8")
-    (package / "unused.py").write_text("X = 1", encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    digests = []
-    for name in ("score.py", "unused.py", "rules/names.py", "rules/__init__.py", "__init__.py"):
-        with (package / name).open("a", encoding="utf-8") as file:
-            file.write("\n# a comment")
-        digests.append(parse_spec({"type": "python", "path": "lawyers.score:f"}, "test").digest)
-    assert digests[0] == digests[1] and len(set(digests)) == 4
-    assert "lawyers" not in sys.modules  # to look is not to import
-    with pytest.raises(InputError, match="no module"):
-        _ = parse_spec({"type": "python", "path": "lawyers.scores:f"}, "test").digest
-
-
-def test_the_current_folder_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository with an edited copy of the package, and with files named like modules of Python and the project."""
-    for folder, score in (("site", 1.0), ("repository", 0.0)):
-        (tmp_path / folder / "botany").mkdir(parents=True)
-        code = f"def leaf(data_source, solution_str, ground_truth, extra_info=None):\n    return {score}\n"
-        (tmp_path / folder / "botany" / "leaves.py").write_text(code, encoding="utf-8")
+def test_a_worker_does_not_search_the_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("types", "queue", "grading", "core"):
-        (tmp_path / "repository" / f"{name}.py").write_text("raise SystemExit(9)\n", encoding="utf-8")
-    (tmp_path / "repository" / "trees.py").write_text(code, encoding="utf-8")
-    monkeypatch.chdir(tmp_path / "repository")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    scores = {"botany.leaves:leaf": 1.0, "trees.py:leaf": 0.0}
-    for path, score in scores.items():
-        with open_verifier(parse_spec({"type": "python", "path": path}, "test"), workers=1) as verifier:
-            assert verifier.verify("r", "g", thinking=False).score == score
-    spec = parse_spec({"type": "python", "path": "trees:leaf"}, "test")
-    with pytest.raises(InputError, match=r"no module trees on PYTHONPATH: name the file instead: trees\.py:leaf"):
-        open_verifier(spec, workers=1).__enter__()
+        (folder / f"{name}.py").write_text("raise SystemExit(9)\n", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    with open_verifier(parse_spec(python(folder), "test"), workers=1) as verifier:
+        assert verifier.verify("1", "g", thinking=False).solved
 
 
 def test_a_third_party_declares_a_verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,14 @@
 """What the trainer's reward, the target filter and the benchmarks all rely on."""
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from grading.answers.extraction import extract_boxed
 from grading.grader import Grader
 from grading.verdict import Grade, Verdict
 from grading.verifiers.spec import open_verifier, parse_spec
-from grading.verifiers.verifier import Item, Verifier
+from grading.verifiers.verifier import Verifier
 
 
 @pytest.fixture(scope="module")
@@ -26,22 +25,6 @@ def math() -> Iterator[Verifier]:
 
 def think(answer: str) -> str:
     return f"<think>\nsome work, perhaps \\boxed{{1}}\n</think>\n\nSo {answer}"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
-        ("\\boxed {5}", "5"),
-        ("\\boxed{ \\{1,2\\} }", "\\{1,2\\}"),
-        ("$\\boxed 5$", "5"),
-        ("\\boxed{1} and cut \\boxed{\\frac{1", None),
-        ("\\boxed{}", None),
-        ("\\boxedish{3}", None),
-    ],
-)
-def test_last_box(text: str, expected: str | None) -> None:
-    assert extract_boxed(text) == expected
 
 
 def test_an_answer_must_be_boxed_after_the_thoughts(math: Verifier) -> None:
@@ -62,24 +45,11 @@ def test_what_is_nobodys_fault_is_not_called_wrong(grader: Grader) -> None:
     assert grader.verify("x" * 2000, "5") is Verdict.ERROR
 
 
-def test_many_keep_their_order(math: Verifier) -> None:
-    items = [Item(think(f"\\boxed{{\\frac{{{i % 3}}}{{2}}}}"), "0.5") for i in range(30)]
-    assert [grade.score for grade in math.verify_many(items)] == [float(i % 3 == 1) for i in range(30)]
-
-
 def test_threads_share_a_grader(grader: Grader) -> None:
-    found: list[tuple[int, Verdict]] = []
-
-    def work(i: int) -> None:
-        found.append((i, grader.verify(f"\\frac{{{2 * i}}}{{2}}", str(i if i % 2 else i + 1))))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 17)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 16
-    assert all((verdict is Verdict.CORRECT) == (i % 2 == 1) for i, verdict in found)
+    pairs = [(f"\\frac{{{2 * i}}}{{2}}", str(i + i % 2)) for i in range(1, 17)]
+    with ThreadPoolExecutor(16) as threads:
+        verdicts = list(threads.map(lambda pair: grader.verify(*pair), pairs))
+    assert verdicts == [Verdict.WRONG, Verdict.CORRECT] * 8
 
 
 def test_the_published_rule_takes_any_answer_after_the_first_thoughts() -> None:

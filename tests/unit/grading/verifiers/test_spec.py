@@ -1,6 +1,7 @@
 """What a user may write as a verifier, and what is said of anything else."""
 
 import json
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,21 @@ def test_only_what_decides_a_verdict_is_part_of_the_digest() -> None:
         ({"type": "exact", "answer": "tag:"}, ["answer: expected one of", "tag:NAME"]),
         ({"type": "exact", "answer": "tag:a b"}, ["answer: expected one of"]),
         ({"type": "math_whole_text", "answer": "boxed"}, ["answer: math_whole_text takes any answer"]),
+        ({"type": "json", "json_schema": {"type": "number of things"}}, ["not a JSON Schema"]),
+        ({"type": "json", "json_schema": {"$ref": "http://localhost/x"}}, ["is outside the schema"]),
+        ({"type": "json", "json_schema": {"items": {"$ref": "#/$defs/none"}}}, ["no schema at '#/$defs/none'"]),
+        ({"type": "json", "json_schema": {"$ref": "#/required", "required": ["a"]}}, ["no schema at '#/required'"]),
+        ({"type": "json", "json_schema": {"patternProperties": {"(a+)+": {}}}}, ["use propertyNames"]),
+        ({"type": "json", "json_schema": {"items": {"pattern": "(?=a)"}}}, ["is not read"]),
+        ({"type": "number", "units": {"km": 1000, "m": 0}}, ["units.m: Input should be greater than 0"]),
+        ({"type": "regex", "pattern": "("}, ["is not read"]),
+        ({"type": "number", "rel_tol": math.nan}, ["finite number"]),
+        ({"type": "all_of", "verifiers": []}, ["at least 1 item"]),
+        ({"type": "all_of", "verifiers": ["math", "mth"]}, ["no verifier 'mth'; did you mean math?"]),
+        ({"type": "all_of", "verifiers": ["math"], "answer": "json"}, ["answer: give it to each"]),
+        ({"type": "weighted", "verifiers": ["math"]}, ["verifiers"]),
+        ({"type": "weighted", "verifiers": [{"verifier": "math", "weight": 0}]}, ["greater than 0"]),
+        ({"type": "weighted", "verifiers": [{"verifier": "math"}], "threshold": 2}, ["less than or equal to 1"]),
     ],
     ids=str,
 )
