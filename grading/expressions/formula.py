@@ -9,7 +9,7 @@ The grammar, over the tokens of `grading.expressions.tokens`:
     atom    = number | name | call | "(" sum ")" | "|" sum "|" | \frac argument argument | \sqrt argument | matrix | ...
     call    = function scripts (bracketed | factor+)  without brackets up to the next function: \sin 2x \cos y
 
-What has a token that no rule takes is not read. sympy evaluates nothing but numbers: ``9^{9^9}`` takes too long.
+What has a token that no rule takes is not read, nor a power of too many digits, such as ``9^{9^9}``.
 """
 
 import math
@@ -25,6 +25,7 @@ from grading.expressions.tokens import CLOSING, OPENING, Unread, closing, divide
 from grading.vocabulary import ACCENTS, ELEMENTARY, FUNCTIONS, GREEK, SCHOOLS, WORD, is_word
 
 LONGEST = 1100  # digits of a number
+MOST_BITS, MOST_FACTORIAL = 40_000, 5_000
 _NUMBER = compile_full_match(r"\d+(?:\.\d+)?|\.\d+")
 _SIDE = r"(?:\{ (\d{1,30}) \}|(\d)(?!\d))"
 _FRACTION = compile_quick_pattern(  # behind a whole number, of tokens with blanks between them
@@ -38,6 +39,7 @@ _TIMES, _OVER = ("*", "\\cdot", "\\times"), ("/", "\\div")
 _SEVERAL = ("max", "min", "gcd", "lcm")
 _ENDS = frozenset((*CLOSING, *_TIMES, *_OVER, "+", "-", "&", "\\\\", ",", "^", "_", "!", "'"))
 _PAIRS = {"(": ")", "{": "}", "[": "]", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil"}
+_ROUNDED = {"\\lfloor": sympy.floor, "\\lceil": sympy.ceiling}
 _MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "psmallmatrix", "bsmallmatrix"))
 _TRANSPOSED = frozenset(("T", "t", "\\top", "\\intercal", "\\textT", "\\mathsfT", "\\mathrmT", "\\prime", "'"))
 _BARE = str.maketrans("", "", "{} ")
@@ -124,19 +126,19 @@ class _Formula:
         value = self.product()
         while self.next in ("+", "-"):
             sign, other = self.take(), self.product()
-            value = _add(value, other if sign == "+" else _negative(other))
+            value = value + other if sign == "+" else value - other
         return value
 
     def product(self) -> Any:
         value = self.signed()
         while self.next in (*_TIMES, *_OVER):
             sign, other = self.take(), self.signed()
-            value = _multiply(value, other) if sign in _TIMES else _divide(value, other)
+            value = value * other if sign in _TIMES else _quotient(value, other)
         return value
 
     def signed(self) -> Any:
         if self.next in ("+", "-"):
-            return self.signed() if self.take() == "+" else _negative(self.signed())
+            return self.signed() if self.take() == "+" else -self.signed()
         return self.factors()
 
     def factors(self, *, plain: bool = False) -> Any:
@@ -146,7 +148,7 @@ class _Formula:
             before = self.parts[self.position - 1]
             if _NUMBER(self.next) and (_NUMBER(before) or before in ascii_lowercase):
                 raise Unread("a number behind another one, or behind a letter")
-            value = _multiply(value, self.factor())
+            value = value * self.factor()
         return value
 
     def starts_factor(self) -> bool:
@@ -159,17 +161,18 @@ class _Formula:
             if self.take() == "!":
                 if self.next == "!":
                     raise Unread("a double factorial")
-                value = sympy.factorial(value, evaluate=False)
+                if value.is_number and not value <= MOST_FACTORIAL:
+                    raise Unread("a factorial that is too large")
+                value = sympy.factorial(value)
                 continue
             exponent = self.exponent()
             if exponent and set(exponent) == {"\\prime"} and value.is_Symbol:
                 value = sympy.Symbol(str(value) + "'" * len(exponent))
             elif exponent == ["\\circ"]:
-                value = _divide(_multiply(value, sympy.pi), sympy.Integer(180)) if self.trigonometric else value
+                value = value * sympy.pi / 180 if self.trigonometric else value
             elif isinstance(value, sympy.MatrixBase):
-                value = (
-                    value.T if "".join(exponent).translate(_BARE) in _TRANSPOSED else value ** int(self.inner(exponent))
-                )
+                is_transposed = "".join(exponent).translate(_BARE) in _TRANSPOSED
+                value = value.T if is_transposed else value ** int(self.inner(exponent))
             elif value is sympy.E and self.parts[start] == "e":
                 value = sympy.exp(self.inner(exponent))
             else:
@@ -229,8 +232,7 @@ class _Formula:
         if self.parts[self.position - 1] != _PAIRS[opening]:
             raise Unread("brackets of different kinds")
         value = self.inner(inside)
-        rounding = {"\\lfloor": sympy.floor, "\\lceil": sympy.ceiling}.get(opening)
-        return rounding(value, evaluate=False) if rounding else value
+        return _ROUNDED[opening](value) if opening in _ROUNDED else value
 
     def number(self, part: str) -> Any:
         """Read a number, as a mixed one with the fraction of integers behind it."""
@@ -300,7 +302,7 @@ class _Formula:
         argument = self.factors(plain=True)
         while self.next == "/" and (_NUMBER(follows := self.parts[self.position + 1]) or follows == "\\pi"):
             self.take()
-            argument = _divide(argument, self.factors(plain=True))
+            argument = _quotient(argument, self.factors(plain=True))
         return _applied(name, base, exponent, argument)
 
     def several(self, name: str) -> Any:
@@ -310,15 +312,15 @@ class _Formula:
         values = [self.inner(piece) for piece in divide(self.until_closed(), (",",))[0]]
         if name in ("max", "min"):
             return (sympy.Max if name == "max" else sympy.Min)(*values)
-        if all(value.is_Integer for value in (value.doit() for value in values)):
-            return sympy.Integer((math.gcd if name == "gcd" else math.lcm)(*(int(value.doit()) for value in values)))
+        if all(value.is_Integer for value in values):
+            return sympy.Integer((math.gcd if name == "gcd" else math.lcm)(*map(int, values)))
         return sympy.Symbol(f"{name}({', '.join(sorted(map(str, values)))})")
 
     def quotient(self) -> Any:
         over, under = self.argument(), self.argument()
         if over[:1] == under[:1] and over[:1] in (["d"], ["\\partial"]) and len(under) > 1 and under[1] not in _ENDS:
             return sympy.Symbol("".join((*over, "/", *under)))  # a derivative
-        return _divide(self.inner(over), self.inner(under))
+        return _quotient(self.inner(over), self.inner(under))
 
     def binomial(self) -> Any:
         return sympy.binomial(self.inner(self.argument()), self.inner(self.argument()))
@@ -339,7 +341,7 @@ class _Formula:
         value = self.sum()
         self.bars -= 1
         self.expect("|")
-        return sympy.Abs(value, evaluate=False)
+        return sympy.Abs(value)
 
     def figure(self) -> Any:
         """Read an angle or a triangle; the order of the points of a triangle makes no difference."""
@@ -364,7 +366,7 @@ class _Formula:
         if kind not in _MATRICES or "".join(self.until_closed()) != kind:
             raise Unread(f"an environment {kind}")
         rows = rows if any(rows[-1]) else rows[:-1]
-        return sympy.ImmutableMatrix([[self.inner(cell) for cell in row] for row in rows]).doit()
+        return sympy.ImmutableMatrix([[self.inner(cell) for cell in row] for row in rows])
 
 
 _ATOMS: Mapping[str, Callable[[_Formula], Any]] = {
@@ -378,47 +380,25 @@ _ATOMS: Mapping[str, Callable[[_Formula], Any]] = {
 }
 
 
-def _is_matrix(*sides: Any) -> bool:
-    return any(isinstance(side, sympy.MatrixBase) for side in sides)
-
-
-def _flat(kind: Any, *sides: Any) -> Any:
-    """Return the sum or product of ``sides``, with the terms of those that are of this kind themselves."""
-    parts = [part for side in sides for part in (side.args if isinstance(side, kind) else (side,))]
-    return kind(*parts, evaluate=False)
-
-
-def _add(one: Any, other: Any) -> Any:
-    return one + other if _is_matrix(one, other) else _flat(sympy.Add, one, other)
-
-
-def _multiply(one: Any, other: Any) -> Any:
-    return one * other if _is_matrix(one, other) else _flat(sympy.Mul, one, other)
-
-
-def _negative(side: Any) -> Any:
-    return -side if side.is_Number or _is_matrix(side) else _flat(sympy.Mul, sympy.S.NegativeOne, side)
-
-
-def _divide(over: Any, under: Any) -> Any:
-    if over.is_Integer and under.is_Integer:
-        return sympy.Rational(over, under) if under else sympy.nan
-    return sympy.Mul(over, sympy.Pow(under, -1, evaluate=False), evaluate=False)
+def _quotient(over: Any, under: Any) -> Any:
+    return sympy.nan if under == 0 else over / under
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return a power; an odd root of a negative number is the real one."""
+    """Return a power of at most `MOST_BITS`; an odd root of a negative number is the real one."""
+    if base.is_Rational and exponent.is_Rational and abs(exponent) * math.log2(abs(base.p) + base.q) > MOST_BITS:
+        raise Unread("a power that is too large")
     if exponent.is_Rational and exponent.q > 1 and exponent.q % 2 and base.is_number and base.is_negative:
-        return (-1) ** exponent.p * sympy.Pow(-base, exponent, evaluate=False)
-    return sympy.Pow(base, exponent, evaluate=False)
+        return (-1) ** exponent.p * (-base) ** exponent
+    return base**exponent
 
 
 def _applied(name: str, base: Any, exponent: Any, argument: Any) -> Any:
     if name in ("log", "ln"):
-        value = sympy.log(argument, (sympy.E if name == "ln" else 10) if base is None else base, evaluate=False)
+        value = sympy.log(argument, (sympy.E if name == "ln" else 10) if base is None else base)
     else:
         name = ELEMENTARY[name]
         if exponent == -1 and name in _INVERTED:
             name, exponent = f"a{name}", None
-        value = getattr(sympy, name)(argument, evaluate=False)
-    return value if exponent is None else sympy.Pow(value, exponent, evaluate=False)
+        value = getattr(sympy, name)(argument)
+    return value if exponent is None else value**exponent

@@ -7,7 +7,7 @@ an integer. That holds for the answer only. A gold answer asks for all that it s
 from dataclasses import replace
 from typing import Any
 
-from sympy import Integers, Mod, Naturals, Pow, Rational, S, pi, simplify
+from sympy import Integers, Mod, Naturals, Rational, S, pi, simplify
 
 from grading.expressions.algebra import clearly_different
 from grading.expressions.compare import read_by_name, same, same_conditions
@@ -16,7 +16,7 @@ from grading.expressions.regions import is_solved
 from grading.expressions.values import is_matrix
 
 _TERM_OR_FUNCTION = frozenset("_(")  # in the name of the term of a sequence or of a function
-LEAST_ROUNDED = 1000  # a smaller whole number behind "approximately" may hide another one
+LEAST_ROUNDED = 1000  # a smaller whole number, or part, behind "approximately" may hide another one
 _INTEGERS = frozenset("ijklmn")  # names of integers
 _NO_BOUNDS = (("in",), ("notin",), ("!=",))  # signs of conditions that leave no half of the numbers out
 
@@ -100,13 +100,13 @@ def _rounded(answer: Relation, gold: Form) -> Form:
 
 
 def _is_decimal(value: Value) -> bool:
-    """Return whether a value is a decimal number or has a power of ten; amounts of money and fractions are exact."""
-    number = value.expression.doit()
+    """Return whether a value is a decimal number, or as large or fine as one; money and small fractions are exact."""
+    number = value.expression
     if not number.is_Rational or value.unit == "dollar":
         return False
-    if value.digits is None and number.is_Integer:
-        return bool(abs(number) >= LEAST_ROUNDED)
-    return value.digits is not None or any(power.base == 10 for power in value.expression.atoms(Pow))
+    if value.digits is not None or number.is_Integer:
+        return value.digits is not None or bool(abs(number) >= LEAST_ROUNDED)
+    return number.q >= LEAST_ROUNDED and 10 ** (number.q.bit_length() // 3 + 4) % number.q == 0  # as 9.1 * 10^{-31} is
 
 
 def _is_near(value: Value, rounded: Value) -> bool:
