@@ -60,6 +60,7 @@ class Command:
         self.settings = settings
         self.tags = {"profile": profile or profile_name() or DEFAULT, "recipe": recipe_name(settings.training.recipe)}
         self.id = os.urandom(4).hex()
+        self.run_id: str | None = None  # of the last run
         self.storage = Storage(root=settings.storage.root)
         self.definitions = define(self.id, settings)
         gc.freeze()  # they stay as long as the process: searching them for garbage, even when it ends, takes long
@@ -99,6 +100,7 @@ class Command:
                     cancelled = True
                     terminal.line("cancelling: the running steps are being stopped")
                     os.kill(process.pid, CANCEL)
+        self.run_id = monitor.run_id
         if process.exitcode == 0 and not cancelled:
             return 0
         run = instance.get_run_by_id(monitor.run_id) if monitor.run_id else None

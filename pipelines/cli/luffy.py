@@ -39,10 +39,13 @@ REASON = option("", "Your reason, which stays with the decision.", metavar="TEXT
 class Demo(Command):
     """Run the whole graph on a small built-in task: targets, training, evaluation, scorecard."""
 
+    examples = ("luffy demo --smoke",)
+
+    smoke: bool = option(False, "Three training steps and 8 problems: a minute that shows that everything works.")
     sets: tuple[str, ...] = SETS
 
     def run(self) -> int:
-        return Run(profile="embedded", sets=self.sets).run()
+        return Run(profile="smoke" if self.smoke else "embedded", sets=self.sets).run()
 
 
 class Setup(Command):

@@ -6,10 +6,12 @@ The run is recorded in the instance that ``luffy ui`` shows.
 import os
 import shlex
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
+import psutil
 
 from assets.generated import KEY as GENERATED
 from assets.shared.interpreter_process import TrainingInterpreter
@@ -23,7 +25,7 @@ from core.program import run_module
 from core.progress import Terminal
 from pipelines.cli.execute import Command
 from pipelines.cli.selection import selection_keys
-from pipelines.cli.terminal import LINE_SECONDS
+from pipelines.cli.terminal import LINE_SECONDS, name_of
 from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
@@ -31,6 +33,7 @@ from pipelines.settings import Settings, built_in
 from training.config.overrides import key_of, read_by
 
 CONFIG = "training.config."
+SHOWN = 4  # stages of the last line, which says where the time went
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
@@ -71,10 +74,11 @@ def run_graph(
             if status:
                 return status
         status = command.execute(instance, job, terminal, keys if select else None, max_concurrent)
-    if status == 0:
-        show_result(command.storage, terminal, keys)
-        for line in _next_steps(settings, keys, profile) if suggests else ():
-            terminal.line(line)
+        if status == 0:
+            show_result(command.storage, terminal, keys)
+            for line in _next_steps(settings, keys, profile) if suggests else ():
+                terminal.line(line)
+            terminal.line(_time_spent(instance, str(command.run_id)))
     return status
 
 
@@ -121,16 +125,28 @@ def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -
     """Suggest commands that follow the run; each works when it is pasted."""
     program = "luffy" if shutil.which("luffy") else ".venv/bin/luffy"
     stages, given = {key.path[0] for key in keys}, f" --profile {shlex.quote(profile)}" if profile else ""
-    steps = [f"  {program} champion{given}: the policy in use, and the decisions"] if "registry" in stages else []
+    yield "what next:"
+    if "registry" in stages:
+        yield f"  {program} champion{given}: the policy in use, and the decisions"
     if POLICY in keys:
         policy = Storage(root=settings.storage.root).read_reference(POLICY.to_user_string(), PolicyReference)
         run = shlex.quote(str(Path(policy.metrics).parent))
-        steps.append(f"  {program} explain {run}: whether it learned, and what to change if not")
+        yield f"  {program} explain {run}: whether it learned, and what to change if not"
+        server = settings.interpreter.path().with_name("vllm")
+        yield f"  {shlex.join([str(server), 'serve', policy.path])}: ask the policy yourself"
     if settings.training == built_in().training and "training" in stages:
-        steps.append(f"  {program} new traces.jsonl: the same on a file of your own traces (docs/tutorial.md)")
+        yield f"  {program} new traces.jsonl: the same on a file of your own traces (docs/tutorial.md)"
     elif "training" not in stages:
-        steps.append(f"  {program} run{given}: the whole graph, which trains and scores a policy")
-    if steps:
-        yield "what next:"
-        yield from steps
-    yield f"to see everything in the UI: {program} ui{given}"
+        yield f"  {program} run{given}: the whole graph, which trains and scores a policy"
+    yield f"  {program} ui{given}: everything in the UI, with the page of the scorecard"
+
+
+def _time_spent(instance: dg.DagsterInstance, run_id: str) -> str:
+    """Return how long the command took, and the stages that took most of it."""
+    total = time.time() - psutil.Process().create_time()
+    steps = [step for step in instance.get_run_step_stats(run_id) if step.start_time and step.end_time]
+    stages = {name_of(step.step_key): (step.end_time or 0) - (step.start_time or 0) for step in steps}
+    longest = sorted(stages, key=stages.__getitem__, reverse=True)[:SHOWN]
+    parts = [f"{stages[name]:.0f} s {name}" for name in longest]
+    rest = total - sum(stages[name] for name in longest)
+    return f"time: {total:.0f} s, of which {', '.join([*parts, f'{rest:.0f} s the rest'])}"

@@ -24,6 +24,7 @@ def test_the_shipped_profiles_are_valid():
         "products",
         "rounds",
         "small",
+        "smoke",
         "words",
     }
     assert settings_of().suite.name == "embedded"
