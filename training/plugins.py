@@ -58,4 +58,6 @@ METHODS = Plugins(
     pope="training.methods.pope:Pope",
     sft="training.methods.sft:Sft",
 )
-TRACKERS = Plugins("luffy.trackers", tensorboard="tensorboard", mlflow="mlflow", wandb="wandb")
+# Those of `verl.utils.tracking.Tracking`, each with the package that it imports.
+_SAME = ("tensorboard", "mlflow", "wandb", "trackio", "swanlab", "clearml", "rl_insight")
+TRACKERS = Plugins("luffy.trackers", **{name: name for name in _SAME}, vemlp_wandb="volcengine_ml_platform")

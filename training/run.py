@@ -67,6 +67,8 @@ from training.resources.model_shape import ModelShape
 from training.resources.requirements import check_requirements
 from training.resources.trainable_models import check_architecture
 
+SAMPLES = 8  # per validation, in the tables of trackers, unless trainer.log_val_generations says otherwise
+
 
 class FirstStageFailed(Exception):
     """The command of a first stage, which has told why, ended with ``status``."""
@@ -259,6 +261,7 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         elif section.path != SHIPPED:
             config.reward.custom_reward_function = wrapped(OmegaConf.to_container(section))
         config.trainer.logger = ["console", "file", *(name for name in config.run.trackers if name in TRACKERS)]
+        config.trainer.log_val_generations = config.trainer.log_val_generations or SAMPLES
         return {name: str(value) for name, value in config.pop("environment").items() if value is not None}
 
 

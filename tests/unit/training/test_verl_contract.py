@@ -12,11 +12,13 @@ from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils.tracking import Tracking, ValidationGenerationsLogger
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
 from training.driver import task_runner
 from training.platforms.cpu_weights import CPUCheckpointEngine
+from training.plugins import TRACKERS
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput
 from training.verl_hooks.asynchronous.trainers import (
     AsynchronousPolicy,
@@ -109,3 +111,9 @@ def test_the_trainers_are_verls_with_the_same_steps() -> None:
     assert isinstance(DetachActorWorker.copy_handler, property) and "copy_handler" in vars(PinningActorWorker)
     assert parameters(ResumingClient, "generate") == ["request_id", "prompt_ids", "sampling_params", "kwargs"]
     assert {"request_id", "prompt_ids", "sampling_params"} <= set(parameters(LLMServerClient, "generate"))
+
+
+def test_the_trackers_are_verls_and_each_with_tables_gets_samples() -> None:
+    assert {*TRACKERS, "console", "file"} == {*Tracking.supported_backend}
+    tables = [name for name in TRACKERS if hasattr(ValidationGenerationsLogger, f"log_generations_to_{name}")]
+    assert {"mlflow", "wandb", "trackio", "swanlab", "clearml"} <= {*tables}
