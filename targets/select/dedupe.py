@@ -58,7 +58,8 @@ def spelling_digest(problem: str) -> str:
 def minhash(target: str) -> bytes:
     """MinHash of a target's runs of five words: 128 values of 32 bits."""
     words = target.split()
-    return _minhash_of([" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))])
+    shingles = [" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))]
+    return np.array(minhash_of(shingles, PERMUTATIONS), "<u4").tobytes()
 
 
 def key_of(digest: str) -> int:
@@ -251,9 +252,10 @@ def jaccard(first: np.ndarray, second: np.ndarray) -> float:
     return float((first == second).mean())
 
 
-def _minhash_of(shingles: list[str]) -> bytes:
+def minhash_of(shingles: list[str], values: int) -> list[int]:
+    """The MinHash of a set of texts."""
     from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
 
-    minhash = RMinHash(num_perm=PERMUTATIONS, seed=0)
+    minhash = RMinHash(num_perm=values, seed=0)
     minhash.update(shingles)
-    return np.array(minhash.digest(), "<u4").tobytes()
+    return minhash.digest()

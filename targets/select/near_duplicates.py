@@ -12,19 +12,17 @@ The texts are read from the files of decisions, by the processes that compare th
 """
 
 import math
-from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from targets.engine import Engine
-from targets.select.dedupe import Pair, problem_text
+from targets.select.dedupe import Pair, minhash_of, problem_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,157 +30,80 @@ if TYPE_CHECKING:
 SHINGLE = 3  # characters
 BANDS = 128
 MOST_ROWS = 16  # MinHash values of a band
-MISSED = 1e-3  # of the pairs whose shingles are `least_jaccard` alike
+MISSED = 1e-3  # of the pairs whose shingles are as little alike as the threshold allows
 COMPARED_DIRECTLY = 64  # problems; in a group that is not larger, all pairs are compared
 ROUNDING = 1e-6  # edits
 LETTERS = 32  # counts of a text; characters that are equal modulo 32 share one
-PROBLEMS_AT_ONCE = 1024
 SEED = 0x9E3779B97F4A7C15  # odd; the values of a band are hashed as a polynomial in it modulo 2**64
-
 PROBLEMS_PER_ITEM = 20_000
-COMPARED_PER_ITEM = 4096  # problems of a group, each with all before it
 
-Text = Callable[[int], str]
 Rows = tuple[Path, np.ndarray, np.ndarray]  # file of decisions, numbers of its accepted traces, their positions
 
 
-def near_duplicates(
-    count: int, text: Text, threshold: float, bands: np.ndarray | None = None
-) -> Iterator[tuple[int, int, float]]:
-    """(position, position of the earliest problem that it repeats, similarity in percent) of each repeated problem.
+def near_duplicates(texts: Sequence[str], threshold: float) -> Iterator[tuple[int, int, float]]:
+    """(number, number of the earliest text that it repeats, similarity in percent) of each repeated text.
 
-    The earliest one repeats no problem itself.
-
-    Args:
-        count: of the problems of the group.
-        text: of the problem at a position from 0.
-        threshold: the least similarity in percent (``rapidfuzz.fuzz.ratio``).
-        bands: `minhash_bands` of the problems, if they have been computed.
+    The earliest one repeats no text itself. ``threshold``: the least similarity in percent (``rapidfuzz.fuzz.ratio``).
     """
     from rapidfuzz import fuzz
 
-    if bands is None and count > COMPARED_DIRECTLY:
-        bands = minhash_bands(count, text, threshold)
-    candidates = _BandCandidates(_groups(bands)) if bands is not None and len(bands) else _AllCandidates()
-    lengths, letters = np.zeros(count, np.int32), np.zeros((count, LETTERS), np.uint16)
-    for position in range(count):
-        problem = text(position)
-        lengths[position], letters[position] = len(problem), _letters(problem)
-        others = candidates.of(position)
-        if len(others):
-            edits = np.abs(letters[others].astype(np.int32) - letters[position]).sum(axis=1)  # at least
-            allowed = (1 - threshold / 100) * (lengths[others] + lengths[position])
-            others = others[edits <= allowed + ROUNDING]
-        for other in others.tolist():
-            if similarity := fuzz.ratio(problem, text(other), score_cutoff=threshold):
-                yield position, other, similarity
+    bands = band_rows(threshold) if len(texts) > COMPARED_DIRECTLY else 0
+    groups = shared_bands(texts, bands) if bands else np.zeros((len(texts), 1), np.int64)  # or all share the only one
+    distinct: defaultdict[int, list[int]] = defaultdict(list)  # the texts that repeat none, by group
+    lengths, letters = np.zeros(len(texts), np.int32), np.zeros((len(texts), LETTERS), np.uint16)
+    for number, text in enumerate(texts):
+        lengths[number], letters[number] = len(text), _letters(text)
+        own = groups[number][groups[number] >= 0].tolist()
+        others = np.unique(np.concatenate([np.array(distinct[group], np.int32) for group in own] or [[]])).astype(int)
+        edits = np.abs(letters[others].astype(np.int32) - letters[number]).sum(axis=1)  # at least
+        allowed = (1 - threshold / 100) * (lengths[others] + lengths[number])
+        for other in others[edits <= allowed + ROUNDING].tolist():
+            if similarity := fuzz.ratio(text, texts[other], score_cutoff=threshold):
+                yield number, other, similarity
                 break
         else:
-            candidates.add(position)
-
-
-def least_jaccard(threshold: float) -> float:
-    """The Jaccard similarity of the shingles of two texts that are ``threshold`` percent similar, if their edits are
-    replaced characters that lie far apart.
-
-    Each changes `SHINGLE` shingles of both texts. Edits in one place, such as a replaced word, change fewer.
-    """
-    changed = SHINGLE * (1 - threshold / 100)
-    return max(0.0, (1 - changed) / (1 + changed))
+            for group in own:
+                distinct[group].append(number)
 
 
 def band_rows(threshold: float) -> int:
     """The MinHash values in each band: the most with which no more than `MISSED` of the pairs share none.
 
-    Two texts with Jaccard similarity s share a band of r values with probability s^r. 0: no number is small enough.
+    Two texts with Jaccard similarity s share a band of r values with probability s^r. They are least alike for their
+    similarity in percent if their edits are replaced characters that lie far apart: each changes `SHINGLE` shingles of
+    both texts. 0: no number is small enough.
 
     >>> band_rows(95), band_rows(90), band_rows(60)
     (9, 4, 0)
     """
     shared = 1 - MISSED ** (1 / BANDS)  # the least probability of sharing one band
-    alike = least_jaccard(threshold)
+    changed = SHINGLE * (1 - threshold / 100)
+    alike = max(0.0, (1 - changed) / (1 + changed))
     if alike in (0, 1):
         return MOST_ROWS * int(alike)
     return min(MOST_ROWS, int(math.log(shared) / math.log(alike)))
 
 
-class _AllCandidates:
-    """The problems that repeat none, in order."""
+def shared_bands(texts: Sequence[str], rows: int) -> np.ndarray:
+    """For each band of each text's MinHash the number of the group of texts that share it; -1: no other text does.
 
-    def __init__(self) -> None:
-        self._distinct = array("i")
-
-    def of(self, position: int) -> np.ndarray:
-        return np.array(self._distinct, np.int32)
-
-    def add(self, position: int) -> None:
-        self._distinct.append(position)
-
-
-class _BandCandidates:
-    """The problems that repeat none, by the groups that share a band. ``groups``: see `_groups`."""
-
-    def __init__(self, groups: np.ndarray) -> None:
-        self._groups = groups
-        self._members: defaultdict[int, array[int]] = defaultdict(lambda: array("i"))
-
-    def _groups_of(self, position: int) -> list[int]:
-        groups = self._groups[position]
-        return groups[groups >= 0].tolist()
-
-    def of(self, position: int) -> np.ndarray:
-        """The candidates before ``position``, ascending."""
-        members = [self._members[group] for group in self._groups_of(position) if group in self._members]
-        if not members:
-            return np.empty(0, np.int32)
-        return np.unique(np.concatenate([np.array(of, np.int32) for of in members]))
-
-    def add(self, position: int) -> None:
-        for group in self._groups_of(position):
-            self._members[group].append(position)
-
-
-def minhash_bands(count: int, text: Text, threshold: float) -> np.ndarray:
-    """A key of each band of each problem's MinHash; shape (count, `BANDS`), uint32.
-
-    Empty where bands would lose pairs of that similarity.
+    Shape (texts, `BANDS`). ``rows``: MinHash values of a band.
     """
-    rows = band_rows(threshold)
-    if not rows:
-        return np.empty((0, BANDS), np.uint32)
-    bands = np.empty((count, BANDS), np.uint32)
     powers = np.array([pow(SEED, power, 1 << 64) for power in range(1, rows + 1)], np.uint64)
-    positions = iter(range(count))
-    while some := list(islice(positions, PROBLEMS_AT_ONCE)):
-        values = np.array([_minhash(text(position), BANDS * rows) for position in some], np.uint64)
-        keys = (values.reshape(len(some), BANDS, rows) * powers).sum(axis=2, dtype=np.uint64)
-        bands[some] = keys >> np.uint64(32)
-    return bands
-
-
-def _groups(bands: np.ndarray) -> np.ndarray:
-    """The number of the group of problems that share a key, in the place of the key; -1 for a key of one problem.
-
-    >>> _groups(np.array([[7, 1], [8, 1], [7, 2]], np.uint32)).tolist()
-    [[0, 1], [-1, 1], [0, -1]]
-    """
-    groups = bands.view(np.int32)
+    groups = np.empty((len(texts), BANDS), np.int32)
+    for number, text in enumerate(texts):
+        shingles = [text[i : i + SHINGLE] for i in range(max(1, len(text) - SHINGLE + 1))]
+        values = np.array(minhash_of(shingles, BANDS * rows), np.uint64).reshape(BANDS, rows)
+        groups[number] = (
+            ((values * powers).sum(axis=1, dtype=np.uint64) >> np.uint64(32)).astype(np.uint32).view(np.int32)
+        )
     before = 0  # groups of the bands before
-    for band in range(bands.shape[1]):
-        _, numbers, sizes = np.unique(bands[:, band], return_inverse=True, return_counts=True)
+    for band in range(BANDS):
+        _, numbers, sizes = np.unique(groups[:, band], return_inverse=True, return_counts=True)
         shared = sizes > 1
-        of_key = np.where(shared, before + np.cumsum(shared) - 1, -1)
-        groups[:, band] = of_key[numbers]
+        groups[:, band] = np.where(shared, before + np.cumsum(shared) - 1, -1)[numbers]
         before += int(shared.sum())
     return groups
-
-
-def _minhash(text: str, values: int) -> list[int]:
-    from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
-
-    minhash = RMinHash(num_perm=values, seed=0)
-    minhash.update([text[i : i + SHINGLE] for i in range(max(1, len(text) - SHINGLE + 1))])
-    return minhash.digest()
 
 
 def _letters(text: str) -> np.ndarray:
@@ -203,20 +124,15 @@ def read_accepted(path: Path, columns: Sequence[str], unread: set[str]) -> "pa.T
 
 @dataclass(frozen=True)
 class Problems:
-    """Groups of problems, as the positions of their first traces, and where the traces are.
-
-    ``bands``: the MinHash of each group that is more than one item of work, else None.
-    """
+    """Groups of problems, as the positions of their first traces, and where the traces are."""
 
     groups: Sequence[np.ndarray]
     rows: Sequence[Rows]
     threshold: float
-    bands: Sequence[np.ndarray | None] = ()
 
     def __str__(self) -> str:
         return f"{sum(map(len, self.groups)):,} problems"
 
-    @cached_property
     def texts(self) -> dict[int, str]:
         """The `problem_text` of each trace, by its position."""
         texts: dict[int, str] = {}
@@ -226,32 +142,17 @@ class Problems:
         return texts
 
 
-def compute_bands(problems: Problems, _: object) -> np.ndarray:
-    """The MinHash of the problems of one group."""
-    (group,) = problems.groups
-    positions, texts = group.tolist(), problems.texts
-    return minhash_bands(len(positions), lambda number: texts[positions[number]], problems.threshold)
-
-
 def find_pairs(problems: Problems, _: object) -> list[Pair]:
     """The near duplicates in groups of problems."""
-    return list(search_near(problems.groups, problems.texts, problems.threshold, problems.bands))
+    return list(search_near(problems.groups, problems.texts(), problems.threshold))
 
 
-def search_near(
-    groups: Sequence[np.ndarray],
-    texts: Mapping[int, str],
-    threshold: float,
-    bands: Sequence[np.ndarray | None] | None = None,
-) -> Iterator[Pair]:
-    """The near duplicates among problems that already agree in all that is compared exactly.
-
-    ``texts``: by position; ``bands``: of each group its `minhash_bands`, or None.
-    """
-    for group, computed in zip(groups, bands or [None] * len(groups), strict=True):
+def search_near(groups: Sequence[np.ndarray], texts: Mapping[int, str], threshold: float) -> Iterator[Pair]:
+    """The near duplicates in each of ``groups`` of positions; ``texts``: by position."""
+    for group in groups:
         own = [texts[position] for position in group.tolist()]
-        for position, other, similarity in near_duplicates(len(own), own.__getitem__, threshold, computed):
-            yield int(group[position]), int(group[other]), similarity
+        for number, other, similarity in near_duplicates(own, threshold):
+            yield int(group[number]), int(group[other]), similarity
 
 
 @dataclass(frozen=True)
@@ -268,11 +169,7 @@ class NearSearch:
 
     def __call__(self, groups: Sequence[np.ndarray]) -> Iterator[Pair]:
         """The near duplicates in ``groups`` of positions."""
-        bands = self._bands_of_large(groups)
-        items = []
-        for numbers in _batched([len(group) for group in groups]):
-            some = [groups[number] for number in numbers]
-            items.append(Problems(some, self._rows(some), self.threshold, [bands.get(number) for number in numbers]))
+        items = [Problems(some, self._rows(some), self.threshold) for some in _batched(groups)]
         for pairs in self.engine.run(find_pairs, items, sum(map(len, groups))):
             yield from pairs
 
@@ -288,33 +185,14 @@ class NearSearch:
         of_file = [(number, positions[files == number]) for number in np.unique(files).tolist()]
         return [(self.paths[number], self.left[number][own - begins[number]], own) for number, own in of_file]
 
-    def _bands_of_large(self, groups: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """The MinHash of the problems of each group that is more than one item, by its number.
 
-        It is most of the work of such a group, and the items share it, so that no process has all of it.
-        """
-        parts = [
-            (number, group[start : start + COMPARED_PER_ITEM])
-            for number, group in enumerate(groups)
-            if len(group) > COMPARED_PER_ITEM
-            for start in range(0, len(group), COMPARED_PER_ITEM)
-        ]
-        items = [Problems([part], self._rows([part]), self.threshold) for _, part in parts]
-        computed: defaultdict[int, list[np.ndarray]] = defaultdict(list)
-        rows = sum(len(part) for _, part in parts)
-        for (number, _), bands in zip(parts, self.engine.run(compute_bands, items, rows), strict=True):
-            computed[number].append(bands)
-        return {number: np.concatenate(bands) for number, bands in computed.items()}
-
-
-def _batched(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """The numbers of groups of these ``sizes``, in lists of about `PROBLEMS_PER_ITEM` problems."""
-    some, count = [], 0
-    for number, size in enumerate(sizes):
-        some.append(number)
-        count += size
-        if count >= PROBLEMS_PER_ITEM:
+def _batched(groups: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """``groups`` in lists of about `PROBLEMS_PER_ITEM` problems."""
+    some: list[np.ndarray] = []
+    for group in groups:
+        some.append(group)
+        if sum(map(len, some)) >= PROBLEMS_PER_ITEM:
             yield some
-            some, count = [], 0
+            some = []
     if some:
         yield some

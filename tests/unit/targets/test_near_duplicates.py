@@ -1,21 +1,16 @@
 """Near duplicates: what is found among labelled pairs, and that a large group loses none that all pairs would show."""
 
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from rapidfuzz import fuzz
 
-from targets import engine
-from targets.select import near_duplicates as module
 from targets.select.dedupe import describe
-from targets.select.near_duplicates import COMPARED_DIRECTLY, band_rows, near_duplicates
+from targets.select.near_duplicates import COMPARED_DIRECTLY, near_duplicates
 from targets.settings import build_config
 from targets.trace import Trace
 from tests.deduping import find_duplicates
-from tests.preparing import run
 
 RANDOM = Random(0)
 WORDS = ["".join(RANDOM.choices("aabcdeefghiijklmnoopqrstuvwxyz", k=RANDOM.randint(4, 9))) for _ in range(100)]
@@ -33,10 +28,6 @@ def story(random: Random) -> str:
         f"{name} carries the {first}, and the number $n$ of them is even. Then {name} leaves the {second} behind. "
         f"Is it the largest {third} that {name} can carry?"
     )
-
-
-def counted(random: Random) -> str:
-    return f"{story(random)} There are {random.randint(3, 9)} of them."
 
 
 def another_name(problem: str) -> str:
@@ -139,7 +130,7 @@ def test_a_large_group_loses_no_pair(threshold: float) -> None:
     random.shuffle(texts)
     expected = all_pairs(texts, threshold)
     assert 20 < len(expected) < len(texts)
-    assert list(near_duplicates(len(texts), texts.__getitem__, threshold)) == expected
+    assert list(near_duplicates(texts, threshold)) == expected
 
 
 def test_texts_that_are_compared_do_not_grow_with_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,29 +146,5 @@ def test_texts_that_are_compared_do_not_grow_with_the_group(monkeypatch: pytest.
     monkeypatch.setattr(fuzz, "ratio", counting)
     random = Random(0)
     texts = [story(random) for _ in range(1000)]
-    assert list(near_duplicates(len(texts), texts.__getitem__, 95)) == []
+    assert list(near_duplicates(texts, 95)) == []
     assert compared < len(texts)
-
-
-def test_a_threshold_too_low_for_bands_compares_all() -> None:
-    assert [band_rows(threshold) for threshold in (100, 95, 90, 85, 80, 75, 65, 50)] == [16, 9, 4, 3, 2, 1, 0, 0]
-
-
-def test_tasks_that_share_a_large_group_find_the_same(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the tasks and the number of processes, the same near duplicates go, for the same reasons."""
-    random = Random(1)
-    problems = [story(random) for _ in range(90)]
-    problems += [edited(random, random.choice(problems)) for _ in range(60)]
-    response = "<think>\nWe have a look, and Yes it is.\n</think>\n\n\\boxed{Yes}"
-    source = jsonl(*[{"problem": problem, "answer": "Yes", "response": response} for problem in problems])
-    files = []
-    monkeypatch.setattr(engine, "FEW_ROWS", 1)
-    for per_task, workers in ((4096, 1), (40, 1), (40, 2), (7, 2)):
-        monkeypatch.setattr(module, "COMPARED_PER_ITEM", per_task)
-        out = tmp_path / f"{per_task}-{workers}"
-        prepared = run(source, out, tokenizer, workers=workers, reject_choices=False)
-        assert prepared.counts["near_duplicate"] > 20
-        files.append([(out / name).read_bytes() for name in ("prepared.parquet", "rejected.parquet")])
-    assert all(other == files[0] for other in files)

@@ -1,28 +1,23 @@
 """Duplicates, token lengths and the held-out split: the rules that hold for any input."""
 
-import json
 import re
 from pathlib import Path
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rapidfuzz import fuzz
 
 from core.errors import InputError
-from core.model.token_counts import load_lengths
 from targets.filter.decisions import in_order
 from targets.filter.filters import DOUBLE_ESCAPED, FILTERS
 from targets.filter.stages import VERDICTS
-from targets.filter.text_properties import compression_ratio, measure
+from targets.filter.text_properties import measure
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
-from targets.select.dedupe import describe, jaccard, minhash, problem_digest, problem_text
+from targets.select.dedupe import describe, problem_digest
 from targets.select.split import select_train
 from targets.settings import build_config
 from targets.trace import Rejection, Trace
@@ -96,56 +91,9 @@ def test_a_changed_number_makes_another_problem() -> None:
     assert rejected([accepted(0, "Find $x+1$.", "a", gold="2"), accepted(1, "Find $x-1$.", "b", gold="2")]) == {}
 
 
-@settings(deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([95, 90, 85]))
-def test_no_near_duplicate_is_missed_for_its_minhash(seed: int, edits: int, threshold: int) -> None:
-    """Whatever rapidfuzz finds similar enough, MinHash has let through."""
-    random = Random(seed)
-    words = [random.choice(STORY.replace(" {}", "").split()) for _ in range(random.randint(12, 60))]
-    changed = list(words)
-    for _ in range(edits):
-        changed[random.randrange(len(changed))] = random.choice(["and", "so", "sheep", "markets", "rainy"])
-    first, second = " ".join(words), " ".join(changed)
-    likeness = fuzz.ratio(problem_text(first), problem_text(second))
-    similar = likeness >= threshold and problem_digest(first) != problem_digest(second)
-    rejections = rejected([accepted(0, first, "a"), accepted(1, second, "b")], near_duplicate=threshold)
-    assert ("near_duplicate" in {rejection.reason for rejection in rejections.values()}) == similar
-
-
-def test_minhash_estimates_jaccard() -> None:
-    words = [f"w{k}" for k in range(400)]
-    other = [*words[:200], *(f"v{k}" for k in range(200))]
-    first, second = (np.frombuffer(minhash(" ".join(text)), "<u4") for text in (words, other))
-    assert jaccard(first, first) == 1.0
-    assert abs(jaccard(first, second) - 196 / 596) < 0.15
-
-
 def test_problems_agree_whatever_their_typography() -> None:
     assert problem_digest("Find  $x$ if\n$x+1=3$.") == problem_digest("find \\(x\\) if \\( x + 1 = 3 \\).")
     assert problem_digest("Find $x$.") != problem_digest("Find $y$.")
-
-
-def test_loops_compress_and_mathematics_does_not() -> None:
-    assert compression_ratio("we add one more\n" * 200) < 0.12 < compression_ratio("".join(map(str, range(900))))
-    assert compression_ratio("") == 1.0
-
-
-def test_tokenizer_files_that_do_not_work_are_named(tokenizer: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        load_lengths(tmp_path)
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match=r"tokenizer\.json: not a tokenizer"):
-        load_lengths(tmp_path)
-    (tmp_path / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
-    assert load_lengths(tmp_path).chat.chat_template is None
-    for template in ("{{ raise_exception('no users') }}", "{% for m in %}"):
-        (tmp_path / "tokenizer_config.json").write_text(
-            json.dumps({"chat_template": template, "eos_token": "<|im_end|>"})
-        )
-        with pytest.raises(InputError, match="chat template"):
-            load_lengths(tmp_path)
-    (tmp_path / "chat_template.jinja").write_text("Q: {{ messages[0].content }}")
-    assert load_lengths(tmp_path).prompt_text([{"role": "user", "content": "x"}]) == "Q: x"
 
 
 def prepared_embedded(out: Path, tokenizer: Path, rows: int) -> Prepared:
