@@ -1,24 +1,19 @@
 """``python -m targets pull``: a training set from the hub, if its rows are those that it was pushed with."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.errors import InputError, first_line
+from core.errors import InputError
 from core.files import atomic_folder
 from core.machine.request_paths import writable_folder
 from core.model.hub import hub_errors
-from core.parquet import is_there, shards
+from core.parquet import is_there
 from core.schemas import TARGET, target_schema
-from targets.files import (
-    HELDOUT,
-    TRAIN,
-    RowDigest,
-    TableWriter,
-    combined_digest,
-    read_columns,
-    read_metadata,
-    readable,
-)
-from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES
+from targets.files import HELDOUT, TRAIN, read_metadata
+from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES, copy_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ADVICE = "give a dataset that luffy targets push has written"
 
@@ -63,7 +58,7 @@ def read_dataset(downloaded: Path, out: Path, more: dict[str, str]) -> str:
     for name, digest in expected.items():
         if digest is None:
             raise InputError(f"{downloaded / DATA / name}: no digest in its metadata; {ADVICE}")
-        if _copy(downloaded / DATA / name, out / name, metadata) != digest:
+        if copy_table(downloaded / DATA / name, out / name, metadata, _without_messages, ADVICE)[1] != digest:
             raise InputError(
                 f"{downloaded / DATA / name}: its rows are not those of the digest {digest[:16]} that it was pushed "
                 "with: pull another revision"
@@ -71,31 +66,10 @@ def read_dataset(downloaded: Path, out: Path, more: dict[str, str]) -> str:
     return metadata["rows_digest"]
 
 
-def _copy(source: Path, out: Path, metadata: dict[str, str]) -> str:
-    """Copy a table without the `MESSAGES` of its rows; returns their digest."""
-    return combined_digest([_copy_file(file, out.with_name(file.name), metadata) for file in shards(source)])
-
-
-def _copy_file(source: Path, out: Path, metadata: dict[str, str]) -> str:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with readable(source, ADVICE):
-        given = pq.read_schema(source)
+def _without_messages(table: "pa.Table", file: Path) -> "pa.Table":
+    """The rows as they were pushed; InputError if they are no targets."""
     for field in TARGET:
         types = (field.type, target_schema(fields=True).field(field.name).type)
-        if field.name not in given.names or given.field(field.name).type not in types:
-            raise InputError(f"{source}: column {field.name}: expected {field.type}; {ADVICE}")
-    schema = pa.schema([field for field in given if field.name != MESSAGES])
-    digest = RowDigest(metadata.get("verifiers", "{}"))
-    with TableWriter(out, schema, metadata) as writer, readable(source, ADVICE):
-        for table in read_columns(source, schema.names):
-            try:
-                digest.add(table)
-            except (TypeError, AttributeError, UnicodeDecodeError) as error:
-                raise InputError(
-                    f"{source}: a value after row {writer.rows:,} is missing or no text: {first_line(error)}; {ADVICE}"
-                ) from error
-            writer.add_table(table)
-        writer.close()
-    return digest.hexdigest()
+        if field.name not in table.schema.names or table.schema.field(field.name).type not in types:
+            raise InputError(f"{file}: column {field.name}: expected {field.type}; {ADVICE}")
+    return table.drop_columns(MESSAGES) if MESSAGES in table.schema.names else table

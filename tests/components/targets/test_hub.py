@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub import Hub, serve_hub
-from preparing import rows, run, trace
+from preparing import run, trace
 
 from targets.files import read_metadata
 from targets.hub.push import write_dataset
 from targets.prepared_files import Prepared
-from targets.select.split import Split, read_split, select_train
+from targets.select.split import Split, select_train
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -142,14 +142,6 @@ def test_another_set_than_the_one_that_was_pushed_is_refused(
     assert not (tmp_path / "pulled").exists()
 
 
-def test_a_changed_training_file_is_not_pushed(hub: Hub, training_set: tuple[Prepared, Split], tmp_path: Path) -> None:
-    file = tmp_path / "out" / "train.parquet"
-    pq.write_table(pq.read_table(file).slice(1).replace_schema_metadata(read_metadata(file, "")), file)
-    done = targets(hub, "push", str(tmp_path / "out"), "me/set", home=tmp_path)
-    assert done.returncode == 2 and "its rows are not those that its digest names" in done.stderr
-    assert not hub.repositories
-
-
 def test_a_hub_that_refuses_is_one_line(hub: Hub, training_set: tuple[Prepared, Split], tmp_path: Path) -> None:
     for name, value, phrase in (
         ("HF_TOKEN", "wrong", "Invalid username"),
@@ -159,13 +151,6 @@ def test_a_hub_that_refuses_is_one_line(hub: Hub, training_set: tuple[Prepared, 
         pushed, pulled = errors(commands, {**hub.environment(), name: value, "HF_HOME": str(tmp_path)})
         assert pushed.startswith("error: push me/") and phrase in pushed
         assert pulled.startswith("error: pull me/")
-
-
-def test_files_of_one_name_are_told_apart_by_as_few_folders_as_needed(training_set: tuple[Prepared, Split]) -> None:
-    prepared, split = training_set
-    assert prepared.sources.keys() == {"one/t.jsonl", "two/t.jsonl"}
-    assert {row["extra_info"]["id"].partition(":")[0] for row in rows(split.train)} == prepared.sources.keys()
-    assert read_split(split.train.parent) == split
 
 
 def test_a_set_of_fewer_files_takes_the_place_of_one_of_more(
