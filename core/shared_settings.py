@@ -59,7 +59,9 @@ class InterpreterSettings(Section):
     @model_validator(mode="after")
     def _has_address(self) -> Self:
         if self.backend == "ray" and self.ray_address is None:
-            raise ValueError("backend ray needs interpreter.ray_address, the dashboard of the cluster")
+            raise ValueError(
+                "interpreter.ray_address: backend ray needs the dashboard of the cluster, http://HOST:8265"
+            )
         return self
 
     def path(self) -> Path:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from core import PROJECT
 from core.errors import InputError, did_you_mean
-from core.settings import Section, UserPath, yaml_path
+from core.settings import Section, UserPath, output_path, yaml_path
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.requests import Sampling
@@ -52,7 +52,9 @@ class SuiteSettings(Section):
 class BenchmarkSettings(Section):
     """Options of benchmarks/suite."""
 
-    roots: Annotated[list[str], UserPath()] = Field(default=[], description="Folders that hold the suite's files.")
+    roots: Annotated[list[str], UserPath(output_path)] = Field(
+        default=[], description="Folders that hold the suite's files."
+    )
     limit: int | None = Field(default=None, ge=1, description="Problems per benchmark, sampled by seed. None: all.")
     seed: int = Field(default=0, ge=0, description="Seed of that sample and of generated problems.")
     system_prompt: str | None = Field(default=None, description="System message before every problem.")

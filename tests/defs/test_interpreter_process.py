@@ -240,5 +240,5 @@ def test_trainings_and_evaluations_are_told_the_same_place():
 
 
 def test_a_cluster_without_an_address_is_refused():
-    with pytest.raises(InputError, match=r"backend ray needs interpreter\.ray_address"):
+    with pytest.raises(InputError, match=r"interpreter\.ray_address: backend ray needs"):
         settings_of(LUFFY__INTERPRETER__BACKEND="ray")

@@ -46,7 +46,7 @@ def dumped(key: str, value: str) -> str:
             "[s3://bucket/rows.parquet, open-r1/OpenR1-Math-220k]",
             ["s3://bucket/rows.parquet", "open-r1/OpenR1-Math-220k"],
         ),
-        ("benchmarks.roots", "[suites]", ["{here}/suites"]),
+        ("benchmarks.roots", "[suites, not/there]", ["{here}/suites", "{here}/not/there"]),
         ("model.source", "suites", "{here}/suites"),
         ("storage.root", "not/there/yet", "{here}/not/there/yet"),
         ("training.recipe", "mine.yaml", "{here}/mine.yaml"),

@@ -140,7 +140,11 @@ ROWS: list[Row] = [
     (f"{GENERATE} model --template nothing", {}, "--template: evaluation.template: there is no 'nothing'"),
     ("evaluation compare graded graded2 --pass-at 0", {}, "--pass-at: Input should be greater than or equal to 1"),
     (f"{GENERATE} model --set interpreter.slurm=3", {}, "--set interpreter.slurm: Input should be a mapping"),
-    (f"{GENERATE} model --set interpreter.backend=ray", {}, "backend ray needs interpreter.ray_address"),
+    (
+        f"{GENERATE} model --set interpreter.backend=ray",
+        {},
+        "interpreter.ray_address: backend ray needs the dash",
+    ),
     (f"{GENERATE} model --set interpreter.ray_address=foo", {}, "got 'foo', expected the dashboard of a Ray"),
     (f"{GENERATE} model --set interpreter.backend=cloud", {}, "--set interpreter.backend: Input should be 'local'"),
     (f"{SUITE} --roots . more", {}, "unexpected extra argument(s) (more)"),
