@@ -198,8 +198,7 @@ def _replacing(folder: Path) -> Iterator[None]:
 
     An environment cannot be made elsewhere and moved, because its scripts hold its path.
     """
-    former, replaced = (folder.with_name(f"{folder.name}.{state}") for state in ("former", "replaced"))
-    shutil.rmtree(replaced, ignore_errors=True)
+    former = folder.with_name(f"{folder.name}.former")
     if former.exists():  # the process that replaced it was killed
         shutil.rmtree(folder, ignore_errors=True)
         former.rename(folder)
@@ -212,9 +211,7 @@ def _replacing(folder: Path) -> Iterator[None]:
         if former.exists():
             former.rename(folder)
         raise
-    if former.exists():
-        former.rename(replaced)  # at once: half of a former environment must not come back
-        shutil.rmtree(replaced, ignore_errors=True)
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def _add(python: Path, requirements: list[str], fixed: dict[str, str]) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from core.errors import InputError, first_line
 
-LARGEST = 1_000_000  # values of a YAML text whose aliases are written out, as everything that copies it does
 DEEPEST = 100  # levels of nesting; libyaml crashes the process far beyond, Python's own parsers give up at about 1000
 
 
@@ -46,7 +45,7 @@ def parse_yaml(content: str | bytes, where: str) -> Any:
     import yaml
 
     try:
-        _check_size(yaml.parse(content, Loader=yaml.CSafeLoader), where)
+        _check_depth(yaml.parse(content, Loader=yaml.CSafeLoader), where)
         loader = yaml.CSafeLoader(content)
         node = loader.get_single_node()
         _check_keys(node, where)
@@ -92,30 +91,11 @@ def _object(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     return values
 
 
-def _check_size(events: Iterable[Any], where: str) -> None:
-    """Raise InputError for a YAML text that is nested too deep or whose aliases stand for too much."""
+def _check_depth(events: Iterable[Any], where: str) -> None:
     import yaml
 
-    sizes: dict[str, int] = {}  # values below each anchor
-    open_ones: list[tuple[str | None, int]] = []  # anchor, and the values before it
-    values = 0
+    depth = 0
     for event in events:
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_ones.append((event.anchor, values))
-            values += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_ones.pop()
-            if anchor:
-                sizes[anchor] = values - before
-        elif isinstance(event, yaml.ScalarEvent):
-            values += 1
-            if event.anchor:
-                sizes[event.anchor] = 1
-        elif isinstance(event, yaml.AliasEvent):
-            if any(anchor == event.anchor for anchor, _ in open_ones):
-                raise InputError(f"{where}: the alias *{event.anchor} names what it is part of, itself")
-            values += sizes.get(event.anchor, 0)
-        if len(open_ones) > DEEPEST:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
             raise InputError(f"{where}: nested too deep; expected at most {DEEPEST} levels")
-        if values > LARGEST:
-            raise InputError(f"{where}: its aliases stand for more than {LARGEST:,} values; write less")

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any
 
 from core.errors import InputError, first_line, reason
-from core.text.patterns import compile_quick_pattern
 from targets.read.arrow_rows import arrow_rows, open_arrow, open_file, parquet_rows
 from targets.read.csv_rows import csv_columns, csv_rows
 from targets.read.data_files import COMPRESSIONS, TABLE_SUFFIXES, DataFile
@@ -29,7 +28,6 @@ LARGEST_PIECE = 1024  # rows of a piece, where a file has more than `MOST_PIECES
 MOST_PIECES = 16  # of less, and of what can only be read from its beginning: each of them reads what is before it
 ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSON file
 MOST_COLUMNS = 10_000
-FIRST_KEY = compile_quick_pattern(r'\{\s*"([^"\\]+)"')
 HEAD_BYTES = 512  # that show of which kind a file is
 # Keys of JSON rows that may be in late rows only.
 LATE_KEYS = {name: f'"{name}"'.encode() for name in (*OPTIONAL_COLUMNS, *REASONING_COLUMNS)}
@@ -177,7 +175,7 @@ def _json_rows(file: DataFile) -> Iterator[Row]:
 
 
 def _inspect_json(file: DataFile, named: Sequence[str]) -> Content:
-    columns = _sampled_columns(file)
+    columns = _sampled_columns(file, named)
     digest, count, last = hashlib.sha256(), 0, b""
     late = [*LATE_KEYS.items(), *((name, key) for name in named for key in _as_keys(name))]
     late = [(name, key) for name, key in late if name not in columns]
@@ -219,13 +217,13 @@ def _as_keys(name: str) -> set[bytes]:
     return {f"{text}{colon}".encode() for text in texts for colon in (":", " :")}
 
 
-def _sampled_columns(file: DataFile) -> list[str]:
+def _sampled_columns(file: DataFile, named: Sequence[str]) -> list[str]:
     """The keys of the first rows."""
     columns: dict[str, None] = {}
     rejections: list[Rejection] = []
     sampled, nested = 0, False
     for row in islice(_json_rows(file), ROWS_TO_SAMPLE):  # one at a time: a row may be long
-        sampled, nested = sampled + 1, isinstance(row, dict) and _is_nested(row)
+        sampled, nested = sampled + 1, isinstance(row, dict) and _is_nested(row, named)
         if isinstance(row, Rejection):
             rejections.append(row)
         else:
@@ -252,41 +250,16 @@ def _why_no_row(file: DataFile, rejections: Sequence[Rejection]) -> str:
     if head.startswith(b"{") and not rejections:
         return f"its objects have no keys; {expected}"
     first, ended, _ = head.partition(b"\n")
-    if first.startswith(b"{") and first.rstrip().endswith(b"},"):
-        return f"its lines end in a comma; {expected}: sed 's/,[[:space:]]*$//' FILE writes it so"
     if first.startswith(b"{") and ended and not first.rstrip().endswith(b"}"):
-        found = FIRST_KEY.match(head.decode(errors="replace"))
-        key = json.dumps(found[1] if found else "data")
-        return (
-            f"its objects go over several lines; {expected}: jq -c . FILE writes it so, or jq -c '.[{key}][]' FILE if "
-            f"the rows are in a list {key}"
-        )
-    if b"\r" in head and b"\n" not in head:
-        return f"its lines end in CR alone; {expected}, ended by LF: tr '\\r' '\\n' writes it so"
+        return f"its objects go over several lines, or its lines end in a comma; {expected}: jq -c . FILE writes it so"
     return f"its first line: {rejections[0].detail}; {expected}" if rejections else f"it is empty; {expected}"
 
 
-def _holds_rows(value: Any) -> bool:
-    """Whether a list, or an object by row number, begins with an object that has the columns of a trace."""
-    inner = list(value.values()) if isinstance(value, dict) else value
-    row = inner[0] if isinstance(inner, list) and inner else None
-    if not isinstance(row, dict):
-        return False
-    columns = list(row)
-    return any(set(mapping.resolve(columns).columns()) <= row.keys() for mapping in ready_mappings().values())
-
-
-def _is_nested(row: dict[str, Any]) -> bool:
-    """Whether an object holds rows under some key, or each column as a list or as an object by row number."""
-    values = list(row.values())
-    if any(map(_holds_rows, values)):
-        return True
-    if all(isinstance(value, dict) for value in values):
-        return len(values) > 1
-    if all(isinstance(value, list) for value in values):
-        rows = all(isinstance(item, dict) and not {"role", "from"} & item.keys() for value in values for item in value)
-        return rows or not any(isinstance(item, dict) for value in values for item in value)
-    return False
+def _is_nested(row: dict[str, Any], named: Sequence[str]) -> bool:
+    """Whether an object is no row of a trace, and holds lists or objects, which may be rows."""
+    needed = [mapping.resolve(list(row)).columns() for mapping in ready_mappings().values()]
+    fits = bool(named) or any(set(columns) <= row.keys() for columns in needed)
+    return not fits and any(isinstance(value, list | dict) for value in row.values())
 
 
 def _digest(file: DataFile) -> str:

@@ -98,28 +98,14 @@ OTHER_KINDS = {
     "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n": r"pointer of Git LFS.*git lfs pull",
     "\n<!DOCTYPE html>\n<html>": "web page or XML, not data: download",
     LINES.encode("utf-16"): r"UTF-16 text: convert it to UTF-8 \(iconv -f UTF-16 ",
-    LINES.encode("utf-32"): r"UTF-32 text: convert it to UTF-8 \(iconv -f UTF-32 ",
     LINES.encode("utf-16-le"): r"UTF-16 text: convert it to UTF-8 \(iconv -f UTF-16LE ",
-    LINES.encode("utf-16-be"): r"UTF-16 text: .* UTF-16BE ",
-    LINES.encode("utf-32-le"): r"UTF-32 text: .* UTF-32LE ",
-    LINES.encode("utf-32-be"): r"UTF-32 text: .* UTF-32BE ",
     tar(LINES.encode()): "it is a tar archive: unpack it",
     gzip.compress(LINES.encode()): r"compressed with gzip: give it a name that ends in \.gz",
     pa.compress(LINES.encode(), "zstd", asbytes=True): r"compressed with zstd: .* \.zst",
-    b"PK\x03\x04rest": "a zip archive: unpack it",
-    b"PAR1rest": r"a parquet file: give it a name that ends in \.parquet",
     PRETTY: "its objects go over several lines",
-    json.dumps({"rows": ROWS}, indent=1): r"jq -c '\.\[\"rows\"\]\[\]' FILE if the rows are in a list",
     LINES.replace("\n", ",\n"): "its lines end in a comma",
     json.dumps({"version": 2, "items": ROWS, "by": {"name": "me"}}): "one JSON object in which the rows",
-    json.dumps({"data": {str(k): row for k, row in enumerate(ROWS)}}): "one JSON object in which the rows",
-    "".join(f"{row}\n" for row in ROWS): "its first line: not JSON: Expecting property name enclosed in double quotes",
-    "{}\n{}\n": "its objects have no keys; expected one JSON object per line",
-    LINES.replace("\n", "\r"): "its lines end in CR alone",
     json.dumps({"rows": ROWS}): "one JSON object in which the rows, or their columns, are nested",
-    json.dumps({str(k): row for k, row in enumerate(ROWS)}): "one JSON object in which the rows",
-    json.dumps({name: [row[name] for row in ROWS] for name in ROW}): "one JSON object in which the rows",
-    json.dumps({name: {"0": value} for name, value in ROW.items()}): "one JSON object in which the rows",
 }
 
 
@@ -128,14 +114,6 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path: Path, content: str | b
     with pytest.raises(InputError, match=OTHER_KINDS[content]) as error:
         read(written(tmp_path / "x.jsonl", content))
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.jsonl.gz", "x.csv.gz"])
-def test_an_archive_is_named_under_any_name_and_compressed(tmp_path: Path, name: str) -> None:
-    content = tar(LINES.encode())
-    path = written(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
-    with pytest.raises(InputError, match="it is a tar archive: unpack it"):
-        read(path)
 
 
 def test_a_pointer_is_named_in_the_place_of_any_file(tmp_path: Path) -> None:
@@ -161,18 +139,6 @@ def test_shards_without_rows_are_skipped(tmp_path: Path) -> None:
         written(tmp_path / "in" / name, content)
     assert golds(tmp_path / "in") == ["4", "5", "6"]
     assert len({trace.source for trace in read(tmp_path / "in")}) == 1
-
-
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_row_groups_without_rows_are_skipped(tmp_path: Path, at: int) -> None:
-    rows = pa.Table.from_pylist(ROWS)
-    groups = [rows.slice(0, 2), rows.slice(2)]
-    groups.insert(at, rows.slice(0, 0))
-    with pq.ParquetWriter(tmp_path / "x.parquet", rows.schema) as writer:
-        for group in groups:
-            writer.write_table(group)
-    assert pq.ParquetFile(tmp_path / "x.parquet").num_row_groups == 3
-    assert golds(tmp_path / "x.parquet") == ["4", "5", "6"]
 
 
 def test_keys_that_only_late_rows_have_are_read(tmp_path: Path) -> None:
@@ -203,16 +169,6 @@ def test_a_column_that_a_mapping_names_is_found_in_late_rows(tmp_path: Path) -> 
         assert [trace.upstream_correct for trace in read(file, mapping=mapping)] == [None] * 150 + [False]
     with pytest.raises(InputError, match=r"no column gone: it has problem, answer, response"):
         read(file, mapping={**mapping, "upstream_correct": "gone"})
-
-
-def test_a_column_of_system_messages_leaves_those_of_chats(tmp_path: Path) -> None:
-    chat = [{"role": role, "content": text} for role, text in (("system", "Think."), ("user", "4+4=?"))]
-    answer = {"role": "assistant", "content": ROW["response"]}
-    row = {"chat": [*chat, answer], "answer": "8"}
-    rows = [row] * 150 + [{**row, "system": "Be brief."}, {**row, "system": None}, {**row, "chat": [chat[1], answer]}]
-    written(tmp_path / "x.jsonl", "".join(json.dumps(line) + "\n" for line in rows))
-    traces = read(tmp_path / "x.jsonl", mapping={"problem": "chat", "answer": "answer", "response": "chat"})
-    assert [trace.system for trace in traces] == ["Think."] * 150 + ["Be brief.", "Think.", None]
 
 
 def test_numbers_of_32_bits_are_the_shortest_that_mean_them(tmp_path: Path) -> None:
@@ -275,16 +231,3 @@ def test_a_saved_dataset_is_read(tmp_path: Path) -> None:
     written(tmp_path / "x.arrow", (tmp_path / "one/data-00000-of-00002.arrow").read_bytes()[:-40])
     with pytest.raises(InputError, match=r"x\.arrow: not a readable Arrow file"):
         read(tmp_path / "x.arrow")
-
-
-def test_a_clone_of_a_dataset_gives_the_split_that_is_asked_for(tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    for name, rows in {"train": ROWS, "test": ROWS[:1], "cot": ROWS[1:2]}.items():
-        table(clone / f"data/{name}-00000-of-00001.parquet", rows)
-    written(clone / "README.md", "# A dataset")
-    written(clone / ".gitattributes", "*.parquet filter=lfs")
-    written(clone / "dataset_infos.json", '{"default": {}}')
-    assert golds(clone) == ["4", "5", "6"]
-    assert golds(clone, split="test") == ["4"] and golds(clone, split="cot") == ["5"]
-    with pytest.raises(InputError, match="no file of the split 'dev': it has cot, test, train; set split"):
-        read(clone, split="dev")
