@@ -100,16 +100,6 @@ def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):
     assert all(check.passed for check in result.get_asset_check_evaluations())
 
 
-def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):
-    rows = [*map(good_row, range(11, 41)), {**good_row(50), "answer": None}]
-    project = build(**OWN, targets__source=write_rows(tmp_path / "traces.parquet", rows))
-    assert project.run(*INPUTS, *TARGETS).success
-    assert project.metadata("targets/prepared")["dagster/row_count"] == 30
-    refused = pq.read_table(project.metadata("targets/rejected")["file"]).to_pylist()
-    assert [(row["row"], row["problem"]) for row in refused] == [(30, "50+50=?")]
-    assert "| no_gold |" in project.metadata("targets/rejected")["examples of each reason"]
-
-
 def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     project = build(**OWN, targets__source=write_rows(first, [good_row(k) for k in range(11, 41)]))

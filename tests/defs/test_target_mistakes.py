@@ -12,36 +12,12 @@ import pytest
 
 from core.errors import InputError
 from tests.defs.project import message
-from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, write_rows
-
-
-def bad_sources(folder: Path) -> dict[str, tuple[str, list[str]]]:
-    (folder / "not.parquet").write_text("hello")
-    wrong = write_rows(folder / "columns.parquet", [{"question": "1+1", "text": "2"}])
-    return {
-        "missing": (str(folder / "none.parquet"), ["none.parquet"]),
-        "not a parquet": (str(folder / "not.parquet"), ["not.parquet", "parquet"]),
-        "wrong columns": (wrong, ["columns.parquet", "question"]),
-    }
+from tests.defs.small_targets import INPUTS, SMALL, TARGETS
 
 
 def outputs(project) -> dict[str, str]:
     """The files without what was filtered before an error, which is kept for the next run."""
     return {name: digest for name, digest in project.files().items() if not name.startswith("targets/decisions/")}
-
-
-@pytest.mark.parametrize("case", ["missing", "not a parquet", "wrong columns"])
-def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, case: str):
-    assert build(**SMALL).run(*INPUTS, *TARGETS).success
-    source, parts = bad_sources(tmp_path)[case]
-    project = build(**OWN, targets__source=source)
-    before = project.files()
-    result = project.run("targets/prepared", "targets/rejected")
-    assert not result.success
-    for part in parts:
-        assert part in message(result)
-    assert outputs(project).items() <= before.items()
-    assert before.items() <= project.files().items()
 
 
 @pytest.mark.parametrize("source", ["no/such/folder-of-mine", "/nowhere/model"])

@@ -90,19 +90,6 @@ def test_a_review_is_honoured_and_every_trace_stays_on_the_page(build, tmp_path)
     assert "review" not in project.metadata("targets/rejected")["reasons"]
 
 
-def test_other_settings_make_other_files_and_leave_the_old_ones(build):
-    assert build(**SMALL).run(*INPUTS, *TARGETS).success
-    project = build(**SMALL)
-    before, version = project.files(), project.data_version("targets/train")
-    assert project.run("targets/train", set=["split.max_rows=50"]).success
-    assert project.metadata("targets/train")["dagster/row_count"] == 50
-    assert project.data_version("targets/train") != version
-    after = project.files()
-    assert {name: after[name] for name in before if not name.startswith("references/")} == {
-        name: digest for name, digest in before.items() if not name.startswith("references/")
-    }
-
-
 def test_a_source_can_be_observed(build):
     project = build(**SMALL)
     job = project.defs.resolve_job_def("observe_sources")

@@ -1,8 +1,6 @@
 """``python -m targets`` on the embedded source, and its one-line errors."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from targets.__main__ import main
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,17 +66,3 @@ def test_the_columns_that_auto_chose_are_said(
     chosen = "targets.mapping={problem: question, answer: answer, response: teacher, answer_form: gsm8k}"
     assert main(["--out", str(tmp_path / "own"), *settings, "--set", chosen]) == 0
     assert "reads" not in capsys.readouterr().out
-
-
-def test_mistakes_are_one_line_and_status_2(tmp_path: Path, tokenizer: Path) -> None:
-    for mistake in (
-        ["--source", str(tmp_path / "gone.parquet")],
-        ["--benchmarks", "nosuch"],
-        ["--source", "embedded", "--set", "source=other"],
-    ):
-        command = [sys.executable, "-m", "targets", "--out", str(tmp_path / "out")]
-        command += ["--tokenizer", str(tokenizer), *mistake]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 2
-        assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
-        assert not (tmp_path / "out").exists()

@@ -135,21 +135,3 @@ def test_verl_reads_the_training_file(
         assert batch["reward_model"][k]["ground_truth"] == rows[k]["reward_model"]["ground_truth"]
         assert batch["index"][k] == rows[k]["extra_info"]["index"] == k
         assert batch["target"][k][0]["content"].startswith("<think>\n")
-
-
-def test_the_references_loader_finds_what_it_looks_for(tmp_path: Path, tokenizer: Path, chat_tokenizer: Any) -> None:
-    """What LUFFY's data set class does with a row: pandas, the columns by name, prompt and target as chats."""
-    import pandas as pd
-
-    prepared = run("embedded", tmp_path / "out", tokenizer, embedded_rows=20)
-    frame = pd.read_parquet(select_train(prepared, tmp_path / "out").train)
-    profile = pq.read_table(prepared.profile).to_pylist()
-    assert list(frame.columns) == ["data_source", "prompt", "target", "ability", "reward_model", "extra_info"]
-    for row, facts in zip(frame.to_dict("records"), profile, strict=True):
-        prompt = chat_tokenizer.apply_chat_template(list(row["prompt"]), tokenize=False, add_generation_prompt=True)
-        tokens = chat_tokenizer.encode(prompt, add_special_tokens=False)
-        assert len(tokens) == facts["prompt_tokens"]
-        target = row["target"][0]["content"]
-        assert len(chat_tokenizer.encode(target, add_special_tokens=False)) + 1 == facts["target_tokens"]
-        assert row["reward_model"]["style"] == "math"
-        assert row["extra_info"]["index"] >= 0

@@ -152,17 +152,8 @@ def _of_texts(change: Callable[[str], str]) -> Corruption:
     return lambda rows: [{name: change(text) for name, text in row.items()} for row in rows]
 
 
-def _replaced(text: str) -> str:
-    return text.encode("ascii", "replace").decode()
-
-
 def _without(text: str) -> str:
     return text.encode("ascii", "ignore").decode()
-
-
-def _is_right(row: Row) -> bool:
-    many = row["answer"].removeprefix("\\frac{").split("}")[0]
-    return f"So it is {many} divided" in row["response"]
 
 
 def _by_length(rows: list[Row]) -> list[Row]:
@@ -180,15 +171,10 @@ def _shift_a_third(answers: list[str]) -> list[str]:
 # Each corruption of the rows of b, and the check that names it.
 CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "golds shifted by a row": (of_answers(lambda golds: [*golds[1:], golds[0]]), "sources_survive"),
-    "golds shifted by a problem": (of_answers(lambda golds: [*golds[4:], *golds[:4]]), "sources_survive"),
     "golds of a tenth shifted": (of_answers(_shift_a_tenth), "wrong_share_stable"),
     "golds taken from the responses": (
         lambda rows: [{**row, "answer": _boxed(row["response"])} for row in rows],
         "golds_not_of_responses",
-    ),
-    "responses shuffled": (
-        lambda rows: [{**row, "response": rows[place - 3]["response"]} for place, row in enumerate(rows)],
-        "sources_survive",
     ),
     "responses cut": (of_responses(lambda response: response[:900]), "rejections_stable"),
     "thoughts cut": (of_responses(_thoughts_cut), "thoughts_reach_answers"),
@@ -198,37 +184,11 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
         of_responses(lambda response: f"<think>\n{_translated(_parts(response)[0])}\n</think>{_parts(response)[1]}"),
         "dominant_language_stable",
     ),
-    "thoughts that say nothing": (
-        of_responses(lambda response: f"<think>\nOkay.\n</think>{_parts(response)[1]}"),
-        "thoughts_of_problems",
-    ),
-    "thoughts not closed": (of_responses(lambda response: response.replace("</think>", "")), "sources_survive"),
-    "no thoughts": (of_responses(lambda response: _parts(response)[1]), "sources_survive"),
-    "thoughts that repeat themselves": (
-        of_responses(lambda response: f"<think>\n{_parts(response)[0] * 12}\n</think>{_parts(response)[1]}"),
-        "sources_survive",
-    ),
-    "answers out of their box": (of_responses(lambda response: response.replace("\\boxed", "")), "sources_survive"),
-    "one gold answer": (of_answers(lambda golds: [golds[0]] * len(golds)), "sources_survive"),
-    "one problem": (lambda rows: [{**row, "problem": rows[0]["problem"]} for row in rows], "sources_survive"),
-    "one trace": (lambda rows: rows[:1] * len(rows), "sources_survive"),
-    "no gold answers": (of_answers(lambda golds: [""] * len(golds)), "sources_survive"),
     "a third of the golds shifted": (of_answers(_shift_a_third), "survival_stable"),
-    "backslashes doubled": (_of_texts(lambda text: text.replace("\\", "\\\\")), "sources_survive"),
     "UTF-8 read as Latin-1": (_of_texts(lambda text: text.encode().decode("latin-1")), "encoding_sound"),
-    "UTF-8 read as Windows-1252": (_of_texts(lambda text: text.encode().decode("cp1252")), "encoding_sound"),
-    "other characters replaced by question marks": (_of_texts(_replaced), "encoding_sound"),
     "other characters lost": (_of_texts(_without), "characters_stable"),
-    "a third of the responses cut": (
-        lambda rows: [*of_responses(lambda response: response[:100])(rows[:200]), *rows[200:]],
-        "survival_stable",
-    ),
-    "an older file": (lambda rows: rows[: int(0.85 * len(rows))], "rows_read_stable"),
     "half of b": (lambda rows: rows[::2], "rows_read_stable"),
-    "b twice": (lambda rows: [*rows, *rows], "rows_read_stable"),
     "only short": (lambda rows: _by_length(rows)[: len(rows) // 2], "source_lengths_stable"),
-    "only long": (lambda rows: _by_length(rows)[len(rows) // 2 :], "source_lengths_stable"),
-    "only correct": (lambda rows: [row for row in rows if _is_right(row)], "wrong_share_stable"),
     "blanks of problems lost": (of_problems(lambda problem: problem.replace(" ", "")), "problem_words_stable"),
     "backslashes of problems lost": (of_problems(lambda problem: problem.replace("\\", "")), "problem_latex_stable"),
     "HTML escapes in responses": (

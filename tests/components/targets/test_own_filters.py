@@ -7,7 +7,6 @@ import pytest
 from preparing import rows, run
 
 from core.errors import InputError
-from targets.prepared_files import require_targets
 from targets.settings import build_config
 
 
@@ -49,16 +48,6 @@ def test_a_filter_that_fails_ends_the_preparation(
     with pytest.raises(InputError, match=message):
         run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:f"])
     assert not list((tmp_path / "out").glob("*.parquet"))
-
-
-def test_what_a_filter_says_in_two_lines_is_one_in_a_message(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    (tmp_path / "own.py").write_text("def f(trace):\n    return 'too\\n  long'\n")
-    prepared = run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:f"])
-    with pytest.raises(InputError, match=r"The first, [^ ]+: too long\. ") as error:
-        require_targets(prepared)
-    assert "\n" not in str(error.value)
 
 
 def test_a_filter_that_does_not_exist_is_refused(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

@@ -18,9 +18,7 @@ from targets.prepared_files import read_prepared
 from targets.read import sources
 from targets.select import write
 from targets.select.split import reconcile, select_train
-from targets.settings import build_config
 
-ROOT = Path(__file__).resolve().parents[3]
 LINES = "".join(f"{k * k * 7919:x} {k * k * 104729:o}\nand once more: it is\n" for k in range(20))
 RUNS = " ".join(
     f"{k * k * 7919:x} {'one two three four five six seven eight ' * 2}{k * k * 104729:o}" for k in range(20)
@@ -31,26 +29,6 @@ LOOP = "<think>\n" + "and again we add one to it\n" * 200 + "</think>\n\n\\boxed
 def benchmark(*problems: str) -> pa.Table:
     items = [{"benchmark": "aime24", "id": f"item-{k}", "problem": problem} for k, problem in enumerate(problems)]
     return pa.Table.from_pylist(items, schema=BENCHMARK)
-
-
-PLACES = [
-    "<image>",
-    "<image_2>",
-    "<Image 1>",
-    "<|image_pad|>",
-    "<|vision_start|>",
-    "<start_of_image>",
-    "<video>",
-    "[IMG]",
-]
-
-
-def test_a_problem_with_the_place_of_a_picture_needs_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    plain = ["Is 1<image of f>2, or not?", "The images of 2 are 4; which?", "Let a<visions and b>1, what is b?"]
-    problems = [f"{place}How many dogs are in picture {k}?" for k, place in enumerate(PLACES)] + plain
-    prepared = run(jsonl(*(good(k, problem=text) for k, text in enumerate(problems))), tmp_path / "out", tokenizer)
-    assert [row["row"] for row in rows(prepared.rejected) if row["reason"] == "figure"] == list(range(len(PLACES)))
-    assert prepared.counts["kept"] == len(plain)
 
 
 def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -242,17 +220,6 @@ def test_several_files_have_the_rows_of_one(tmp_path: Path, tokenizer: Path, jso
         read_prepared(folders[1])
 
 
-def test_a_preparation_that_rejects_nothing_has_one_file_of_rejected_rows(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    for number in range(3):
-        jsonl(*(good(10 * number + k) for k in range(10)), name=f"in/{number}.jsonl")
-    prepared = run(tmp_path / "in", tmp_path / "out", tokenizer, rows_per_file=10)
-    assert [file.name for file in tmp_path.glob("out/rejected*")] == ["rejected.parquet"]
-    assert len(list(tmp_path.glob("out/prepared-*"))) == 3 and read_prepared(tmp_path / "out") == prepared
-    assert not rows(prepared.rejected) and not reconcile(prepared, select_train(prepared, tmp_path / "out")).problems
-
-
 def test_a_limit_holds_over_all_sources(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
     for number in range(3):
         jsonl(*(good(10 * number + k) for k in range(1, 6)), name=f"in/{number}.jsonl")
@@ -299,22 +266,3 @@ def test_every_trace_is_accounted_for_in_the_split(tmp_path: Path, tokenizer: Pa
     empty = pa.array([[]] * table.num_rows, table.schema.field("reasons").type)
     pq.write_table(table.set_column(place, "reasons", empty), split.left_out)
     assert reconcile(prepared, split).problems == ("a rejected trace has no reason",)
-
-
-def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: Path) -> None:
-    with pytest.raises(InputError, match=r"max_tokens is not a setting; .*expected one of source"):
-        build_config({"max_tokens": 1})
-    with pytest.raises(InputError, match="near_duplicate"):
-        build_config({"near_duplicate": 3})
-    with pytest.raises(InputError, match="no such file; give the policy's tokenizer"):
-        run("embedded", tmp_path / "out", tmp_path / "no-model")
-
-
-def test_a_message_on_several_settings_names_them_once() -> None:
-    with pytest.raises(InputError) as error:
-        build_config({"pass_rate": [0.5, 0.1]})
-    assert str(error.value) == "targets config: pass_rate [0.5, 0.1]: expected [low, high] with 0 <= low <= high <= 1"
-    caps = {"source": {"path": "law.jsonl", "domain": "law"}, "domain_caps": {"math": 5}}
-    assert build_config(caps).domain_caps  # generated traces may join the sources
-    with pytest.raises(InputError, match=r"^targets config: domain_caps: no source has the domain 'art'; expected law"):
-        build_config({**caps, "domain_caps": {"art": 5}})

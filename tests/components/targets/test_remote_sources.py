@@ -76,12 +76,6 @@ def error_without_network(source: str) -> str:
     return done.stderr.strip().splitlines()[-1]
 
 
-def test_files_of_the_hub_are_looked_for_by_their_url() -> None:
-    source = "hf://datasets/nobody/nothing/x.parquet"
-    expected = f"InputError: source {source}: no such file or folder, or the storage does"
-    assert expected in error_without_network(source)
-
-
 def test_an_unreachable_hub_is_one_error() -> None:
     expected = "core.errors.InputError: source nobody/nothing: no such file or folder here"
     assert error_without_network("nobody/nothing").startswith(expected)

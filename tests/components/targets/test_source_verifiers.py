@@ -169,41 +169,12 @@ def test_words_without_a_box_and_questions_of_one_template_are_told_what_helps(
     assert every.counts["kept"] == 64 and not every.hints
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ({"verifier": "chioce"}, "source.0.verifier: .*no verifier 'chioce'; did you mean choice"),
-        ({"verifier": {"type": "choice", "options": 99}}, "source.0.verifier: .*options"),
-        ({"verifier": {"typ": "choice"}}, "source.0.verifier: .*expected the name of a verifier"),
-        ({"name": "a/b"}, "source.0.name"),
-        ({"fields": ["absent"]}, "no column absent for fields"),
-    ],
-)
-def test_what_a_source_cannot_say_is_one_message(
-    source: dict[str, Any], expected: str, tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    with pytest.raises(InputError, match=expected):
-        run([{"path": str(jsonl(good(1))), **source}], tmp_path / "out", tokenizer)
-    assert not (tmp_path / "out" / "prepared.parquet").exists()
-
-
 def test_names_of_sources_are_unique(jsonl: Any, good: Any) -> None:
     paths = [str(jsonl(good(k), name=f"{folder}/traces.jsonl")) for k, folder in enumerate("abc", start=1)]
     sources = [*paths[:2], {"path": paths[2], "name": "traces-2"}]
     assert [source.name for source in build_config({"source": sources}).sources] == ["traces", "traces-3", "traces-2"]
     with pytest.raises(InputError, match="two sources have the name 'x'"):
         build_config({"source": [{"path": path, "name": "x"} for path in paths]})
-
-
-def test_a_problem_is_held_out_whatever_follows_it_in_the_prompt(tmp_path: Path, tokenizer: Path, jsonl: Any) -> None:
-    def split_of(name: str, suffix: str) -> list[str]:
-        path = jsonl(*(capital(country) for country in CAPITALS), name="c.jsonl")
-        source = {"path": str(path), "verifier": EXACT, "suffix": suffix}
-        prepared = run([source], tmp_path / name, tokenizer)
-        split = select_train(prepared, tmp_path / name, heldout_share=0.5, seed=3)
-        return [row["extra_info"]["id"] for row in rows(split.heldout)]
-
-    assert split_of("a", "") == split_of("b", "\nAnswer in <answer> tags.") != []
 
 
 @pytest.mark.parametrize("cached", [True, False])

@@ -1,6 +1,5 @@
 """Sources with settings of their own: mappings, metadata that passes through, caps whose draw is always the same."""
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from preparing import rows
 from core.errors import InputError
 from core.schemas import TARGET
 from targets.check.expectations import load_checks, validate
-from targets.counts import MOST_VALUES, OTHERS, Breakdown
 from targets.prepare import prepare
 from targets.prepared_files import Prepared, read_prepared
 from targets.read.sources import find_shards
@@ -21,7 +19,6 @@ from targets.select.selection import quotas
 from targets.select.split import reconcile, select_train
 from targets.settings import build_config
 from targets.source_settings import Source
-from targets.trace import Trace
 
 
 def run(sources: list[Any], out: Path, tokenizer: Path, **settings: Any) -> Prepared:
@@ -59,21 +56,6 @@ def test_each_source_has_its_own_mapping_and_metadata(tmp_path: Path, tokenizer:
     assert not reconcile(prepared, split).problems
 
 
-def test_a_source_that_declares_nothing_adds_no_column(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    plain = run([str(jsonl(good(1), good(2)))], tmp_path / "a", tokenizer)
-    block = run([{"path": str(tmp_path / "traces.jsonl"), "mapping": "plain"}], tmp_path / "b", tokenizer)
-    assert pq.read_schema(plain.prepared).names == TARGET.names
-    assert plain.digest == block.digest and not plain.breakdown
-
-
-def test_metadata_is_part_of_the_version_of_the_data(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    path = str(jsonl(good(1)))
-    versions = {
-        run([{"path": path, "license": license}], tmp_path / license, tokenizer).digest for license in ("MIT", "CC0")
-    }
-    assert len(versions) == 2
-
-
 def test_a_suite_can_check_the_metadata(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
     sources = [{"path": str(jsonl(good(1), good(2))), "license": "MIT"}]
     sources += [{"path": str(jsonl(good(3), name="b.jsonl")), "license": "CC-BY-NC-4.0"}]
@@ -108,12 +90,6 @@ def test_caps_and_weights_leave_out_what_they_say(tmp_path: Path, tokenizer: Pat
     ]
     assert run(sources, tmp_path / "seed", tokenizer, seed=1).digest != prepared.digest
     assert not reconcile(prepared, select_train(prepared, tmp_path / "out")).problems
-
-
-def test_a_duplicate_does_not_count_towards_a_cap(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    twice = jsonl(*(good(k) for k in (1, 1, 1, 2, 3)))
-    prepared = run([{"path": str(twice), "cap": 3}], tmp_path / "out", tokenizer)
-    assert prepared.counts == {"read": 5, "kept": 3, "too_many_per_problem": 2}
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.none() | st.floats(0.01, 100), st.none() | st.integers(1, 400))))
@@ -187,18 +163,6 @@ def test_hostile_metadata_is_short_text_or_absent(jsonl: Any, good: Any) -> None
     assert metadata == ["x" * 200, "nul \ufffd", '{"a": [1]}', None, "3.5", "true", '["deep", ["er"]]', "lone ?", None]
 
 
-def test_a_breakdown_counts_a_bounded_number_of_values() -> None:
-    breakdown = Breakdown()
-    for number in random.Random(0).sample(range(10_000), 1000):
-        trace = Trace(str(number), "s", number, metadata={"id": str(number)})
-        breakdown.add(trace.metadata, "read")
-        breakdown.add(trace.metadata, "kept")
-    counted = breakdown.values()["id"]
-    assert len(counted) == MOST_VALUES + 1
-    assert sum(n["read"] for n in counted.values()) == sum(n["kept"] for n in counted.values()) == 1000
-    assert next(iter(counted)) == OTHERS
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -220,12 +184,6 @@ def test_a_breakdown_counts_a_bounded_number_of_values() -> None:
 def test_a_source_that_makes_no_sense_is_one_message(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_config({"source": [source]})
-
-
-def test_metadata_that_the_source_lacks_is_named(jsonl: Any, good: Any) -> None:
-    (shard,) = find_shards(build_config({"source": {"path": str(jsonl(good(1))), "metadata": ["levle"]}}))
-    with pytest.raises(InputError, match="no column levle for metadata: it has problem, answer, response"):
-        _ = shard.mapping
 
 
 def test_two_subsets_of_a_dataset_are_two_sources_and_one_named_twice_is_an_error() -> None:

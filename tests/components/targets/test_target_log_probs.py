@@ -53,10 +53,3 @@ def test_log_probabilities_are_kept_where_they_are_of_the_policys_tokens(
     assert required.counts == {"read": 6, "kept": 1, "no_log_probs": 4, "unclosed": 1}
     again = [f"traces.jsonl:{k}" for k in (1, 2, 3, 4)]
     assert [row["id"] for row in rows(required.rejected) if row["reason"] == "no_log_probs"] == again
-
-
-def test_tokens_that_are_no_numbers_are_rejected(jsonl: Any, good: Any, tokenizer: Path, tmp_path: Path) -> None:
-    prepared = run(
-        jsonl(good(1, target_token_ids=["a"]), good(2, target_token_ids=[True]), good(3)), tmp_path / "out", tokenizer
-    )
-    assert prepared.counts == {"read": 3, "kept": 1, "wrong_type": 2}

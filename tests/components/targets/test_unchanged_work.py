@@ -129,14 +129,3 @@ def test_generated_benchmarks_are_searched_for_again_and_moved_files_are_not(
     assert prepared_again(sources=[{"file": "/here/b.jsonl"}])
     assert not prepared_again(sources=[{"file": "/there/b.jsonl"}])
     assert prepared_again(generator="arithmetic:easy")
-
-
-def test_another_version_of_the_languages_filters_again_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def texts(version: str) -> list[str]:
-        monkeypatch.setattr(
-            decisions.importlib.metadata, "version", lambda name: version if name == decisions.LANGUAGES else 0
-        )
-        return [decisions.versions.__wrapped__(languages=languages) for languages in (False, True)]
-
-    first, second = texts("1"), texts("2")
-    assert first[0] == second[0] and len({*first, *second}) == 3

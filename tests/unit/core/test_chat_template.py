@@ -9,7 +9,7 @@ import pytest
 from core.errors import InputError
 from core.model.chat_template import ADDED_CHARACTERS, ChatTemplate, check_chat_template
 from core.model.model_folder import check_model
-from core.model.prompts import CHAT, render_prompt
+from core.model.prompts import render_prompt
 from core.model.special_tokens import check_end_token, special_tokens
 from core.model.token_counts import load_lengths
 
@@ -44,11 +44,6 @@ def test_what_the_model_writes_is_rendered_where_a_template_marks_it(tmp_path: P
     folder = write(tmp_path, marked + "{% else %}<{{ m.content }}>{% endif %}{% endfor %}")
     check_chat_template(folder)
     assert render_prompt(answered, ChatTemplate(folder)) == "<1+1=?>2!<1+1=?>"
-
-
-def test_a_block_that_marks_what_the_model_writes_ends(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="its chat template is not Jinja"):
-        check_chat_template(write(tmp_path, "{% generation %}x"))
 
 
 def test_a_template_that_prints_the_date_prints_the_same_one_every_day(tmp_path: Path) -> None:
@@ -90,11 +85,6 @@ def test_an_argument_that_a_template_does_not_read_is_refused(
 def test_a_text_that_grows_without_end_is_stopped(tmp_path: Path, template: str) -> None:
     with pytest.raises(InputError, match=f"writes more than {ADDED_CHARACTERS:,} characters"):
         check_chat_template(write(tmp_path, template))
-
-
-def test_a_long_conversation_is_no_text_without_end(tmp_path: Path) -> None:
-    long = [{"role": "user", "content": "x" * (2 * ADDED_CHARACTERS)}]
-    assert len(render_prompt(long, ChatTemplate(write(tmp_path, CHAT_ML)), CHAT)) > 2 * ADDED_CHARACTERS
 
 
 @pytest.mark.parametrize(

@@ -143,11 +143,6 @@ def test_a_full_disk_is_one_message_with_the_file_that_could_not_be_written(writ
     assert names(tmp_path) == []
 
 
-def test_an_error_of_something_else_keeps_its_own_words(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="missing"), atomic_write(tmp_path / "file"):
-        (tmp_path / "missing").read_text()
-
-
 def test_every_byte_is_on_the_disk_before_its_name_and_the_name_before_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,17 +32,6 @@ def test_a_name_without_numbers_is_another_table(tmp_path: Path) -> None:
     assert shards(whole) == [whole]
 
 
-def test_the_only_file_of_one_is_the_table(tmp_path: Path) -> None:
-    only = write(tmp_path / "train-00000-of-00001.parquet", 1)
-    assert shards(tmp_path / "train.parquet") == shards(only) == [only]
-
-
-def test_a_file_of_none_does_not_belong_there(tmp_path: Path) -> None:
-    write(tmp_path / "train-00000-of-00000.parquet", 1)
-    with pytest.raises(InputError, match=r"found train-00000-of-00000\.parquet, …: remove what does not belong there"):
-        shards(tmp_path / "train.parquet")
-
-
 def test_a_table_with_damaged_values_is_named(tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": [f"{number} {number**7}" for number in range(2000)]}), file, compression="zstd")

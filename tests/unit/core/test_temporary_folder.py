@@ -39,9 +39,3 @@ def test_a_process_gets_a_short_name_until_it_ends(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "TMPDIR": str(long)}, **CAPTURED)
     assert len(done.stdout.strip()) <= LONGEST and not os.path.lexists(done.stdout.strip()), done.stderr
     assert [file.name for file in long.iterdir()] == ["kept"]
-
-
-def test_a_short_temporary_folder_stays(monkeypatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-    with short_temporary_folder() as variables:
-        assert variables == {}

@@ -4,11 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 from processes import without_rights
 
 from core.errors import InputError
-from targets.read.data_files import DataFile, find_files, with_unique_names
+from targets.read.data_files import find_files, with_unique_names
 
 
 def folder(path: Path, *names: str, card: str = "") -> Path:
@@ -83,32 +82,6 @@ def test_a_card_gives_the_files_of_a_subset(tmp_path: Path, end: str, begin: str
 
 
 @pytest.mark.parametrize(
-    ("pattern", "chosen"),
-    [
-        ("./data/*.jsonl", ["data/train-1.jsonl"]),
-        ("'**/train-*.jsonl'", ["data/train-1.jsonl", "train-0.jsonl"]),
-        ("'*.jsonl'", ["train-0.jsonl"]),
-        ("data/**", ["data/deep/x.jsonl", "data/train-1.jsonl"]),
-        ("[train-0.jsonl, data/deep/x.jsonl]", ["data/deep/x.jsonl", "train-0.jsonl"]),
-        ("[{split: train, path: train-0.jsonl}]", ["train-0.jsonl"]),
-        ("old.csv", ["old.csv"]),  # named by the card, so read beside other forms
-    ],
-)
-def test_the_patterns_of_a_card_match_as_a_glob_does(tmp_path: Path, pattern: str, chosen: list[str]) -> None:
-    files = ("train-0.jsonl", "data/train-1.jsonl", "data/deep/x.jsonl", "old.csv")
-    folder(tmp_path, *files, card=f"---\nconfigs:\n- config_name: default\n  data_files: {pattern}\n---\n")
-    assert names(tmp_path) == chosen
-
-
-def test_a_file_may_be_of_two_splits_of_a_card(tmp_path: Path) -> None:
-    splits = "[{split: train, path: a.jsonl}, {split: all, path: '*.jsonl'}]"
-    folder(tmp_path, "a.jsonl", "b.jsonl", card=f"---\nconfigs:\n- {{config_name: x, data_files: {splits}}}\n---\n")
-    assert names(tmp_path) == ["a.jsonl"] and names(tmp_path, "all") == ["a.jsonl", "b.jsonl"]
-    with pytest.raises(InputError, match="no file of the split 'test': it has all, train; set split"):
-        names(tmp_path, "test")
-
-
-@pytest.mark.parametrize(
     ("configs", "problem"),
     [
         ("- {config_name: x, data_files: gone-*.jsonl}", "No .supported. data files found in the folder"),
@@ -149,15 +122,6 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 3
     folder(tmp_path / "from-one", "a-00001-of-00002.jsonl", "a-00002-of-00002.jsonl", "best-3-of-8.jsonl")
     assert len(names(tmp_path / "from-one")) == 3
-
-
-def test_a_card_may_name_some_of_the_shards(tmp_path: Path) -> None:
-    card = "---\nconfigs:\n- {config_name: some, data_files: 'a-0000[0-1]-of-*'}\n---\n"
-    folder(tmp_path, "a-00000-of-00009.jsonl", "a-00001-of-00009.jsonl", card=card)
-    assert len(names(tmp_path)) == 2
-    (tmp_path / "a-00000-of-00009.jsonl").unlink()
-    with pytest.raises(InputError, match=r"a-00000-of-00009\.jsonl is missing"):
-        names(tmp_path)
 
 
 def test_suffixes_are_compared_without_case_and_other_files_are_named(
@@ -211,18 +175,3 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
 def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     folder(tmp_path, name)
     assert names(tmp_path / name) == names(tmp_path) == [name]
-
-
-def test_names_that_differ_in_other_bytes_stay_apart(tmp_path: Path) -> None:
-    for byte in (b"\xe8", b"\xe9"):
-        Path(os.fsdecode(os.fsencode(tmp_path) + b"/cours_" + byte + b".jsonl")).write_text("{}\n")
-    assert names(tmp_path) == [r"cours_\udce8.jsonl", r"cours_\udce9.jsonl"]
-    folder(tmp_path, r"cours_\udce9.jsonl")
-    with pytest.raises(InputError, match="are called the same in ids; rename one of them"):
-        names(tmp_path)
-
-
-def test_thousands_of_files_of_one_name_are_told_apart() -> None:
-    storage = LocalFileSystem()
-    files = [DataFile(storage, f"/in/{k % 50}/{k // 50}.jsonl", f"{k // 50}.jsonl") for k in range(12_000)]
-    assert len({file.name for file in with_unique_names(files)}) == len(files)

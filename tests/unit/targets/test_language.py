@@ -42,15 +42,3 @@ def test_targets_of_other_languages_are_rejected(tmp_path: Path, tokenizer: Path
     assert {row["detail"] for row in rows(prepared.rejected)} >= {"fr (languages: en, de)"}
     with pytest.raises(InputError, match="languages: 'English' is none that py3langid knows"):
         run(jsonl(*traces), tmp_path / "none", tokenizer, languages=["English"])
-
-
-def test_the_package_is_needed_only_for_the_setting(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "py3langid.langid", None)
-    from targets.filter import languages
-
-    languages._identifier.cache_clear()
-    assert run(jsonl(good(1)), tmp_path / "out", tokenizer).counts["kept"] == 1
-    with pytest.raises(InputError, match="py3langid is not installed in this interpreter; pip install py3langid"):
-        run(jsonl(good(1)), tmp_path / "none", tokenizer, languages=["en"])

@@ -36,14 +36,6 @@ def test_the_verdicts_that_are_named_are_left_out(source: Path, tmp_path: Path, 
     assert [row["id"] for row in rows(only.rejected)] == ["t.jsonl:2"]
 
 
-def test_the_content_of_a_ledger_decides_and_not_its_path(source: Path, tmp_path: Path, tokenizer: Path) -> None:
-    first = run(source, tmp_path / "out", tokenizer, ledger=str(write_learned(tmp_path / "one", _0="known")))
-    same = write_learned(tmp_path / "same", _0="known", _1="taught")  # no verdict that is left out
-    assert run(source, tmp_path / "out", tokenizer, ledger=str(same)).reused
-    other = run(source, tmp_path / "out", tokenizer, ledger=str(write_learned(tmp_path / "other", _1="known")))
-    assert not other.reused and other.digest != first.digest
-
-
 @pytest.mark.parametrize(
     ("verdict", "drop", "words"),
     [

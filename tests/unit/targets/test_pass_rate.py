@@ -35,18 +35,6 @@ def test_problems_out_of_bounds_are_rejected_with_their_rate(
     assert not reconcile(prepared, select_train(prepared, tmp_path / "out")).problems
 
 
-def test_the_content_of_the_file_decides_and_not_its_path(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    source, out, problem = jsonl(good(1), good(2)), tmp_path / "out", [str(good(k)["problem"]) for k in (1, 2)]
-    first = rates(tmp_path / "a.parquet", **{problem[0]: 0.5, problem[1]: 0.9})
-    assert run(source, out, tokenizer, difficulty=first, pass_rate=[0, 0.6]).counts["kept"] == 1
-    moved = str(Path(first).rename(tmp_path / "b.parquet"))
-    assert run(source, out, tokenizer, difficulty=moved, pass_rate=[0, 0.6]).reused
-    rates(Path(moved), **{problem[0]: 0.5, problem[1]: 0.6})
-    assert run(source, out, tokenizer, difficulty=moved, pass_rate=[0, 0.6]).counts["kept"] == 2
-
-
 def test_without_bounds_the_rates_pass_through_to_the_training_file(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:

@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from core.errors import InputError
 from core.schemas import BENCHMARK
 from targets.problems import read_problems
 from targets.settings import build_config
@@ -33,8 +30,3 @@ def test_a_limit_draws_the_same_problems_whatever_their_order(tokenizer: Path, j
     other = problems(jsonl(*map(good, range(1, 13))), tokenizer, 3, seed=1)
     assert len(first) == 3 and {row["id"] for row in first} == {row["id"] for row in again}
     assert {row["id"] for row in first} != {row["id"] for row in other}
-
-
-def test_a_source_without_a_problem_to_measure_is_an_error(tokenizer: Path, jsonl: Any, good: Any) -> None:
-    with pytest.raises(InputError, match="no problem to measure"):
-        problems(jsonl(good(1, answer="")), tokenizer)

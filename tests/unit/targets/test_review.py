@@ -36,14 +36,6 @@ def test_what_a_reviewer_refuses_is_rejected_with_its_own_reason(source: Path, t
     assert not reconcile(prepared, select_train(prepared, tmp_path / "out")).problems
 
 
-def test_another_trace_takes_the_place_of_a_refused_one(source: Path, tmp_path: Path, tokenizer: Path) -> None:
-    (tmp_path / "review.csv").write_text(f"{HEADER}t.jsonl:1,REFUSE,,\nt.jsonl:3,refuse,me,\n")
-    prepared = run(source, tmp_path / "out", tokenizer, review=str(tmp_path / "review.csv"))
-    assert [row["extra_info"]["id"] for row in rows(prepared.prepared)] == ["t.jsonl:0", "t.jsonl:2"]
-    wrong = {row["id"]: row for row in rows(prepared.rejected)}["t.jsonl:3"]
-    assert (wrong["reason"], wrong["reasons"], wrong["verdict"]) == ("wrong", ["wrong", "review"], "wrong")
-
-
 def test_the_content_of_a_review_decides_and_not_its_path(source: Path, tmp_path: Path, tokenizer: Path) -> None:
     one, other = tmp_path / "one.csv", tmp_path / "other.csv"
     one.write_text(f"{HEADER}t.jsonl:0,keep,,\nt.jsonl:1,refuse,,\n")

@@ -1,6 +1,5 @@
 """What is wrong with a source: which errors are of a row, and which of a file."""
 
-import gzip
 import io
 import os
 from pathlib import Path
@@ -9,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from processes import without_rights
 
 from core.errors import InputError
 from grading.answers.extraction import SEPARATOR
-from targets.read.data_files import find_files
+from targets.read.json_rows import LARGEST_ROW
 from tests.unit.targets.test_sources import read
 
 
@@ -67,34 +65,6 @@ def test_bytes_that_are_not_utf8_spoil_one_row_of_a_parquet(tmp_path: Path) -> N
     assert [trace.reasons for trace in traces] == [[], ["bad_text"], []]
 
 
-def test_an_error_of_a_file_is_one_message(tmp_path: Path, jsonl: Any) -> None:
-    with pytest.raises(InputError, match=r"gone\.parquet: no such file"):
-        read(tmp_path / "gone.parquet")
-    fake = tmp_path / "fake.parquet"
-    fake.write_text("not a parquet")
-    with pytest.raises(InputError, match=r"fake\.parquet: not a readable parquet"):
-        read(fake)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"no data file there.*\.parquet"):
-        read(tmp_path / "empty")
-    with pytest.raises(InputError, match="it holds no JSON row"):
-        read(jsonl("not json", name="x.jsonl"))
-    with pytest.raises(InputError, match=r"it holds no JSON row.*empty"):
-        read(jsonl(name="y.jsonl"))
-    broken = tmp_path / "z.jsonl.gz"
-    broken.write_bytes(gzip.compress(b'{"problem": "p", "answer": "4", "response": "r"}\n' * 1000)[:-20])
-    with pytest.raises(InputError, match=r"z\.jsonl\.gz: cannot be read"):
-        read(broken)
-    with pytest.raises(InputError, match="more than once"):
-        read([str(jsonl({"problem": 1})), str(tmp_path / "traces.jsonl")])
-
-
-@pytest.mark.parametrize("spec", ["{0}", "{0}/*.jsonl", "{0.parent}"])
-def test_a_folder_that_may_not_be_read_is_named(spec: str) -> None:
-    with without_rights(0o000) as folder, pytest.raises(InputError, match=f"source .*: no right to read {folder}; "):
-        find_files(spec.format(folder))
-
-
 def test_a_parquet_damaged_in_the_middle_is_one_error(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     texts = pa.array([os.urandom(400).hex() for _ in range(2000)])
@@ -143,3 +113,26 @@ def test_a_header_may_end_in_several_empty_names(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("problem,answer,response,,\np,4,r,,\n")
     assert [(trace.gold, trace.reasons) for trace in read(path)] == [("4", [])]
+
+
+def test_a_row_that_is_too_large_is_told_with_its_size(tmp_path: Path, jsonl: Any, good: Any) -> None:
+    rows = [good(1), good(2, response="x" * LARGEST_ROW), good(3)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
+    for path in (jsonl(*rows), tmp_path / "x.parquet"):
+        traces = read(path)
+        assert [trace.reasons for trace in traces] == [[], ["too_large"], []]
+        assert "of 16,777," in (traces[1].detail or "") and "limit 16,777,216" in (traces[1].detail or "")
+
+
+def test_dates_that_python_cannot_hold_spoil_one_row(tmp_path: Path) -> None:
+    text, far = pa.array(["a", "b", "c"]), pa.array([0, 1 << 62, 0], pa.int64()).cast(pa.timestamp("us"))
+    pq.write_table(pa.table({"problem": text, "answer": far, "response": text}), tmp_path / "x.parquet")
+    traces = read(tmp_path / "x.parquet")
+    assert [trace.reasons for trace in traces] == [["wrong_type"]] * 3 and "cannot hold" in (traces[1].detail or "")
+
+
+@pytest.mark.parametrize("text", ["[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", '[{"a": ]', '["\\q"]', "[" * 5000])
+def test_arrays_that_are_not_json_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InputError, match=r"x\.json: not JSON"):
+        read(tmp_path / "x.json")

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
-from core.schemas import TARGET
 from targets.read.sources import find_shards, observe, read_source
 from targets.settings import build_config
 from targets.trace import Trace
@@ -99,14 +98,6 @@ def test_published_sets_are_recognised_by_their_columns(tmp_path: Path, name: st
     assert trace.upstream_correct is (True if name in ("openthoughts_math", "s1k_1.1") else None)
 
 
-def test_a_solution_of_gsm8k_is_thought_without_its_annotations(tmp_path: Path) -> None:
-    solution = "He pays 1000/2=$<<1000/2=500>>500.\nTwice is <<500*2=1000>>1,000.\n#### 1,000"
-    (tmp_path / "a.jsonl").write_text(json.dumps({"question": "How much?", "answer": solution}))
-    (trace,) = read(tmp_path / "a.jsonl")
-    assert not trace.reasons and trace.gold == "1,000"
-    assert trace.response == "<think>\nHe pays 1000/2=$500.\nTwice is 1,000.\n</think>\n\n\\boxed{1,000}"
-
-
 @pytest.mark.parametrize(
     ("mapping", "answer", "detail"),
     [
@@ -123,45 +114,12 @@ def test_an_answer_that_cannot_be_read_says_what_to_do(
     assert trace.reasons == ["no_gold"] and detail in (trace.detail or "")
 
 
-def test_a_heading_in_a_boxed_solution_is_no_answer(tmp_path: Path) -> None:
-    row = {"problem": "Find 2+2.", "solution": "It is \\boxed{4}.\n#### Remark", "response": "\\boxed{4}"}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    mapping = {"problem": "problem", "answer": "solution", "response": "response", "answer_form": "boxed"}
-    (trace,) = read(tmp_path / "a.jsonl", mapping=mapping)
-    assert trace.gold == "4"
-
-
 def test_the_columns_of_a_problem_are_joined(tmp_path: Path) -> None:
     row = {"Body": "He has 2 eggs. ", "Question": "How many eggs?", "Equation": ["2 = 2"], "Answer": 2.0}
     (tmp_path / "a.jsonl").write_text(json.dumps(row))
     mapping = {"problem": ["Body", "Question"], "answer": "Answer", "response": "Equation", "steps": True}
     (trace,) = read(tmp_path / "a.jsonl", mapping=mapping)
     assert (trace.problem, trace.gold) == ("He has 2 eggs. How many eggs?", "2")
-
-
-def test_the_training_schema_is_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "luffy.parquet"
-    messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2+2=?"}]
-    row = {
-        "data_source": "",
-        "prompt": messages,
-        "target": [{"role": "assistant", "content": "<think>\na\n</think>\n\n\\boxed{4}"}],
-        "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": "4"},
-        "extra_info": {"split": "train", "index": 0, "id": "x", "source": "y"},
-    }
-    pq.write_table(pa.Table.from_pylist([row], schema=TARGET), path)
-    (trace,) = read(path)
-    assert (trace.problem, trace.gold, trace.system) == ("2+2=?", "4", "Think.")
-    assert trace.response == "<think>\na\n</think>\n\n\\boxed{4}"
-
-
-def test_columns_by_config_and_thoughts_kept_apart(jsonl: Any) -> None:
-    path = jsonl({"q": "2+2=?", "a": {"final": 4}, "out": "\\boxed{4}", "cot": "add"})
-    mapping = {"problem": "q", "answer": "a.final", "response": "out", "reasoning": "cot"}
-    (trace,) = read(path, mapping=mapping)
-    assert (trace.problem, trace.gold) == ("2+2=?", "4")
-    assert trace.response == "<think>\nadd\n</think>\n\n\\boxed{4}"
 
 
 def test_steps_become_a_target_whose_box_is_their_own_result(jsonl: Any) -> None:
@@ -177,13 +135,6 @@ def test_steps_become_a_target_whose_box_is_their_own_result(jsonl: Any) -> None
     assert traces[0].response == "<think>\n1500 * 8 = 12000\n25000 - 12000 = 13000\n</think>\n\n\\boxed{13000}"
     assert str(traces[1].response).endswith("\\boxed{8}")  # the filters compare it with the gold answer
     assert [trace.reasons for trace in traces[2:]] == [["no_response"], ["wrong_type"], ["no_response"], ["wrong_type"]]
-
-
-def test_chat_messages_in_either_spelling(jsonl: Any) -> None:
-    turns = [{"from": "human", "value": "2+2=?"}, {"from": "gpt", "value": "4"}]
-    path = jsonl({"turns": turns, "answer": "4"})
-    (trace,) = read(path, mapping={"problem": "turns", "answer": "answer", "response": "turns"})
-    assert (trace.problem, trace.response) == ("2+2=?", "4")
 
 
 def test_folders_globs_and_other_filesystems_give_the_same_rows(tmp_path: Path, jsonl: Any, good: Any) -> None:

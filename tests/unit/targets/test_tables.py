@@ -40,14 +40,6 @@ def test_a_row_group_has_as_many_tables_as_fill_it(tmp_path: Path, monkeypatch, 
     assert pq.read_table(tmp_path / "rows").to_pylist() == rows
 
 
-def test_a_table_without_rows_is_a_file_without_rows(tmp_path: Path):
-    with TableWriter(tmp_path / "none", SCHEMA, {}) as writer:
-        writer.add_table(SCHEMA.empty_table())
-        writer.close({"late": "text"})
-    assert pq.read_table(tmp_path / "none").num_rows == 0 and groups(tmp_path / "none") == []
-    assert pq.read_metadata(tmp_path / "none").metadata[b"late"] == b"text"
-
-
 def test_a_cache_file_has_the_fields_of_a_trace(tmp_path: Path):
     trace = Trace(
         "a:0",
