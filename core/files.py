@@ -244,24 +244,6 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
 
 
-def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
-    """Return the table of a parquet file, its texts checked to be UTF-8; ``options`` are those of ``pq.read_table``.
-
-    Raises InputError, which ends in ``advice``, if the file is missing or damaged.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, **options)
-        table.validate(full=True)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; {advice}") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable parquet file ({reason(error)}); {advice}") from error
-    return table
-
-
 def write_json(value: Any, path: Path) -> None:
     """Write ``value`` as indented UTF-8 JSON, atomically."""
     write_text(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n", path)

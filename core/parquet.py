@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, reason
-from core.files import digest_bytes, digest_file, read_parquet
+from core.files import digest_bytes, digest_file
 from core.machine.limits import memory_limit
 from core.text.patterns import compile_full_match
 
@@ -18,6 +18,7 @@ ROWS_PER_READ = 256
 # Of address space that reading one batch may take; Arrow's allocator reserves 1 GiB of it before it uses any.
 READ_BYTES = 3 << 30
 BUFFER_BYTES = 1 << 20
+COPY = "copy or write the file again"
 SHARD = compile_full_match(r"([^/]{1,200})-[0-9]{5}-of-[0-9]{5}")
 
 
@@ -79,28 +80,40 @@ def is_there(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn what Arrow says of a damaged table into an InputError that names ``path``."""
+def readable(path: Path, advice: str) -> Iterator[None]:
+    """Turn the errors of reading ``path`` as parquet into an InputError that ends with ``advice``."""
     import pyarrow as pa
 
     try:
         yield
     except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: damaged ({reason(error)}): copy or write the file again") from error
+        raise InputError(f"{path}: no such file; {advice}") from None
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable parquet file ({reason(error)}); {advice}") from error
 
 
-def read_shards(path: Path, **options: Any) -> "pa.Table":
+def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
+    """Return the table of a parquet file, its texts checked to be UTF-8; ``options`` are those of ``pq.read_table``.
+
+    Raises InputError, which ends in ``advice``, if the file is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with readable(path, advice):
+        table = pq.read_table(path, **options)
+        table.validate(full=True)
+    return table
+
+
+def read_shards(path: Path, advice: str = COPY, **options: Any) -> "pa.Table":
     """Read the table ``path``, without columns from folder names; ``options`` are those of ``pq.read_table``.
 
-    Raises:
-        InputError: it is damaged.
+    Raises InputError, which ends in ``advice``, if it is missing or damaged.
     """
     import pyarrow.parquet as pq
 
     none: Any = None  # the types of pyarrow do not know that it may be None
-    with _naming(path):
+    with readable(path, advice):
         return pq.read_table(shards(path), partitioning=none, **options)
 
 
@@ -122,7 +135,7 @@ def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) ->
     import pyarrow.parquet as pq
 
     for file in shards(path):
-        with _naming(file):
+        with readable(file, COPY):
             yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(rows, columns=columns)
 
 
@@ -162,23 +175,18 @@ def read_limited(path: Path, advice: str, largest: int, columns: Collection[str]
     """
     import pyarrow as pa
 
-    try:
-        with Path(path).open("rb") as stream:
-            file = open_parquet(stream, str(path))
-            names = [name for name in file.schema_arrow.names if columns is None or name in columns]
-            batches, size = [], 0
-            for batch in within_memory(file.iter_batches(ROWS_PER_READ, columns=names), str(path)):
-                size += sum(map(_plain_bytes, batch.columns))
-                if size > largest:
-                    raise InputError(f"{path}: more than {largest:,} bytes of texts and values; {advice}")
-                batches.append(batch)
-            schema = pa.schema([file.schema_arrow.field(name) for name in names], file.schema_arrow.metadata)
-            table = pa.Table.from_batches(batches, schema)
-            table.validate(full=True)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; {advice}") from None
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: not a readable parquet file ({reason(error)}); {advice}") from error
+    with readable(path, advice), Path(path).open("rb") as stream:
+        file = open_parquet(stream, str(path))
+        names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+        batches, size = [], 0
+        for batch in within_memory(file.iter_batches(ROWS_PER_READ, columns=names), str(path)):
+            size += sum(map(_plain_bytes, batch.columns))
+            if size > largest:
+                raise InputError(f"{path}: more than {largest:,} bytes of texts and values; {advice}")
+            batches.append(batch)
+        schema = pa.schema([file.schema_arrow.field(name) for name in names], file.schema_arrow.metadata)
+        table = pa.Table.from_batches(batches, schema)
+        table.validate(full=True)
     return table
 
 

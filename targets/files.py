@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from core.errors import InputError, reason
 from core.files import publish
-from core.parquet import read_batches, shard_files, shards
+from core.parquet import read_batches, readable, shard_files, shards
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,17 +102,6 @@ class TableWriter:
             self._writer.write_table(group, row_group_size=max(1, group.num_rows))
             self._tables.clear()
             self._bytes = 0
-
-
-@contextmanager
-def readable(path: Path, remedy: str) -> Iterator[None]:
-    """Turn the errors of reading ``path`` as parquet into an InputError that ends with ``remedy``."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read: {reason(error)}; {remedy}") from error
 
 
 def read_metadata(path: Path, remedy: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
-from core.parquet import shard_path
+from core.parquet import readable, shard_path
 from grading.contamination import held_out_benchmarks, templated_benchmarks
 from targets.counts import MOST_GOLDS, Counts
 from targets.engine import Engine, open_engine
@@ -34,7 +34,6 @@ from targets.files import (
     clear_staging,
     combined_digest,
     iter_batches,
-    readable,
     staging,
 )
 from targets.filter.decisions import (

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.code_digest import SHORT_DIGEST
-from core.files import digest_bytes, digest_table, read_parquet, write_json, write_table, write_text
+from core.files import digest_bytes, digest_table, write_json, write_table, write_text
+from core.parquet import read_parquet
 from evaluation.generation.requests import Completion, SampleKey
 
 FLUSH_S = 10.0

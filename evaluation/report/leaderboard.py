@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.files import digest_bytes, read_parquet
+from core.files import digest_bytes
 from core.model.endpoints import endpoint_of
 from core.model.prompts import PromptRecord
+from core.parquet import read_parquet
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
 from evaluation.sample_tables import grading_record, model_name, read_graded, recorded

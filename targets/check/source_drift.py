@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.parquet import read_shards
 from targets.check.renamed_files import Named, common_names
-from targets.files import read_metadata, readable
+from targets.files import read_metadata
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,9 +65,7 @@ class Version:
 
 def read_version(profile: Path) -> Version:
     """Read a profile file; InputError if it is none."""
-    with readable(profile, REMEDY):
-        table = read_shards(profile)
-    frame = table.flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
+    frame = read_shards(profile, REMEDY).flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
     recorded = read_metadata(profile, REMEDY)
     sources, blocks, settings = (json.loads(recorded.get(name, "{}")) for name in ("sources", "by_source", "config"))
     files = json.loads(recorded.get("files", "{}"))

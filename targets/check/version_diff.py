@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.parquet import read_shards
-from targets.files import PREPARED, PROFILE_FILE, REJECTED_FILE, iter_batches, read_metadata, readable
+from core.parquet import read_shards, readable
+from targets.files import PREPARED, PROFILE_FILE, REJECTED_FILE, iter_batches, read_metadata
 
 QUANTILES = {"median": 0.5, "95th percentile": 0.95, "longest": 1.0}
 REMEDY = "give the folder of a preparation"
@@ -79,9 +79,9 @@ def _lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, in
 def _summary(profile: Path) -> dict[str, Any]:
     import numpy as np
 
-    with readable(profile, REMEDY):
-        table = read_shards(profile, columns=["id", "source", "problem_digest", "target_tokens"])
-        recorded = read_metadata(profile, REMEDY)
+    table = read_shards(profile, REMEDY, columns=["id", "source", "problem_digest", "target_tokens"])
+    recorded = read_metadata(profile, REMEDY)
+    with readable(profile, REMEDY):  # a parquet of another origin has no counts
         counts, blocks = (json.loads(recorded[name]) for name in ("counts", "by_source"))
     tokens = table["target_tokens"].to_numpy() if table.num_rows else np.zeros(1)
     lengths = {"mean": round(float(tokens.mean()))}
@@ -127,16 +127,12 @@ def _rows(path: Path, places: Sequence[int]) -> Iterator[tuple[int, dict[str, An
     """The rows at ascending ``places`` of a file of targets, whose order is that of the profile."""
     chosen = set(places)
     start = 0
-    with readable(path, REMEDY):
-        for batch in iter_batches(path, ["prompt", "reward_model"]) if chosen else ():
-            yield from ((start + n, row) for n, row in enumerate(batch) if start + n in chosen)
-            start += len(batch)
+    for batch in iter_batches(path, ["prompt", "reward_model"]) if chosen else ():
+        yield from ((start + n, row) for n, row in enumerate(batch) if start + n in chosen)
+        start += len(batch)
 
 
 def _reasons(rejected: Path, ids: set[str]) -> dict[str, str]:
     """Why the traces with these ids were rejected."""
-
-    with readable(rejected, REMEDY):
-        chosen = [("id", "in", sorted(ids))]
-        table = read_shards(rejected, columns=["id", "reason"], filters=chosen)
+    table = read_shards(rejected, REMEDY, columns=["id", "reason"], filters=[("id", "in", sorted(ids))])
     return {row["id"]: row["reason"] for row in table.to_pylist()}

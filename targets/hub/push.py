@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, first_line
 from core.model.hub import upload_folder
-from core.parquet import count_rows, is_there, shards
+from core.parquet import count_rows, is_there, readable, shards
 from core.schemas import MESSAGE
 from core.text.markdown import escape_markdown
 from targets.files import (
@@ -23,7 +23,6 @@ from targets.files import (
     combined_digest,
     read_columns,
     read_metadata,
-    readable,
 )
 from targets.read.sources import is_hub_id
 

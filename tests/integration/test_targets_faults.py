@@ -28,7 +28,7 @@ def test_a_damaged_cache_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: An
     run(source, tmp_path / "out", tokenizer, cache=cache)
     (kept,) = cache.glob("??/*.parquet")
     kept.write_bytes(kept.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"cannot be read.*delete it"):
+    with pytest.raises(InputError, match=r"not a readable parquet.*delete it"):
         run(source, tmp_path / "other", tokenizer, cache=cache)
 
 

@@ -16,7 +16,7 @@ ROWS: list[Row] = [
     (
         "targets diff gone gone",
         {},
-        "gone/profile.parquet: cannot be read: No such file or directory; give the folder of a",
+        "gone/profile.parquet: no such file; give the folder of a preparation",
     ),
     ("targets --tokenizer model --out traces.jsonl", {}, "--out: traces.jsonl is a file; expected a folder"),
     (f"{PREPARE} --benchmarks embedded --benchmark-root nothere", {}, "nothere: no such folder"),
@@ -187,7 +187,7 @@ ROWS: list[Row] = [
     (REVIEW, {"review.csv": f'{HEADER}x,keep,"me,\n'}, "review.csv: line 2: not CSV"),
     ("targets browse nothing --out model", {}, "model is a folder; expected the name of a file"),
     ("targets pull me/set suite.parquet/x", {}, "suite.parquet/x: suite.parquet is a file; expected a folder"),
-    ("targets push nothing me/set", {}, "nothing/train.parquet: cannot be read"),
+    ("targets push nothing me/set", {}, "nothing/train.parquet: no such file"),
     ("targets pull me/set model", {}, "model: exists already: give the name of a new folder"),
     ("targets pull me/set out", {}, "pull me/set: the hub refused ("),
 ]

@@ -213,7 +213,7 @@ def test_suites_that_do_not_work_are_named(prepared: Prepared, tmp_path: Path) -
         load_checks(suite(tmp_path / "c.yaml", severity="fatal"))
     with pytest.raises(InputError, match="give a YAML file"):
         load_checks(tmp_path / "gone.yaml")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no such file; prepare targets first"):
         validate(tmp_path / "gone.parquet")
     with pytest.raises(InputError, match="no column"):
         validate(prepared.prepared)

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import read_parquet, write_table
+from core.files import write_table
 from core.ledger_verdicts import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
-from core.parquet import read_shards
+from core.parquet import read_parquet, read_shards
 from core.schemas import LEARNED, USES
 from training.algorithms.derived_seeds import target_ids
 
