@@ -45,8 +45,8 @@ from targets.filter.decisions import (
     versions,
 )
 from targets.filter.filters import filters_with
-from targets.filter.languages import check_languages
 from targets.filter.stages import FAILED
+from targets.filter.text_properties import check_languages
 from targets.filter.worker import Worker
 from targets.prepared_files import Prepared, find_unchanged, read_prepared
 from targets.read.sources import Shard, find_shards

@@ -9,17 +9,16 @@ The profile is flat and has no text, so that a failing result stays small.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from core.errors import InputError, validated
+from core.errors import InputError, did_you_mean, validated
 from core.files import read_yaml
 from core.text.patterns import compile_full_match
-from targets.check.explanations import explain_construction, explain_failure
 from targets.check.source_drift import Change, measure, read_version
 from targets.settings import SUITE, TargetSettings
 
@@ -31,6 +30,8 @@ MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown
 OF_METADATA = "metadata."
 METADATA = "$metadata"  # in a list of columns: those that the sources declare, metadata.NAME
 MOST_VALUES = 5  # offending values in a result
+ANOTHER_FORM = "value is not a valid dict"  # Great Expectations also takes a parameter there, which no suite has
+NO_ARGUMENTS = ("batch_id", "table")  # the profile is the only table
 
 
 class Check(BaseModel):
@@ -224,7 +225,7 @@ def _construct(checks: Sequence[Check], expected: Sequence[dict[str, Any]], suit
         try:
             expectations.append(configuration.to_domain_obj())
         except (GreatExpectationsError, ValueError, TypeError) as error:
-            why = explain_construction(check.type, kwargs, error)
+            why = _explain_construction(check.type, kwargs, error)
             raise InputError(f"check suite {suite}: {check.name}: {why}") from error
     return expectations
 
@@ -255,7 +256,7 @@ def _run(
 def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], frame: "pd.DataFrame") -> CheckResult:
     rows, error = len(frame), _exception(outcome.get("exception_info") or {})
     if error is not None:
-        error = explain_failure(expected, list(frame.columns), error)
+        error = _explain_failure(expected, list(frame.columns), error)
     result = outcome.get("result") or {}
     failing = result.get("unexpected_count")
     observed = result.get("observed_value")
@@ -282,3 +283,45 @@ def _exception(info: Mapping[str, Any]) -> str | None:
         return str(info.get("exception_message") or "it raised an exception") if info["raised_exception"] else None
     messages = [message for nested in info.values() if isinstance(nested, dict) and (message := _exception(nested))]
     return "; ".join(messages) or None
+
+
+def _explain_construction(kind: str, kwargs: Mapping[str, Any], error: Exception) -> str:
+    """Explain in one line why Great Expectations rejects an expectation of type ``kind``."""
+    from great_expectations.exceptions.exceptions import ExpectationNotFoundError
+    from great_expectations.expectations.registry import list_registered_expectation_implementations as kinds
+
+    if isinstance(error, ExpectationNotFoundError):
+        return f"{kind}: no such expectation{did_you_mean(kind, kinds())}"
+    complaints: dict[str, list[str]] = {}
+    listed = getattr(error, "errors", None)  # pydantic's, of the version that Great Expectations brings
+    for entry in listed() if listed else [{"loc": (), "msg": str(error).splitlines()[0]}]:
+        if entry["msg"] != ANOTHER_FORM:
+            complaints.setdefault(str(entry["loc"][0]) if entry["loc"] else "__root__", []).append(entry["msg"])
+    named = {name: said for name, said in complaints.items() if name != "__root__"} or complaints
+    return f"{kind}: " + "; ".join(_complaint(kind, name, said, kwargs) for name, said in named.items())
+
+
+def _explain_failure(kwargs: Mapping[str, Any], columns: Collection[str], error: str) -> str:
+    """Explain in one line why an expectation failed with ``error`` on a profile of these ``columns``."""
+    for name, value in kwargs.items():
+        values = value if isinstance(value, list) else [value]
+        if name.startswith("column") and (gone := [str(column) for column in values if column not in columns]):
+            return f"kwargs.{name}: no column {', '.join(gone)}; the profile has {', '.join(columns)}"
+    said = " ".join(error.split())[:300]
+    if patterns := [f"kwargs.{name}: {value!r:.100}" for name, value in kwargs.items() if "regex" in name]:
+        return f"{', '.join(patterns)}: {said}"
+    return f"{said} (with {', '.join(f'{name}: {value!r:.60}' for name, value in kwargs.items())})"
+
+
+def _complaint(kind: str, name: str, said: list[str], kwargs: Mapping[str, Any]) -> str:
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    messages = " or ".join(dict.fromkeys(said))
+    if name == "__root__":
+        return messages
+    if name in kwargs and "extra fields" not in messages:
+        return f"kwargs.{name}: {messages} (got {kwargs[name]!r:.80})"
+    expectation = get_expectation_impl(kind)
+    keys = dict.fromkeys((*expectation.domain_keys, *expectation.success_keys))
+    allowed = ", ".join(key for key in keys if key not in NO_ARGUMENTS)
+    return f"kwargs.{name}: {'no such argument' if name in kwargs else messages}; it takes {allowed}"

@@ -16,8 +16,13 @@ from functools import cache, partial
 from core.errors import InputError
 from core.plugins.user_code import UserFunctionError, check_function, function_name, load_function, named_in_errors
 from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
-from targets.filter.languages import identify_language
-from targets.filter.text_properties import FEWEST_REPLACED, compression_ratio, count_replaced, find_misread
+from targets.filter.text_properties import (
+    FEWEST_REPLACED,
+    compression_ratio,
+    count_replaced,
+    find_misread,
+    identify_language,
+)
 from targets.filter.worker import Worker
 from targets.read.response_format import BOX, TURN_TOKENS
 from targets.trace import Rejection, Trace

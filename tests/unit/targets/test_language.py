@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from targets.filter.languages import identify_language
+from targets.filter.text_properties import identify_language
 from tests.preparing import rows, run
 
 TEXTS = {  # a thought in several languages
