@@ -227,7 +227,6 @@ def _add(python: Path, requirements: list[str], fixed: dict[str, str]) -> None:
 
 
 def _requirements(extras: dict[str, list[str]], extra: str) -> Iterator[str]:
-    """Yield the requirements of an extra, and of the extras that it names."""
     for requirement in extras[extra]:
         if requirement.startswith("luffy-on-dagster["):
             for name in requirement.removeprefix("luffy-on-dagster[").removesuffix("]").split(","):

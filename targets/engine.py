@@ -255,8 +255,6 @@ class RayEngine(Engine):
 
 
 class _Actor:
-    """A process of Ray that runs work."""
-
     def __init__(self, worker: Any) -> None:
         import ray
 

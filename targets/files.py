@@ -210,7 +210,6 @@ class RowDigest:
 
 
 def _messages(column: "pa.ListArray") -> Iterator[list[str]]:
-    """The roles and contents of the messages of each row."""
     messages = column.flatten()
     texts = list(zip(messages.field("role").to_pylist(), messages.field("content").to_pylist(), strict=True))
     ends = column.value_lengths().to_pylist()
@@ -278,6 +277,5 @@ def staging(out_dir: Path, names: Sequence[str], outdated: Sequence[str] = ()) -
 
 
 def _remove_table(path: Path, but: Collection[Path] = ()) -> None:
-    """Remove the files of the table ``path`` which are not among ``but``."""
     for file in {path, *shard_files(path)} - {*but}:
         file.unlink(missing_ok=True)

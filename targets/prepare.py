@@ -64,8 +64,6 @@ Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in a
 
 @dataclass(frozen=True)
 class _Run:
-    """What a preparation works with; ``inputs`` is recorded in its files."""
-
     shards: Sequence[Shard]
     exclusions: Exclusions
     inputs: Mapping[str, str]
@@ -176,7 +174,6 @@ def _inputs(
 
 
 def _filter(run: _Run, cache: DecisionCache) -> list[Decisions]:
-    """The decisions on each piece, together on at most ``limit`` traces."""
     pieces, rows = [], 0
     for shard in run.shards:
         pieces += shard.pieces(None if run.config.limit is None else run.config.limit - rows)
@@ -202,7 +199,6 @@ def _filter(run: _Run, cache: DecisionCache) -> list[Decisions]:
 
 
 def _decide(run: _Run, cache: DecisionCache, pieces: Sequence[Shard]) -> Iterator[None]:
-    """Filter ``pieces``, one after the other."""
     if pieces:
         _ = run.worker.index  # made once, and sent to the other processes
     undecided = [Undecided(piece, cache.path(piece)) for piece in pieces]
@@ -210,7 +206,6 @@ def _decide(run: _Run, cache: DecisionCache, pieces: Sequence[Shard]) -> Iterato
 
 
 def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Outcome]]:
-    """The outcome of the accepted traces of each piece, and who decided it."""
     selection = Selection(run.exclusions, run.folder)
     unread = {*run.exclusions.review.refused, *run.exclusions.review.kept}
     read = 0
@@ -227,7 +222,6 @@ def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Ou
 
 
 def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], problems_of_golds: int) -> None:
-    """The files from the decisions, proven complete."""
     counts = Counts(
         [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))],
         problems_of_golds=problems_of_golds,
@@ -294,7 +288,6 @@ def _grouped(
 
 
 def _golds(decided: Sequence[Decisions], source: str) -> list[str]:
-    """The first gold answers of a source block."""
     golds: list[str] = []
     for decisions in decided:
         if decisions.shard.source.name == source and len(golds) < MOST_GOLDS:

@@ -65,7 +65,6 @@ def _measurable(config: TargetSettings, worker: Worker, generated: Path | None) 
 
 
 def _row(digest: str, trace: Trace, config: TargetSettings, worker: Worker) -> dict[str, Any]:
-    """The row of a problem; an empty one if its prompt is too long."""
     prompt = prompt_of(trace, worker.source(trace))
     ((tokens, _),) = worker.lengths.count_examples([(prompt, "")])
     if tokens > config.max_prompt_tokens:
@@ -77,6 +76,5 @@ def _row(digest: str, trace: Trace, config: TargetSettings, worker: Worker) -> d
 
 
 def _drawn(rows: dict[str, dict[str, Any]], limit: int, seed: int) -> dict[str, dict[str, Any]]:
-    """The ``limit`` rows of smallest hash, in their order."""
     chosen = set(sorted(rows, key=lambda digest: rank(f"{seed}/difficulty/{digest}"))[:limit])
     return {digest: row for digest, row in rows.items() if digest in chosen}

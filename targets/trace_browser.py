@@ -52,7 +52,6 @@ def _read(run: Path) -> Learned:
 
 
 def _with_training(row: Row, learned: Learned) -> Row:
-    """``row`` with what a training made of it."""
     if (made := learned.get(row.id)) is None:
         return replace(row, facets=(NOT_TRAINED, *row.facets))
     notes = {

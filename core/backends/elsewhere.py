@@ -93,7 +93,6 @@ def _follow(attempt: Attempt, backend: Backend, report: Callable[[dict[str, Any]
 
 
 def _task(name: str, module: tuple[str, ...], attempt: Attempt) -> Task:
-    """Return the process of an attempt."""
     passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return Task(
         name=f"{name}-{attempt.number}",

@@ -82,7 +82,6 @@ def _check_keys(node: Any, where: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
-    """Return a JSON object; InputError if it has a key twice."""
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]

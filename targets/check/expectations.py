@@ -237,7 +237,6 @@ def _run(
     suite: Path,
     result_format: Literal["BASIC", "COMPLETE"] = "BASIC",
 ) -> list[dict[str, Any]]:
-    """Great Expectations' own result of each check, as plain data."""
     expectations = _construct(checks, expected, suite)
     import great_expectations as gx
 

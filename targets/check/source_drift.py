@@ -129,7 +129,6 @@ def _shares(column: str, now: Version) -> Iterator[Change]:
 
 
 def _most_frequent(column: str, now: Version) -> Iterator[Change]:
-    """The share of the targets of a source with its most frequent text."""
     for name, texts in now.texts(column).items():
         if len(texts) >= FEWEST_TARGETS:
             yield Change(Counter(texts).most_common(1)[0][1] / len(texts), name)
@@ -142,7 +141,6 @@ def _rejected(reason: str, now: Version) -> Iterator[Change]:
 
 
 def _mean(column: str, before: Version, now: Version, *, relative: bool = False) -> Iterator[Change]:
-    """The change of the mean of a column."""
     for name, old, new in _common(before.by_source(column), now.by_source(column)):
         error = math.sqrt(sum(float(values.var()) / len(values) for values in (old, new)))
         change = _beyond(float(new.mean() - old.mean()), error)
@@ -203,7 +201,6 @@ def _lost(before: Version, now: Version) -> Iterator[Change]:
 
 
 def _rows_read(before: Version, now: Version) -> Iterator[Change]:
-    """The relative change of the number of traces of a file that both versions have."""
     for name, old, new in _common(before.sources, now.sources):
         if old["read"]:
             yield Change(new["read"] / old["read"] - 1, name)
@@ -221,7 +218,6 @@ def _missing(before: Version, now: Version) -> Iterator[Change]:
 
 
 def _copies(now: Version) -> Iterator[Change]:
-    """The number of files with the content of another one."""
     alike: dict[str, list[str]] = {}
     for name, digest in now.digests.items():
         alike.setdefault(digest, []).append(name)

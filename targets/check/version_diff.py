@@ -133,6 +133,5 @@ def _rows(path: Path, places: Sequence[int]) -> Iterator[tuple[int, dict[str, An
 
 
 def _reasons(rejected: Path, ids: set[str]) -> dict[str, str]:
-    """Why the traces with these ids were rejected."""
     table = read_shards(rejected, REMEDY, columns=["id", "reason"], filters=[("id", "in", sorted(ids))])
     return {row["id"]: row["reason"] for row in table.to_pylist()}

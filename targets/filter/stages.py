@@ -102,7 +102,6 @@ def _quote(text: str | None) -> str:
 
 
 def _filter_lengths(traces: Sequence[Trace], worker: Worker) -> None:
-    """Make the prompts and count tokens, all texts of the batch together."""
     for trace in traces:
         trace.prompt = prompt_of(trace, worker.source(trace))
     counts = worker.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
@@ -131,7 +130,6 @@ def prompt_of(trace: Trace, source: Source) -> list[dict[str, str]]:
 
 
 def _describe(trace: Trace, worker: Worker) -> None:
-    """Record the properties of an accepted trace that duplicates and checks need."""
     trace.response = trace.system = trace.target_token_ids = None  # the target holds what is needed of it
     describe(trace, likeness=worker.config.keep == "diverse")
     trace.gold_parses = worker.verifier(trace).gold_problem(trace.gold or "", trace.verifier_fields) is None

@@ -126,7 +126,6 @@ def _storage(spec: str) -> tuple[Any, str]:
 
 
 def _why_no_file(path: str) -> str:
-    """Why a local path is no file that can be read."""
     try:
         os.stat(path)
     except PermissionError:

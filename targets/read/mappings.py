@@ -240,7 +240,6 @@ def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[A
 
 
 def _steps(value: Any) -> str:
-    """The one response that a solution stands for."""
     if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(step, str) for step in value)):
         raise Unusable("wrong_type", f"steps: expected a list of texts or a text, found {type(value).__name__}")
     if not value or not all(step.strip() for step in ([value] if isinstance(value, str) else value)):
@@ -302,7 +301,6 @@ def _log_probs(value: Any) -> list[float] | None:
 
 
 def _token_ids(value: Any) -> list[int] | None:
-    """Tokens, as a teacher's tokenizer numbers them."""
     if value is None:
         return None
     if not isinstance(value, list) or any(isinstance(token, bool) or not isinstance(token, int) for token in value):

@@ -278,7 +278,6 @@ def is_hub_id(spec: str) -> bool:
 
 
 def _entries(config: TargetSettings, source: Source) -> list[dict[str, Any]]:
-    """The entries of a task that have an answer."""
     options = {"size": TASK_SIZE, "seed": config.seed, **source.options}
     return [entry for entry in _read_entries(str(source.task), json.dumps(options)) if entry["answer"]]
 

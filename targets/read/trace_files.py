@@ -218,7 +218,6 @@ def _as_keys(name: str) -> set[bytes]:
 
 
 def _sampled_columns(file: DataFile, named: Sequence[str]) -> list[str]:
-    """The keys of the first rows."""
     columns: dict[str, None] = {}
     rejections: list[Rejection] = []
     sampled, nested = 0, False
@@ -263,7 +262,6 @@ def _is_nested(row: dict[str, Any], named: Sequence[str]) -> bool:
 
 
 def _digest(file: DataFile) -> str:
-    """sha256 of the uncompressed bytes."""
     digest = hashlib.sha256()
     with _opened(file) as stream:
         for chunk in read_chunks(stream):
@@ -307,7 +305,6 @@ def _decompressed(file: DataFile) -> Any:
 
 
 def _check_kind(file: DataFile) -> None:
-    """Raise InputError if a file is of a kind that its name does not say."""
     with _readable(file), file.filesystem.open(file.path, "rb") as stream:
         head = stream.read(HEAD_BYTES)
     _check_head(head, file)

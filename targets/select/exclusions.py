@@ -206,7 +206,6 @@ def read_review(path: str | None) -> Review:
 
 
 def _review_values(row: list[str], header: list[str], where: str) -> list[str]:
-    """The values of `REVIEW_COLUMNS` in ``row``."""
     if len(row) != len(header):
         raise InputError(f"{where}: {len(row)} values, expected {len(header)}: put values with commas in quotes")
     values = dict(zip(header, row, strict=True))

@@ -175,11 +175,9 @@ class NearSearch:
 
     @cached_property
     def _begins(self) -> np.ndarray:
-        """The first position of each file."""
         return np.cumsum([0, *map(len, self.left)])
 
     def _rows(self, groups: Sequence[np.ndarray]) -> list[Rows]:
-        """Where the traces at the positions of some groups are."""
         begins, positions = self._begins, np.unique(np.concatenate(groups))
         files = np.searchsorted(begins, positions, side="right") - 1
         of_file = [(number, positions[files == number]) for number in np.unique(files).tolist()]
@@ -187,7 +185,6 @@ class NearSearch:
 
 
 def _batched(groups: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    """``groups`` in lists of about `PROBLEMS_PER_ITEM` problems."""
     some: list[np.ndarray] = []
     for group in groups:
         some.append(group)

@@ -102,7 +102,6 @@ def select_train(
 def _draw(
     files: Sequence[Path], prepared: Prepared, heldout_share: float, max_rows: int | None, seed: int, engine: Engine
 ) -> list[Masks]:
-    """Draw the rows of each file."""
     sizes = list(map(count_rows, files))
     if heldout_share or max_rows:
         suffixes = {str(source.name): source.suffix for source in prepared.config.sources}
@@ -234,7 +233,6 @@ def _all_have_reasons(paths: Sequence[Path]) -> bool:
 
 
 def _smallest(order: np.ndarray, allowed: np.ndarray, limit: int | None) -> np.ndarray:
-    """The ``limit`` allowed rows of smallest order, as a mask."""
     chosen = np.zeros(len(order), bool)
     candidates = np.flatnonzero(allowed)
     chosen[candidates[np.argsort(order[candidates], kind="stable")][:limit]] = True
