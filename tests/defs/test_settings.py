@@ -112,11 +112,6 @@ def test_the_environment_overrides_single_keys():
             ["LUFFY__TRAINING__RECIPEE", "training.recipee", "mean recipe?", "recipe, hardware"],
         ),
         ({"LUFFY__TRANING__SEED": "1"}, ["variable LUFFY__TRANING__SEED; did you mean training? expected"]),
-        ({"LUFFY__TARGETS__LEDGER_DROP": "[known]"}, ["LEDGER_DROP: targets.ledger_drop would change nothing: there"]),
-        (
-            {"LUFFY__NOTIFY__WEBHOOKS": "5", "LUFFY__CATALOG__OWNERS__TARGETS": "abc"},
-            ["variable LUFFY__NOTIFY__WEBHOOKS: notify.webhooks is not a setting"],
-        ),
         (
             {"LUFFY__CATALOG__OWNERS__EVALS": "[team:a]", "LUFFY__CATALOG__OWNERS__TARGETS": "3"},
             ["variable LUFFY__CATALOG__OWNERS__TARGETS: catalog.owners.targets"],
@@ -128,17 +123,7 @@ def test_the_environment_overrides_single_keys():
             ["variables LUFFY__TRAINING__SEED and luffy__training__seed set the same setting"],
         ),
         ({"LUFFY__TRAINING": "1"}, ["LUFFY__TRAINING", "SECTION__KEY"]),
-        ({"LUFFY__TRAINING__SEED": "many"}, ["LUFFY__TRAINING__SEED", "training.seed", "integer", "many"]),
-        ({"LUFFY__EVALUATION__TOP_P": "1.5"}, ["LUFFY__EVALUATION__TOP_P", "less than or equal to 1"]),
-        (
-            {"LUFFY__TRAINING__RECIPE": "nope"},
-            ["LUFFY__TRAINING__RECIPE", "no recipe 'nope'", "luffy, luffy_failed"],
-        ),
-        ({"LUFFY__TRAINING__HARDWARE": "tpu"}, ["LUFFY__TRAINING__HARDWARE", "no hardware 'tpu'", "cpu, gpu"]),
-        ({"LUFFY__TRAINING__CONFIG__PATHS__RUN": "/elsewhere"}, ["CONFIG__PATHS__RUN: training.config.paths.run says"]),
         ({"LUFFY__TRAINING__CONFIG": "{data.shuffle: true}"}, ["expected nested keys, as {data: {shuffle: …}}"]),
-        ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),
-        ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
         ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, drift, embedded, gym, paper, products, rounds, small"]),
     ],
 )
@@ -153,12 +138,8 @@ def test_a_mistake_is_one_message_that_names_it(environment, parts):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("training: {recipe: [", "not YAML"),
-        ("- a\n- b\n", "expected a mapping"),
         ("training: 3\n", "training: Input should be a mapping of keys to values (got 3)"),
-        ("trainning: {seed: 1}\n", "trainning is not a setting"),
         ("training: {seeds: 1}\n", "training.seeds is not a setting"),
-        ("targets: {max_target_tokens: 0}\n", "targets.max_target_tokens"),
         (
             "evaluation: {samples: 0}\n",
             "evaluation.samples: Input should be greater than 0, or 'until_decided' (got 0)",

@@ -50,18 +50,6 @@ def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build):
     assert "no training interpreter" in message(ignored)
 
 
-def test_a_training_alone_does_not_start_on_targets_that_were_never_checked(build):
-    project = build(**SMALL, **NO_INTERPRETER)
-    assert project.run(*INPUTS).success
-    prepare_unchecked(project)
-    refusal = message(project.run("training/policy"))
-    assert "enough_rows was never evaluated on this version" in refusal
-    assert "every_trace_accounted_for was never evaluated on this version" in refusal
-    assert "luffy run --select 'key:targets/train'" in refusal
-    assert project.run("targets/train").success
-    assert "no training interpreter" in message(project.run("training/policy"))
-
-
 def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build):
     few = build(**{**SMALL, "targets__embedded_rows": "60", "targets__min_rows": "100"}, **NO_INTERPRETER)
     assert not few.run(*INPUTS, *TARGETS).success

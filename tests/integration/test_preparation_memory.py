@@ -84,21 +84,10 @@ def texts(folder: Path) -> Path:
     return folder / "x.jsonl"
 
 
-def log_probabilities(folder: Path) -> Path:
-    with (folder / "x.jsonl").open("w") as file:
-        for number in range(1, 120):
-            file.write(json.dumps(good(number, target_log_probs=[-0.5] * 800_000)) + "\n")
-    return folder / "x.jsonl"
-
-
 TRACES: dict[str, Make] = {
     "a row group of 600 MB": large_row_group,
-    "a line of 1.2 GiB": long_line("x.jsonl"),
     "a line of 1.2 GiB (gzip)": long_line("x.jsonl.gz", partial(gzip.open, compresslevel=1)),
-    "deep rows": lines("x.jsonl", (row(), 1), (b'{"a":' * 100_000 + b"\n" + b"[" * 8_000_000 + b"\n", 1)),
-    "a deep array": lines("x.json", (b"[" + row() + b"," + b"[" * 8_000_000, 1)),
     "texts of a million characters": texts,
-    "95 million log-probabilities": log_probabilities,
 }
 
 
@@ -129,25 +118,9 @@ def suite(file: Make) -> Make:
     return make
 
 
-def words(folder: Path) -> Path:
-    """As many different words as there may be."""
-    letters = string.ascii_lowercase
-    four = [a + b + c + d for a in letters for b in letters for c in letters for d in letters]
-    problems = [" ".join(four[start : start + 1000]) for start in range(0, 450_000, 1000)] * 12
-    return benchmark_table(pa.array(problems))(folder)
-
-
 BENCHMARKS: dict[str, Make] = {
-    "a text of 40 MB in 256 rows": benchmark_table(repeated(40_000_000, 256)),
     "a text of 1 MB in 5,000 rows": benchmark_table(repeated(1_000_000, 5_000)),
-    "one text of 30 MB": benchmark_table(pa.array(["ab " * 10_000_000])),
-    "25 MB of words": words,
-    "a suite whose parquet has a text of 40 MB in 256 rows": suite(
-        lambda folder: honest(folder, repeated(40_000_000, 256))
-    ),
     "a suite whose JSON lines have 1.2 GiB": suite(long_line("x.jsonl")),
-    "a suite whose array is deep": suite(lines("x.json", (b"[" * 8_000_000, 1))),
-    "a suite whose array has 5 million lists": suite(lines("x.json", (b"[", 1), (b"[]," * 5_000_000, 1), (b"[]]", 1))),
 }
 QUICK = ("a line of 1.2 GiB (gzip)", "a text of 1 MB in 5,000 rows")
 

@@ -8,7 +8,7 @@ import pytest
 
 from core import PROJECT
 from core.errors import InputError
-from core.existing_python import build_on_top, check_imports, examine, is_locked
+from core.existing_python import build_on_top, examine, is_locked
 from core.machine.package_lock import locked_versions
 
 TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
@@ -82,13 +82,6 @@ def test_only_what_is_missing_is_added_and_the_python_below_stays_as_it_is(tmp_p
         examine(base)
 
 
-@pytest.mark.slow
-def test_a_missing_package_that_does_not_go_with_the_others_is_refused(tmp_path: Path):
-    base = python_with(tmp_path / "base", submitit=None, cloudpickle="0.1")
-    with pytest.raises(InputError, match=r"pip could not add submitit>=1\.5: submitit [\d.]+ depends on cloudpickle"):
-        build_on_top(base, tmp_path / "top")
-
-
 @pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_failure_leaves_the_environment_that_was_there(tmp_path: Path, killed: bool):
     top = tmp_path / "top"
@@ -118,40 +111,11 @@ def test_packages_that_do_not_fit_one_another_are_named(tmp_path: Path):
     assert not (tmp_path / "top").exists()
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (
-            "def f():\n    try:\n        1 / 0\n    except ArithmeticError as error:\n"
-            "        raise ImportError('no kernel') from error\nf()",
-            "ZeroDivisionError: division by zero",
-        ),
-        ("try:\n    {}['k']\nexcept KeyError:\n    raise ImportError('no kernel') from None", "ImportError: no kernel"),
-    ],
-)
-def test_an_import_that_fails_is_one_message(tmp_path: Path, code: str, words: str):
-    python = python_with(tmp_path / "base")
-    file = next((tmp_path / "base").glob("lib/python*/site-packages")) / "transformers" / "image_utils.py"
-    file.write_text(code)
-    with pytest.raises(InputError, match=rf"image_utils\.py: {words}: its packages do not fit"):
-        check_imports(python)
-
-
 def test_an_environment_is_not_built_on_itself(tmp_path: Path):
     python = python_with(tmp_path / "base")
     with pytest.raises(InputError, match="which is made anew: choose the Python that it is to be built on"):
         build_on_top(python, tmp_path / "base")
     assert examine(python)
-
-
-@pytest.mark.slow
-def test_versions_that_are_not_supported_are_tried_by_force(tmp_path: Path):
-    base = python_with(tmp_path / "base", numpy="1.26.4")
-    with pytest.raises(InputError, match="FORCE=1"):
-        build_on_top(base, tmp_path / "top")
-    assert not (tmp_path / "top").exists()
-    build_on_top(base, tmp_path / "top", force=True)
-    assert examine(tmp_path / "top/bin/python")
 
 
 def test_a_python_whose_vllm_is_built_for_the_cpu_computes_there_whatever_its_torch(tmp_path: Path):

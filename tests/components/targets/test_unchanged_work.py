@@ -2,12 +2,10 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from preparing import rows as rows_of
 from preparing import run
@@ -93,27 +91,6 @@ def test_what_other_code_made_is_reused_with_a_line_unless_it_is_forced(
     decisions.versions.cache_clear()
     assert not run(source, tmp_path / "out", tokenizer, cache=tmp_path / "cache").reused
     decisions.versions.cache_clear()
-
-
-def test_other_settings_of_the_chat_template_count_the_tokens_again(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    folder = shutil.copytree(tokenizer, tmp_path / "tokenizer")
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-
-    def tokens(**changes: Any) -> list[int]:
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings | changes))
-        out = tmp_path / "out"
-        run(source, out, folder, cache=tmp_path / "cache", chat_template_kwargs=kwargs)
-        return pq.read_table(out / "profile.parquet")["prompt_tokens"].to_pylist()
-
-    source = jsonl(*(good(k) for k in range(1, 4)))
-    settings["chat_template"] = "{{ bos_token }}{{ greeting }}" + settings["chat_template"]
-    kwargs = {"greeting": "a"}
-    before = tokens(bos_token="<|im_start|>")
-    kwargs = {"greeting": "abc"}
-    assert tokens(bos_token="<|im_start|>") == [count + 2 for count in before]
-    assert tokens(bos_token="<|im_start|><|im_start|>") == [count + 3 for count in before]
 
 
 def test_generated_benchmarks_are_searched_for_again_and_moved_files_are_not(

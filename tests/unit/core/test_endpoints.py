@@ -36,10 +36,6 @@ def test_a_model_without_a_name_or_an_address_is_refused_and_its_address_is_not_
     assert endpoint_of("org/model") is None
 
 
-def test_a_slash_at_the_end_names_no_other_endpoint() -> None:
-    assert endpoint_of("m@http://host/v1/") == endpoint_of("m@http://host/v1") == ("m", "http://host/v1")
-
-
 def test_a_file_of_certificates_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
     with pytest.raises(InputError, match=r"no connection can be made: .*SSL_CERT_FILE"):

@@ -19,8 +19,6 @@ from core.files import (
     read_json,
     read_json_lines,
     read_object,
-    remove_folder,
-    set_aside,
     write_text,
 )
 
@@ -167,14 +165,6 @@ def test_every_byte_is_on_the_disk_before_its_name_and_the_name_before_the_end(
     synced = {Path(path).relative_to(temporary).as_posix() for what, path in before if what == "sync"}
     assert synced == {".", "shard", "below", "below/file"}
     assert renamed == ("rename", str(tmp_path / "model")) and after == ("sync", str(tmp_path))
-
-
-def test_damaged_things_are_kept(tmp_path: Path) -> None:
-    for number in ("", "-2"):
-        (tmp_path / "policy").mkdir()
-        assert set_aside(tmp_path / "policy").name == f"policy.damaged{number}"
-    remove_folder(tmp_path / "policy.damaged")
-    assert names(tmp_path) == ["policy.damaged-2"]
 
 
 def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

@@ -25,13 +25,6 @@ def test_a_metric_has_one_row_and_every_row_a_label() -> None:
     assert not unnamed, f"core/metric_table.py: the terminal draws {unnamed}; give them a `short` of 1 to 6 characters"
 
 
-def test_only_the_page_of_a_policy_draws_families() -> None:
-    families = [m.name for m in METRICS if m.name.endswith("*") and m.views & ~View.POLICY]
-    assert not families, (
-        f"core/metric_table.py: only View.POLICY draws the members of a family, not views of {families}"
-    )
-
-
 def test_no_row_is_hidden_behind_the_family_before_it() -> None:
     for metric in METRICS:
         member = metric.name.replace("*", "of_this_family")

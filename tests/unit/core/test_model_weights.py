@@ -200,15 +200,8 @@ SOUND: dict[str, Damage] = {
     "padded vocabulary": padded(320),
     "a head that is the embedding": head(1),
     "sharded": sharded,
-    "shards beside other weights": then(
-        sharded, lambda folder: shutil.copyfile(BASE / WEIGHTS, folder / "consolidated.safetensors")
-    ),
     "older buffers": more(model__layers__0__self_attn__rotary_emb__inv_freq=np.ones(16, np.float32)),
-    "layers that start as nothing": filled("model.layers.1.mlp.down_proj.weight", 0),
     "a token that nothing uses": added("<image_soft_token>", 259),
-    "code of its own for a known family": config(auto_map={"AutoModelForCausalLM": "modeling.Own"}),
-    "another end token in config.json": config(eos_token_id=[0, 2]),
-    "another end token in generation_config.json": edit("generation_config.json", eos_token_id=0),
     "a template that cuts thoughts": lambda folder: (folder / "chat_template.jinja").write_text(CUTS_THOUGHTS),
 }
 

@@ -17,7 +17,6 @@ def said(role: str, content: Any, **fields: Any) -> dict[str, Any]:
 USER, ANSWER = said("user", "What is 7+1?"), said("assistant", THOUGHT)
 PARTS = [{"type": "text", "text": "What is "}, {"type": "input_text", "text": "7+1?"}]
 THOUGHT_PARTS = [{"type": "thinking", "thinking": "seven and one"}, {"type": "text", "text": "\\boxed{8}"}]
-MISTRAL_PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "seven and one"}]}, "\\boxed{8}"]
 HIDDEN = {"type": "reasoning.encrypted", "data": "Zm9v"}
 DETAILS = [{"type": "reasoning.text", "text": "seven and one", "format": None}]
 
@@ -27,14 +26,9 @@ DETAILS = [{"type": "reasoning.text", "text": "seven and one", "format": None}]
     [
         [USER, ANSWER],
         [{"from": "human", "value": "What is 7+1?"}, {"from": "gpt", "value": THOUGHT}],
-        [{"from": "Human", "value": "What is 7+1?"}, {"from": "Model", "value": THOUGHT}],
-        [said("User", "What is 7+1?"), said("ASSISTANT", THOUGHT)],
         [said("user", PARTS), said("assistant", [{"type": "output_text", "text": THOUGHT}])],
         [USER, said("assistant", THOUGHT_PARTS)],
-        [USER, said("assistant", MISTRAL_PARTS)],
         [USER, said("assistant", "\\boxed{8}", reasoning_content="seven and one", tool_calls=[])],
-        [USER, said("assistant", "\n\\boxed{8}", thinking=" seven and one\n", tool_calls=None)],
-        [USER, said("assistant", "\\boxed{8}", reasoning={"text": "seven and one"})],
         [USER, said("assistant", "\\boxed{8}", reasoning=DETAILS)],
         [USER, said("assistant", "\\boxed{8}", reasoning_details=[*DETAILS, HIDDEN])],
         [USER, said("assistant", THOUGHT, reasoning_content="seven and one")],
@@ -59,12 +53,8 @@ def test_instructions_are_the_system_message(jsonl: Any, role: str) -> None:
         ([USER, ANSWER, said("user", "Are you sure?")], "user, assistant, user"),
         ([USER, ANSWER, said("user", "Thanks."), said("assistant", "\\boxed{0}")], "user, assistant, user, assistant"),
         ([said("user", "Let a be 7."), USER, ANSWER], "user, user, assistant"),
-        ([USER, said("assistant", "Hm."), ANSWER], "user, assistant, assistant"),
-        ([said("system", "Be brief."), said("system", "Be exact."), USER, ANSWER], "system, system, user"),
         ([USER, said("system", "Be brief."), ANSWER], "user, system, assistant"),
-        ([ANSWER, USER], "assistant, user"),
         ([USER, said("assistant", None, tool_calls=[{"name": "add"}]), said("tool", "8"), ANSWER], "calls a tool"),
-        ([USER, said("tool", "8"), ANSWER], "user, tool, assistant"),
         ([USER, said("assistant", [{"type": "tool_use", "name": "add"}])], "a part of type 'tool_use'"),
         ([{"from": "human", "value": "a"}, {"from": "observation", "value": "b"}], "user, observation"),
         ([USER, ANSWER] * 9, "…"),
@@ -106,13 +96,6 @@ def test_a_prompt_that_is_a_text_gives_no_system_message(jsonl: Any) -> None:
     for trace in traces:
         assert (trace.reasons, trace.problem, trace.gold, trace.response) == ([], "What is 7+1?", "8", THOUGHT)
     assert [trace.system for trace in traces] == [None, "Think.", None, None]
-
-
-def test_a_prompt_of_several_turns_is_rejected(jsonl: Any) -> None:
-    shots = [said("user", "What is 1+1?"), said("assistant", "2"), USER]
-    begun = [USER, said("assistant", "<think>\n")]
-    traces = read(jsonl(luffy(prompt=shots), luffy(prompt=begun), luffy(target=[ANSWER, ANSWER])))
-    assert [trace.reasons for trace in traces] == [["several_turns"]] * 3
 
 
 def test_thoughts_in_a_column_beside_the_response_are_read_where_they_are(jsonl: Any) -> None:

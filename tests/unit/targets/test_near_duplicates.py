@@ -30,20 +30,6 @@ def story(random: Random) -> str:
     )
 
 
-def another_name(problem: str) -> str:
-    name = next(name for name in NAMES if name in problem)
-    return problem.replace(name, NAMES[NAMES.index(name) - 1])
-
-
-def swapped(problem: str) -> str:
-    first, second, *others = problem.split(". ")
-    return ". ".join([second, first, *others])
-
-
-def sentence(problem: str) -> str:
-    return problem.split(". ")[1]
-
-
 def with_number(problem: str, number: str) -> str:
     return f"{problem} There are {number} of them."
 
@@ -51,28 +37,16 @@ def with_number(problem: str, number: str) -> str:
 # Two forms of a problem, and the share of the pairs that are found. No number, as the gold answer of the other: "Yes".
 SAME: dict[str, tuple[Callable[[str], tuple[Problem, Problem]], float]] = {
     "delimiters": (lambda p: ((p, "Yes"), (p.replace("$n$", "\\( n \\)"), "Yes")), 1),
-    "blanks": (lambda p: ((p, "Yes"), (p.replace(". ", ".\n\n"), "Yes")), 1),
     "case": (lambda p: ((p, "Yes"), (p.upper(), "Yes")), 1),
-    "punctuation": (lambda p: ((p, "Yes"), (p.replace("?", ".").replace(",", ""), "Yes")), 1),
-    "another article": (lambda p: ((p, "Yes"), (p.replace("the", "a", 1), "Yes")), 1),
     "a misspelled word": (lambda p: ((p, "Yes"), (p.replace("carries", "caries", 1), "Yes")), 1),
-    "another variable": (lambda p: ((p, "Yes"), (p.replace("$n$", "$k$"), "Yes")), 1),
-    "a short instruction": (lambda p: ((p, "Yes"), (f"Think. {p}", "Yes")), 1),
     "other typography of the gold": (lambda p: ((p + ".", "\\frac{1}{2}"), (p, "\\dfrac{1}{2}")), 1),
-    "another name": (lambda p: ((p, "Yes"), (another_name(p), "Yes")), 0.725),
     "a long instruction": (lambda p: ((p, "Yes"), (f"Read this and answer in a word. {p} Box it.", "Yes")), 0),
-    "sentences in another order": (lambda p: ((p, "Yes"), (swapped(p), "Yes")), 0),
-    "a number as a word": (lambda p: ((with_number(p, "8"), "Yes"), (with_number(p, "eight"), "Yes")), 0),
     "another form of the gold": (lambda p: ((p + ".", "0.5"), (p, "\\frac12")), 0),
 }
 OTHER: dict[str, tuple[Callable[[str], tuple[Problem, Problem]], float]] = {
     "another number": (lambda p: ((with_number(p, "8"), "Yes"), (with_number(p, "9"), "Yes")), 0),
     "another operator": (lambda p: ((f"{p} $n + k$", "Yes"), (f"{p} $n - k$", "Yes")), 0),
     "another gold": (lambda p: ((p + ".", "Yes"), (p.upper(), "No")), 0),
-    "another sentence": (
-        lambda p: ((p, "Yes"), (p.replace(sentence(p), sentence(story(Random(p)))), "Yes")),
-        0,
-    ),
     "smallest for largest": (lambda p: ((p, "Yes"), (p.replace("largest", "smallest"), "Yes")), 1),
 }
 

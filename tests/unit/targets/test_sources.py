@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.errors import InputError
 from targets.read.sources import find_shards, observe, read_source
 from targets.settings import build_config
 from targets.trace import Trace
@@ -205,17 +204,6 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-def test_the_system_text_of_a_source_is_kept(tmp_path: Path) -> None:
-    row = {"problem": "Find 1+2.", "answer": "3", "response": "<think>\na\n</think>\n\n\\boxed{3}"}
-    column = write(tmp_path / "column.jsonl", {**row, "system": "Be terse."}, {**row, "system": ""})
-    assert [trace.system for trace in read(column)] == ["Be terse.", None]
-    chat = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Find 1+2."}]
-    completion = [{"role": "assistant", "content": row["response"]}]
-    chats = write(tmp_path / "chat.jsonl", {"prompt": chat, "completion": completion, "answer": "3"})
-    (trace,) = read(chats, mapping={"problem": "prompt", "answer": "answer", "response": "completion"})
-    assert (trace.system, trace.problem, trace.reasons) == ("Be kind.", "Find 1+2.", [])
-
-
 def test_an_empty_part_of_a_problem_is_left_out(tmp_path: Path) -> None:
     row = {"instruction": "Find 1+2.", "input": "", "output": "\\boxed{3}", "answer": "3"}
     file = write(tmp_path / "x.jsonl", row, {**row, "input": "In base 4."}, {**row, "instruction": " "})
@@ -229,12 +217,6 @@ def test_flags_of_correctness(tmp_path: Path, flag: Any, expected: Any) -> None:
     file = write(tmp_path / "x.jsonl", {"q": "Find 1+2.", "a": "3", "r": "\\boxed{3}", "ok": flag})
     (trace,) = read(file, mapping={"problem": "q", "answer": "a", "response": "r", "upstream_correct": "ok"})
     assert (trace.reasons or [trace.upstream_correct]) == [expected]
-
-
-def test_a_column_whose_name_has_dots_is_named(tmp_path: Path) -> None:
-    file = write(tmp_path / "x.jsonl", {"data.q": "Find 1+2.", "data.a": "3", "data.r": "\\boxed{3}"})
-    with pytest.raises(InputError, match=r"no column data: .*; rename data\.q: a dot leads into a column"):
-        read(file, mapping={"problem": "data.q", "answer": "data.a", "response": "data.r"})
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
