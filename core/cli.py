@@ -74,6 +74,7 @@ def exit_status(work: Callable[[], int | None]) -> int:
 
 
 def _failed(message: str, status: int) -> int:
+    """Tell an error; its exit status."""
     send_event({"event": FAILED, "message": message})
     sys.stderr.write(printable(f"error: {message}\n"))
     return status

@@ -119,6 +119,8 @@ class Profiled(Command):
 
 
 class _Requested(Command):
+    """The option in the place of all others."""
+
     request: Path | None = option(None, "JSON file with all of it, in the place of the options.", metavar="FILE")
 
 
@@ -234,6 +236,8 @@ def add_default(app: "typer.Typer", command: type[Command]) -> None:
 
 
 def _work(command: type[Command]) -> Callable[..., int | None]:
+    """Return the function that typer calls with the options of ``command``."""
+
     @options_of(command)
     def work(context: "typer.Context", **given: Any) -> int | None:
         if context.invoked_subcommand:

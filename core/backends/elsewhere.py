@@ -93,6 +93,7 @@ def _follow(attempt: Attempt, backend: Backend, report: Callable[[dict[str, Any]
 
 
 def _task(name: str, module: tuple[str, ...], attempt: Attempt) -> Task:
+    """Return the process of an attempt."""
     passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return Task(
         name=f"{name}-{attempt.number}",

@@ -132,4 +132,5 @@ class SlurmBackend:
 
 
 def _folder(task: Task) -> Path:
+    """Return where submitit keeps the files of an attempt."""
     return task.log.resolve().with_name(f"{task.name}.slurm")

@@ -236,6 +236,7 @@ def _named(what: str, names: Sequence[str]) -> list[str]:
 
 
 def _compare_head(folder: Path, head: Tensor, embedding: Tensor) -> None:
+    """Raise InputError unless ``head`` is the matrix ``embedding``."""
     same = (head.dtype, head.shape) == (embedding.dtype, embedding.shape)
     if not same or any(one != other for one, other in zip(head.pieces(), embedding.pieces(), strict=True)):
         raise InputError(

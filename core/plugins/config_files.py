@@ -182,6 +182,7 @@ def below_project(name: str) -> str:
 
 
 def _kind(folder: str) -> str:
+    """Return what messages call a file of ``folder``."""
     return Path(folder).name.removesuffix("s")
 
 
@@ -215,6 +216,7 @@ def _declared(folder: str) -> list["EntryPoint"]:
 
 
 def _package_file(point: "EntryPoint") -> Path | None:
+    """Return the `__init__.py` of the package that an entry point names; None if there is no such package."""
     file = _module_file(point.value)
     return file if file is not None and file.name == "__init__.py" else None
 
