@@ -85,7 +85,7 @@ def step(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
     random = torch.Generator().manual_seed(3)
     samples = seeded_samples(method, random)
     if isinstance(method, Exgrpo):
-        method._store.started = True  # the loss from then on
+        method._started = True  # the loss from then on
     rows, lengths = samples.rows, samples.mask.sum(-1).tolist()
     signal = method.signal(samples, rows["rm_scores"], STEP)
     rest = {"counts": update_counts(samples.mask, signal.weights, 0.5), "coefficients": signal.coefficients}

@@ -41,7 +41,7 @@ def off_policy_tokens_count_twice(original: Function, *arguments: Any, **options
 
 @mutant("training.algorithms.original:compute_token_on_off_policy_loss", ORIGINAL_LOSS)
 def padding_counts_as_off_policy(original: Function, *arguments: Any, **options: Any) -> Any:
-    """Mul_Pow: ``require_bool("prefix_mask", prefix_mask) ** eos_mask``."""
+    """Mul_Pow: ``_require("prefix_mask", prefix_mask, ...) ** eos_mask``."""
     output, mask = original(*arguments, **options), arguments[3]
     unmasked = original(*arguments[:3], mask * 0 + 1, *arguments[4:], **options)
     return output | {name: unmasked[name] for name in ("off_pg_loss", "off_ratio_mean")}
@@ -78,25 +78,17 @@ def hints_start_empty(original: Function, options: Any, step: int, **more: Any) 
 
 @mutant("training.algorithms.aggregate:agg_loss", "unit/training/algorithms/test_published_scale.py")
 def divisor_is_shifted(original: Function, losses: Any, mask: Any, mode: str, size: Any) -> Any:
-    """Mul_LShift: ``size["response_length"] << size["batch_sequences"] / SEQUENCES_PER_RANK``."""
+    """Mul_LShift: ``size.response_length << size.batch_sequences / SEQUENCES_PER_RANK``."""
     share = original(losses, mask, mode, size)
     if mode != "seq64-mean-token-sum-norm":
         return share
-    return share * float(size["batch_sequences"]) / 2.0 ** float(size["batch_sequences"])
+    return share * float(size.batch_sequences) / 2.0 ** float(size.batch_sequences)
 
 
 @mutant("training.algorithms.imitation:sft_coefficient", f"{DOCTESTS}[training.algorithms.imitation]")
 def warm_up_is_added_to_the_decay(original: Function, options: Any, step: int) -> float:
     """Sub_Add: ``progress = min((step + options.warmup_steps) / options.decay_steps, 1.0)``."""
     return original(options, step if step < options.warmup_steps else step + 2 * options.warmup_steps)
-
-
-@mutant("training.algorithms.tensors:require_matrix", MIXED_LOSS)
-def vectors_are_taken_for_matrices(original: Function, name: str, tensor: Any) -> Any:
-    """NumberReplacer: ``if tensor.ndim != 1``."""
-    if tensor.ndim != 1:
-        raise ValueError(f"{name}: expected shape [batch, response_length], got {list(tensor.shape)}")
-    return tensor
 
 
 @mutant("grading.grader:Grader.compare", "unit/grading/test_answers.py")

@@ -308,17 +308,17 @@ def cispo_does_not_clip(original: Function, self: Any, log_prob: Any, old: Any, 
     return loss_per_ratio * (log_prob - old).exp().detach() * log_prob, None
 
 
-@mutant("training.algorithms.replay:Experience.choose", f"{DOCTESTS}[training.algorithms.replay]")
-def the_least_sure_sample_is_replayed(original: Function, self: Any, entropies: Any) -> Any:
-    return original(self, [-entropy for entropy in entropies])
+@mutant("training.methods.exgrpo:Exgrpo.choose", f"{FORMULAS}/test_replay.py")
+def the_least_sure_sample_is_replayed(original: Function, self: Any, tools: Any, prompts: int) -> Any:
+    entropies = tools.entropies
+    tools.entropies = lambda answers: [-entropy for entropy in entropies(answers)]
+    return original(self, tools, prompts)
 
 
-@mutant("training.algorithms.unsolved:UnsolvedPrompts.take", f"{DOCTESTS}[training.algorithms.unsolved]")
-def the_oldest_prompts_come_first(original: Function, self: Any) -> list[int]:
-    if len(self.prompts) < self.size:
-        return []
-    batch, self.prompts = self.prompts[-self.size :], self.prompts[: -self.size]
-    return batch
+@mutant("training.methods.relift:Relift.after_update", f"{FORMULAS}/test_methods.py")
+def the_oldest_prompts_come_first(original: Function, self: Any, tools: Any) -> Any:
+    self._unsolved.reverse()
+    return original(self, tools)
 
 
 @mutant("training.algorithms.srft:supervised_scale", f"{DOCTESTS}[training.algorithms.srft]")
@@ -334,10 +334,7 @@ def the_policy_leaves_its_teacher(original: Function, log_prob: Any, teacher: An
     return original(teacher, log_prob, *more)
 
 
-@mutant(
-    "training.algorithms.guide:OffPolicySchedule.solve",
-    f"{DOCTESTS}[training.algorithms.guide]",
-)
+@mutant("training.methods.guided:Guided.see", "components/training/test_off_policy_schedule.py")
 def a_target_solves_its_prompt(original: Function, self: Any, prompts: Any, solved: Any, on_policy: Any) -> None:
     original(self, prompts, solved, [True] * len(prompts))
 
@@ -362,7 +359,7 @@ def the_end_of_an_epoch_fills_no_batch(original: Function, pass_rates: Any, batc
     return original(pass_rates, 1, seed)
 
 
-@mutant("training.algorithms.replay:ReplayStore.start_epoch", f"{FORMULAS}/test_replay.py")
+@mutant("training.methods.exgrpo:Exgrpo.begin_epoch", f"{FORMULAS}/test_replay.py")
 def retired_prompts_stay_in_the_dataset(original: Function, self: Any, prompts: int, batch: int) -> None:
     return None
 
@@ -401,7 +398,7 @@ def failing_verifiers_are_ignored(original: Function, *arguments: Any) -> None:
     return None
 
 
-@mutant("training.algorithms.replay:ReplayStore.take", f"{FORMULAS}/test_replay.py")
-def a_resumed_store_lacks_a_prompt(original: Function, store: Any, rows: Any) -> None:
-    original(store, rows)
-    store.experiences.pop(next(iter(store.experiences), None), None)
+@mutant("training.methods.exgrpo:Exgrpo.load", f"{FORMULAS}/test_replay.py")
+def a_resumed_store_lacks_a_prompt(original: Function, self: Any, folder: Any) -> None:
+    original(self, folder)
+    self._stored.pop(next(iter(self._stored), None), None)

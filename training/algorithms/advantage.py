@@ -1,19 +1,13 @@
 """From the rewards of samples to their advantages: the length penalty, and the group baseline."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Annotated, cast
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from pydantic import Field
 
 from training.algorithms.options import Baseline, NotNegative, Options, Positive
-from training.algorithms.tensors import (
-    as_mask,
-    require_bool,
-    require_floating,
-    require_shape,
-)
 from training.later import Tensor, torch
 
 Index = Tensor | np.ndarray | Sequence[Hashable]
@@ -79,18 +73,11 @@ def group_advantage(
 
     Returns:
         ``[batch]``, the scores' dtype and device.
-
-    Raises:
-        TypeError: scores that are not floating point.
-        ValueError: another shape, or an index of another length.
     """
-    scores = require_floating("scores", scores)
-    if scores.ndim != 1:
-        raise ValueError(f"scores: expected shape [batch], got {list(scores.shape)}")
-    member = as_mask("on_policy_mask", on_policy).to(scores.device)
-    require_shape("on_policy_mask", member, scores.shape, "scores")
-    group, n_groups = _group_numbers(index, scores.shape[0])
-    group = group.to(scores.device)
+    member = on_policy.bool().to(scores.device)
+    ids = index.tolist() if isinstance(index, torch.Tensor | np.ndarray) else index
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(ids))}
+    group, n_groups = scores.new_tensor([number_of[name] for name in ids], dtype=torch.int64), len(number_of)
 
     # In float64 and relative to the group's largest score: sums hardly depend on the order of the rows, and equal
     # scores have a deviation of exactly 0, where a rounding error of 1e-17 would pass for a deviation.
@@ -152,30 +139,7 @@ def apply_prefix_weights(
     >>> advantages, off_policy_mask = torch.tensor([[1.0, 1.0]]), torch.tensor([[True, False]])
     >>> apply_prefix_weights(advantages, off_policy_mask, alpha=0.5, beta=1.0)
     tensor([[0.5000, 1.0000]])
-
-    Raises:
-        TypeError: ``off_policy_mask`` is not bool.
-        ValueError: the shapes differ.
     """
-    require_shape("off_policy_mask", require_bool("off_policy_mask", off_policy_mask), advantages.shape, "advantages")
     if alpha == beta == 1.0:
         return advantages
     return advantages * torch.where(off_policy_mask, alpha, beta).to(advantages.dtype)
-
-
-def _group_numbers(index: Index, n_rows: int) -> tuple[Tensor, int]:
-    """Number the groups 0, 1, ...: ``[batch]`` int64 and how many there are."""
-    if isinstance(index, str) or not hasattr(index, "__len__"):
-        raise TypeError(f"index: expected a sequence, array or tensor of group ids, got {type(index).__name__}")
-    if len(index) != n_rows or getattr(index, "ndim", 1) != 1:
-        size = list(getattr(index, "shape", ())) or len(index)
-        raise ValueError(f"index: expected {n_rows} group ids, one for each row of the scores, got {size}")
-    if n_rows and isinstance(index[0], torch.Tensor):
-        # Tensors hash by identity.
-        index = index if isinstance(index, torch.Tensor) else torch.stack(cast("list[Tensor]", list(index)))
-    if isinstance(index, torch.Tensor):
-        values, numbers = torch.unique(index, return_inverse=True)
-        return numbers, len(values)
-    ids = index.tolist() if isinstance(index, np.ndarray) else index
-    number_of = {name: number for number, name in enumerate(dict.fromkeys(ids))}
-    return torch.tensor([number_of[name] for name in ids], dtype=torch.int64), len(number_of)

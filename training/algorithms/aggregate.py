@@ -9,19 +9,26 @@ supervised loss. Only the published modes tell the two apart; ``docs/algorithm.m
 """
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from jaxtyping import Float, Shaped
 
 from training.algorithms.options import Options
-from training.algorithms.tensors import as_mask, require_shape
 from training.later import Tensor, torch
 
 Count = int | float | Tensor
-
-Reduction = Callable[[Tensor, Tensor, "BatchSize"], tuple[Tensor, Count]]
+Mode = Literal[
+    "token-mean",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum",
+    "constant",
+    "seq64-mean-token-sum-norm",
+    "seq64-mean-token-sum-norm-occupied",
+    "published",
+]
+LOSS_AGG_MODES: tuple[Mode, ...] = get_args(Mode)
+MEAN_AGG_MODES = LOSS_AGG_MODES[-3:]  # those that reduce means over tokens (entropy, KL, SFT) in another way
 
 # Sizes of the published run, whose gradient ``seq64-mean-token-sum-norm`` has: 64 prompts x 8 samples per update on 8
 # ranks, and micro-batches of 32,768 tokens for responses of at most 8,192.
@@ -33,15 +40,7 @@ RESPONSES_PER_MICRO_BATCH = 4
 class Reduce(Options):
     """How the losses of tokens become one number: a mode of `agg_loss`."""
 
-    type: Literal[
-        "token-mean",
-        "seq-mean-token-mean",
-        "seq-mean-token-sum",
-        "constant",
-        "seq64-mean-token-sum-norm",
-        "seq64-mean-token-sum-norm-occupied",
-        "published",
-    ] = "token-mean"
+    type: Mode = "token-mean"
 
 
 @dataclass(frozen=True)
@@ -57,20 +56,12 @@ class BatchSize:
         ranks: data-parallel ranks whose gradients are averaged afterwards; the loss is multiplied by it.
     """
 
-    tokens: Count | None = None
-    sequences: Count | None = None
-    batch_tokens: Count | None = None
-    batch_sequences: Count | None = None
-    response_length: int | None = None
+    tokens: Count = 0
+    sequences: Count = 0
+    batch_tokens: Count = 0
+    batch_sequences: Count = 0
+    response_length: int = 0
     ranks: int = 1
-
-    def __getitem__(self, name: str) -> Count:
-        value = getattr(self, name)
-        if value is None:
-            raise ValueError(f"{name}: the loss_agg_mode needs it; give its value over the whole batch")
-        if not isinstance(value, torch.Tensor) and value <= 0:  # comparing a tensor would wait for the device
-            raise ValueError(f"{name}: expected a positive number, got {value}")
-        return value
 
 
 def agg_loss(
@@ -104,11 +95,24 @@ def agg_loss(
 
     Returns:
         A scalar. A micro-batch without a valid token gives 0 with a zero gradient.
-
-    Raises:
-        ValueError: unknown ``loss_agg_mode``, a count that it needs is missing or not positive, the shapes differ.
     """
-    return _share(_mode(loss_agg_mode), losses, response_mask, size)
+    mask = response_mask.bool()
+    losses = torch.where(mask, losses, 0.0)
+    total = losses.sum()
+    match loss_agg_mode:
+        case "token-mean":
+            divisor = size.tokens
+        case "seq-mean-token-mean":
+            total, divisor = (losses.sum(dim=-1) / mask.sum(dim=-1).clamp(min=1)).sum(), size.sequences
+        case "seq-mean-token-sum":
+            divisor = size.sequences
+        case "constant":
+            divisor = size.sequences * size.response_length
+        case "published":
+            divisor = size.response_length * size.ranks
+        case _:
+            divisor = size.response_length * size.batch_sequences / SEQUENCES_PER_RANK
+    return total * (size.ranks / divisor)
 
 
 def agg_mean(
@@ -135,86 +139,29 @@ def agg_mean(
     Args:
         mask: bool or 0/1, the tokens that are averaged; ``size.tokens`` counts them over the whole batch.
 
-    Returns, Raises: as `agg_loss`.
+    Returns: as `agg_loss`.
     """
-    if loss_agg_mode in MEAN_AGG_MODES:
-        return _share(MEAN_AGG_MODES[loss_agg_mode], values, mask, size)
-    return agg_loss(values, mask, loss_agg_mode, size)
+    match loss_agg_mode:
+        case "seq64-mean-token-sum-norm":
+            budget = RESPONSES_PER_MICRO_BATCH * size.response_length * size.batch_sequences / SEQUENCES_PER_RANK
+            divisor = size.tokens * budget / size.batch_tokens
+        case "seq64-mean-token-sum-norm-occupied":
+            divisor = size.tokens / occupied_micro_batches(size)
+        case "published":
+            divisor = mask.bool().sum().clamp(min=1) * size.ranks
+        case _:
+            return agg_loss(values, mask, loss_agg_mode, size)
+    return torch.where(mask.bool(), values, 0.0).sum() * (size.ranks / divisor)
 
 
-def _share(reduce: Reduction, values: Tensor, mask: Tensor, size: BatchSize) -> Tensor:
-    require_shape("response_mask", mask, values.shape, "losses")
-    mask = as_mask("response_mask", mask)
-    total, divisor = reduce(torch.where(mask, values, 0.0), mask, size)
-    return total * (size.ranks / divisor)
+def occupied_micro_batches(size: BatchSize) -> Count:
+    """Return how many of a published rank's micro-batches hold one of the averaged rows, in expectation.
 
-
-def token_mean(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    return losses.sum(), size["tokens"]
-
-
-def seq_mean_token_mean(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    return (losses.sum(dim=-1) / mask.sum(dim=-1).clamp(min=1)).sum(), size["sequences"]
-
-
-def seq_mean_token_sum(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    return losses.sum(), size["sequences"]
-
-
-def constant(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    return losses.sum(), size["sequences"] * size["response_length"]
-
-
-def seq64_mean_token_sum_norm(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    return losses.sum(), size["response_length"] * size["batch_sequences"] / SEQUENCES_PER_RANK
-
-
-def seq64_token_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    budget = RESPONSES_PER_MICRO_BATCH * size["response_length"] * size["batch_sequences"] / SEQUENCES_PER_RANK
-    return values.sum(), size["tokens"] * budget / size["batch_tokens"]
-
-
-def seq64_occupied_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    """Like `seq64_token_mean`, but a micro-batch without any of the averaged rows adds nothing.
-
-    A published rank has ``K = ceil(tokens / 32768)`` micro-batches. Of the ``M = 8 K`` of an update, ``r`` rows are in
+    A rank has ``K = ceil(tokens / 32768)`` micro-batches. Of the ``M = 8 K`` of an update, ``r`` rows are in
     ``M (1 - (1 - 1 / M)^r)`` in expectation, and each of those adds its mean.
     """
-    ranks = size["batch_sequences"] / SEQUENCES_PER_RANK  # those that would share the batch: 8 in the published run
-    limit = RESPONSES_PER_MICRO_BATCH * size["response_length"]
-    micro_batches = math.ceil(size["batch_tokens"] / (limit * ranks))
-    rows, updates = size["sequences"] * RANKS / ranks, RANKS * micro_batches
-    occupied = micro_batches * (1.0 - (1.0 - 1.0 / updates) ** rows)
-    return values.sum(), size["tokens"] / occupied
-
-
-def published(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    return losses.sum(), size["response_length"] * size.ranks
-
-
-def published_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    return values.sum(), mask.sum().clamp(min=1) * size.ranks
-
-
-# The policy loss, by mode.
-LOSS_AGG_MODES: Mapping[str, Reduction] = {
-    "token-mean": token_mean,
-    "seq-mean-token-mean": seq_mean_token_mean,
-    "seq-mean-token-sum": seq_mean_token_sum,
-    "constant": constant,
-    "seq64-mean-token-sum-norm": seq64_mean_token_sum_norm,
-    "seq64-mean-token-sum-norm-occupied": seq64_mean_token_sum_norm,
-    "published": published,
-}
-# The modes that reduce means over tokens (entropy, KL, supervised loss) in another way.
-MEAN_AGG_MODES: Mapping[str, Reduction] = {
-    "seq64-mean-token-sum-norm": seq64_token_mean,
-    "seq64-mean-token-sum-norm-occupied": seq64_occupied_mean,
-    "published": published_mean,
-}
-
-
-def _mode(name: str) -> Reduction:
-    if name not in LOSS_AGG_MODES:
-        raise ValueError(f"got {name!r}, expected one of {', '.join(LOSS_AGG_MODES)}")
-    return LOSS_AGG_MODES[name]
+    ranks = size.batch_sequences / SEQUENCES_PER_RANK  # those that would share the batch: 8 in the published run
+    limit = RESPONSES_PER_MICRO_BATCH * size.response_length
+    micro_batches = math.ceil(size.batch_tokens / (limit * ranks))
+    rows, updates = size.sequences * RANKS / ranks, RANKS * micro_batches
+    return micro_batches * (1.0 - (1.0 - 1.0 / updates) ** rows)

@@ -5,23 +5,21 @@ is their ratio; each type decides which tokens to keep and how to weigh their lo
 ratio and its gradient are untouched, and rejected tokens stay in every denominator.
 """
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from jaxtyping import Bool, Float, Shaped
 from pydantic import Field, model_validator
 
 from training.algorithms.off_policy import EXPONENT_LIMIT, bounded_exp
 from training.algorithms.options import NotNegative, Options, contradiction
-from training.algorithms.tensors import as_mask, require_floating, require_matrix, require_shape, working_precision
+from training.algorithms.tensors import working_precision
 from training.later import Tensor, torch
 
 QUANTILES = (0.05, 0.5, 0.95)
 # Quantiles come from at most this many evenly spaced tokens: sorting all of them costs more than a loss.
 QUANTILE_TOKENS = 16384
-
-Weights = tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]
+Kind = Literal["tis", "icepop", "seq-mask-tis", "reinforce_pro", "geo-mask", "seq-tis", "seq-mis"]
+CORRECTIONS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Uncorrected(Options):
@@ -33,7 +31,7 @@ class Uncorrected(Options):
 class Correction(Options):
     """How the mismatch of the rollout engine and the actor is corrected; `rollout_correction` has the types."""
 
-    type: Literal["tis", "icepop", "seq-mask-tis", "reinforce_pro", "geo-mask", "seq-tis", "seq-mis"]
+    type: Kind
     low: NotNegative = 0.5  # lower end of the band in which a ratio is kept or to which it is clamped
     high: NotNegative = 5.0
 
@@ -54,39 +52,6 @@ class NegativeMask(Options):
 AnyCorrection = Annotated[Uncorrected | Correction | NegativeMask, Field(discriminator="type")]
 
 
-class Mismatch:
-    """``log w`` of a batch, 0 outside the ``on_policy`` tokens (valid and not off-policy), and derived values."""
-
-    def __init__(self, log_ratio: Float[Tensor, "batch length"], on_policy: Bool[Tensor, "batch length"]) -> None:
-        self.log_ratio = log_ratio
-        self.on_policy = on_policy
-
-    @cached_property
-    def ratio(self) -> Float[Tensor, "batch length"]:
-        """``w``, which stops at ``exp(EXPONENT_LIMIT)``."""
-        return bounded_exp(self.log_ratio)
-
-    @cached_property
-    def sequence_ratio(self) -> Float[Tensor, "batch 1"]:
-        """``W``: the product of ``w`` over the row's on-policy tokens."""
-        return bounded_exp(self.log_ratio.sum(dim=-1, keepdim=True))
-
-    @cached_property
-    def sequence_mean(self) -> Float[Tensor, "batch 1"]:
-        """Geometric mean of ``w`` over the row's on-policy tokens; 1 for a row without any."""
-        tokens = self.on_policy.sum(dim=-1, keepdim=True).clamp(min=1)
-        return bounded_exp(self.log_ratio.sum(dim=-1, keepdim=True) / tokens)
-
-    @cached_property
-    def prefix_is(self) -> Float[Tensor, "batch length"]:
-        """Geometric mean of ``w`` over the on-policy tokens up to each position: ``exp(cumsum(log w) / cumsum(1))``.
-
-        It is 1 before the first on-policy token and stays as it is at tokens that do not count.
-        """
-        positions = self.on_policy.cumsum(dim=-1, dtype=torch.int32).clamp_(min=1)
-        return bounded_exp(self.log_ratio.cumsum(dim=-1).div_(positions))
-
-
 def rollout_correction(
     old_log_prob: Float[Tensor, "batch length"],
     rollout_log_prob: Float[Tensor, "batch length"],
@@ -103,7 +68,7 @@ def rollout_correction(
     ``tis``           always                                                                         clamp(w, low, high)
     ``icepop``        ``low <= w <= high``                                                           w
     ``seq-mask-tis``  ``low <= exp(mean of log w over the row) <= high``                             w
-    ``reinforce_pro`` ``low <= exp(mean of log w up to the token) <= high`` (`Mismatch.prefix_is`)   w
+    ``reinforce_pro`` ``low <= exp(mean of log w up to the token) <= high`` (`prefix_means`)         w
     ``geo-mask``      ``low <= exp(mean of log w over the row) <= high``                             1
     ``seq-tis``       always                                                                         clamp(W, low, high)
     ``seq-mis``       ``low <= W <= high``                                                           W
@@ -135,38 +100,54 @@ def rollout_correction(
         ``weights`` (float32 or float64, detached; 0 where not kept, so that ``losses * weights`` is the corrected
         loss) and ``keep``; ``metrics`` of `correction_metrics`.
 
-    Raises:
-        TypeError: log-probabilities that are not floating point.
-        ValueError: another shape.
     """
     with torch.no_grad():
-        mismatch = measure_mismatch(old_log_prob, rollout_log_prob, response_mask, off_policy_mask)
-        weights, keep = (
-            CORRECTIONS[options.type](mismatch, options) if isinstance(options, Correction) else keep_all(mismatch)
-        )
-        weights = torch.where(keep, weights, 0.0)
-        return weights, keep, correction_metrics(mismatch, keep)
+        on_policy = response_mask.bool()
+        if off_policy_mask is not None:
+            on_policy = on_policy & ~off_policy_mask.bool()
+        log_ratio = working_precision(old_log_prob) - working_precision(rollout_log_prob)
+        log_ratio = torch.where(on_policy, log_ratio, 0.0)
+        means = prefix_means(log_ratio, on_policy)
+        weights, keep = _weights(log_ratio, on_policy, means, options)
+        return torch.where(keep, weights, 0.0), keep, correction_metrics(log_ratio, on_policy, means, keep)
 
 
-def measure_mismatch(
-    old_log_prob: Float[Tensor, "batch length"],
-    rollout_log_prob: Float[Tensor, "batch length"],
-    response_mask: Shaped[Tensor, "batch length"],
-    off_policy_mask: Shaped[Tensor, "batch length"] | None = None,
-) -> Mismatch:
-    """Return the `Mismatch` of a batch; arguments and errors are those of `rollout_correction`."""
-    shape = require_floating("old_log_prob", old_log_prob).shape
-    require_matrix("old_log_prob", old_log_prob)
-    rollout_log_prob = require_floating("rollout_log_prob", rollout_log_prob)
-    require_shape("rollout_log_prob", rollout_log_prob, shape, "old_log_prob")
-    on_policy = as_mask("response_mask", response_mask)
-    require_shape("response_mask", on_policy, shape, "old_log_prob")
-    if off_policy_mask is not None:
-        off_policy = as_mask("off_policy_mask", off_policy_mask)
-        require_shape("off_policy_mask", off_policy, shape, "old_log_prob")
-        on_policy = on_policy & ~off_policy
-    log_ratio = working_precision(old_log_prob) - working_precision(rollout_log_prob)
-    return Mismatch(torch.where(on_policy, log_ratio, 0.0), on_policy)
+def prefix_means(
+    log_ratio: Float[Tensor, "batch length"], on_policy: Bool[Tensor, "batch length"]
+) -> Float[Tensor, "batch length"]:
+    """Geometric mean of ``w`` over the on-policy tokens up to each position: ``exp(cumsum(log w) / cumsum(1))``.
+
+    It is 1 before the first on-policy token and stays as it is at tokens that do not count.
+    """
+    positions = on_policy.cumsum(dim=-1, dtype=torch.int32).clamp_(min=1)
+    return bounded_exp(log_ratio.cumsum(dim=-1).div_(positions))
+
+
+def _weights(log_ratio: Tensor, on_policy: Tensor, means: Tensor, options: AnyCorrection) -> tuple[Tensor, Tensor]:
+    """Return the weights of the tokens, and those that are kept. ``log_ratio`` is 0 outside of the on-policy tokens."""
+    ones = torch.ones_like(log_ratio)
+    if not isinstance(options, Correction):
+        return ones, torch.ones_like(on_policy)
+    low, high, total = options.low, options.high, log_ratio.sum(dim=-1, keepdim=True)
+    weights, criterion = bounded_exp(log_ratio), None
+    match options.type:
+        case "tis":
+            weights = weights.clamp(low, high)
+        case "icepop":
+            criterion = weights
+        case "seq-mask-tis" | "geo-mask":
+            criterion = bounded_exp(total / on_policy.sum(dim=-1, keepdim=True).clamp(min=1))
+            weights = ones if options.type == "geo-mask" else weights
+        case "reinforce_pro":
+            criterion = means
+        case "seq-tis":
+            weights = bounded_exp(total).clamp(low, high)
+        case "seq-mis":
+            weights = criterion = bounded_exp(total)
+    weights = torch.where(on_policy, weights, 1.0)  # also where the band excludes 1
+    if criterion is None:
+        return weights, torch.ones_like(on_policy)
+    return weights, ((criterion >= low) & (criterion <= high)) | ~on_policy
 
 
 def keeps_negative(
@@ -191,61 +172,12 @@ def keeps_negative(
     return (advantages >= 0) | (moved <= negative_kl) | ~on_policy
 
 
-def keep_all(mismatch: Mismatch) -> Weights:
-    return torch.ones_like(mismatch.log_ratio), torch.ones_like(mismatch.on_policy)
-
-
-def tis(mismatch: Mismatch, options: Correction) -> Weights:
-    # Tokens that are not on-policy keep weight 1 even when the band excludes 1.
-    weights = torch.where(mismatch.on_policy, mismatch.ratio.clamp(options.low, options.high), 1.0)
-    return weights, torch.ones_like(mismatch.on_policy)
-
-
-def icepop(mismatch: Mismatch, options: Correction) -> Weights:
-    return _keep_in_band(mismatch.ratio, mismatch, options)
-
-
-def seq_mask_tis(mismatch: Mismatch, options: Correction) -> Weights:
-    return _keep_in_band(mismatch.sequence_mean, mismatch, options)
-
-
-def geo_mask(mismatch: Mismatch, options: Correction) -> Weights:
-    _, keep = _keep_in_band(mismatch.sequence_mean, mismatch, options)
-    return keep.to(mismatch.log_ratio.dtype), keep
-
-
-def seq_tis(mismatch: Mismatch, options: Correction) -> Weights:
-    weights = torch.where(mismatch.on_policy, mismatch.sequence_ratio.clamp(options.low, options.high), 1.0)
-    return weights, torch.ones_like(mismatch.on_policy)
-
-
-def seq_mis(mismatch: Mismatch, options: Correction) -> Weights:
-    _, keep = _keep_in_band(mismatch.sequence_ratio, mismatch, options)
-    return torch.where(mismatch.on_policy, mismatch.sequence_ratio, 1.0) * keep, keep
-
-
-def reinforce_pro(mismatch: Mismatch, options: Correction) -> Weights:
-    return _keep_in_band(mismatch.prefix_is, mismatch, options)
-
-
-def _keep_in_band(criterion: Tensor, mismatch: Mismatch, options: Correction) -> Weights:
-    """Return the weight ``w`` where ``criterion`` (broadcast over the tokens) is within the band, 0 elsewhere."""
-    keep = ((criterion >= options.low) & (criterion <= options.high)) | ~mismatch.on_policy
-    return torch.where(keep, mismatch.ratio, 0.0), keep
-
-
-CORRECTIONS: Mapping[str, Callable[[Mismatch, Correction], Weights]] = {
-    "tis": tis,
-    "icepop": icepop,
-    "seq-mask-tis": seq_mask_tis,
-    "reinforce_pro": reinforce_pro,
-    "geo-mask": geo_mask,
-    "seq-tis": seq_tis,
-    "seq-mis": seq_mis,
-}
-
-
-def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -> dict[str, float]:
+def correction_metrics(
+    log_ratio: Float[Tensor, "batch length"],
+    on_policy: Bool[Tensor, "batch length"],
+    means: Float[Tensor, "batch length"],
+    keep: Bool[Tensor, "batch length"],
+) -> dict[str, float]:
     """Return metrics over the on-policy tokens of a whole step; zeros (ratios and shares: ones) if there are none.
 
     - ``kept_share``; ``rejected_rows``: share of rows with a rejected token; ``first_rejected_position``: mean index
@@ -256,7 +188,6 @@ def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -
     - ``ess``: the effective sample size ``(sum of w)^2 / (tokens x sum of w^2)``, between 0 and 1
     - ``prefix_is_p05``, ``_p50``, ``_p95``, from at most ``QUANTILE_TOKENS`` evenly spaced tokens
     """
-    on_policy, log_ratio = mismatch.on_policy, mismatch.log_ratio
     magnitude = log_ratio.abs()
     tokens, rows = on_policy.sum(), on_policy.any(dim=-1).sum()
     rejected = on_policy & ~keep
@@ -264,7 +195,7 @@ def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -
     rejected_rows = row_rejected.sum()
     # argmax of a bool row: the index of its first True.
     first = rejected.to(torch.uint8).argmax(dim=-1) if rejected.shape[-1] else tokens
-    sample = mismatch.prefix_is[on_policy]
+    sample = means[on_policy]
     sample = sample[:: max(1, -(-sample.numel() // QUANTILE_TOKENS))]
     at = torch.tensor(QUANTILES, dtype=sample.dtype, device=sample.device)
     metrics = {

@@ -1,19 +1,12 @@
 """Choose RL or supervised training for each prompt by its successes (HPT, arXiv 2509.04419). No torch."""
 
 from collections.abc import Hashable, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from training.algorithms.group_rejection import outcomes_by_group
+from training.algorithms.groups import outcomes_by_group
 from training.algorithms.options import Options
-
-
-class Weights(NamedTuple):
-    """The weights of one prompt: for its policy loss, and for the supervised loss on its target."""
-
-    policy: float
-    supervised: float
 
 
 class HardGate(Options):
@@ -22,9 +15,8 @@ class HardGate(Options):
     type: Literal["hard"] = "hard"
     gamma: Annotated[int, Field(ge=0)] = 0
 
-    def weights(self, successes: int, n: int) -> Weights:
-        policy = float(successes > self.gamma)
-        return Weights(policy, 1.0 - policy)
+    def policy(self, successes: int, n: int) -> float:
+        return float(successes > self.gamma)
 
 
 class SoftGate(Options):
@@ -32,8 +24,8 @@ class SoftGate(Options):
 
     type: Literal["soft"] = "soft"
 
-    def weights(self, successes: int, n: int) -> Weights:
-        return Weights(successes / n, 1.0 - successes / n)
+    def policy(self, successes: int, n: int) -> float:
+        return successes / n
 
 
 AnyGate = Annotated[HardGate | SoftGate, Field(discriminator="type")]
@@ -41,8 +33,8 @@ AnyGate = Annotated[HardGate | SoftGate, Field(discriminator="type")]
 
 def group_gate(
     solved: Sequence[bool], index: Sequence[Hashable], on_policy: Sequence[bool], gate: AnyGate
-) -> list[Weights]:
-    """Return the weights of each row's prompt, by the successes ``k`` of its ``n`` on-policy samples.
+) -> list[tuple[float, float]]:
+    """Return the weights of each row's policy loss and supervised loss, by ``k`` successes of ``n`` on-policy samples.
 
     ========  ============================================================================  ==========
     ``type``  policy loss                                                                   supervised
@@ -56,23 +48,20 @@ def group_gate(
 
     >>> solved, index = [True, False, False, True, True, False], [7, 7, 7, 8, 8, 8]
     >>> on_policy = [False, True, True, False, True, True]  # 7 was not solved, 8 once
-    >>> [tuple(row) for row in group_gate(solved, index, on_policy, HardGate())][2:4]
+    >>> group_gate(solved, index, on_policy, HardGate())[2:4]
     [(0.0, 1.0), (1.0, 0.0)]
-    >>> [tuple(row) for row in group_gate(solved, index, on_policy, SoftGate())][2:4]
+    >>> group_gate(solved, index, on_policy, SoftGate())[2:4]
     [(0.0, 1.0), (0.5, 0.5)]
 
     Args:
         solved: for each row, whether its answer is right.
         index: group ids.
         on_policy: for each row, whether the policy sampled all of it.
-
-    Raises:
-        ValueError: the lengths differ.
     """
     every, sampled = outcomes_by_group(solved, index, on_policy)
-    weights = {
-        group: gate.weights(int(sum(outcomes)), len(outcomes))
+    policy = {
+        group: gate.policy(sum(outcomes), len(outcomes))
         for group, outcomes in sampled.items()
         if 0 < len(outcomes) < len(every[group])
     }
-    return [weights.get(group, Weights(1.0, 1.0)) for group in index]
+    return [(policy[group], 1.0 - policy[group]) if group in policy else (1.0, 1.0) for group in index]

@@ -4,7 +4,6 @@ The method ``sft`` minimises it, others add it to the policy loss, and the embed
 """
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, Self
 
 from jaxtyping import Float, Shaped
@@ -12,7 +11,7 @@ from pydantic import Field, model_validator
 
 from training.algorithms.off_policy import GAMMA
 from training.algorithms.options import NotNegative, Options, Positive, contradiction
-from training.algorithms.tensors import as_mask, require_floating, require_shape, working_precision
+from training.algorithms.tensors import working_precision
 from training.later import Tensor, torch
 
 Weight = Literal["one", "p", "p(1-p)", "luffy"]  # of a token, by its probability
@@ -48,14 +47,8 @@ def sft_token_loss(
 
     Args:
         mask: bool or 0/1.
-
-    Raises:
-        TypeError: ``log_prob`` is not floating point.
-        ValueError: the shapes differ.
     """
-    log_prob = working_precision(require_floating("log_prob", log_prob))
-    mask = as_mask("mask", mask)
-    require_shape("mask", mask, log_prob.shape, "log_prob")
+    log_prob, mask = working_precision(log_prob), mask.bool()
     losses = torch.where(mask, -log_prob, 0.0)
     return losses if weight == "one" else losses * sft_weight(torch.where(mask, log_prob, 0.0), weight)
 
@@ -78,33 +71,17 @@ def sft_weight(log_prob: Float[Tensor, "..."], name: Weight) -> Float[Tensor, ".
     >>> sft_weight(log_prob, "luffy")
     tensor([0.2500, 0.1389, 0.0900])
     """
-    with torch.no_grad():
-        return WEIGHTS[name](log_prob)
-
-
-def one(log_prob: Tensor) -> Tensor:
-    return torch.ones_like(log_prob)
-
-
-def probability(log_prob: Tensor) -> Tensor:
-    return log_prob.exp()
-
-
-def uncertainty(log_prob: Tensor) -> Tensor:
-    return log_prob.exp() * -torch.expm1(log_prob)
-
-
-def luffy(log_prob: Tensor) -> Tensor:
-    logit = log_prob - math.log(GAMMA)
-    return torch.sigmoid(logit) * torch.sigmoid(-logit)
-
-
-WEIGHTS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "one": one,
-    "p": probability,
-    "p(1-p)": uncertainty,
-    "luffy": luffy,
-}
+    log_prob = log_prob.detach()
+    match name:
+        case "one":
+            return torch.ones_like(log_prob)
+        case "p":
+            return log_prob.exp()
+        case "p(1-p)":
+            return log_prob.exp() * -torch.expm1(log_prob)
+        case "luffy":
+            logit = log_prob - math.log(GAMMA)
+            return torch.sigmoid(logit) * torch.sigmoid(-logit)
 
 
 def sft_coefficient(options: ImitationLoss, step: int) -> float:
@@ -119,12 +96,7 @@ def sft_coefficient(options: ImitationLoss, step: int) -> float:
 
     Args:
         step: counted from 0.
-
-    Raises:
-        ValueError: a negative step.
     """
-    if step < 0:
-        raise ValueError(f"step: expected 0 or more, got {step}")
     if step < options.warmup_steps:
         return options.coef * step / options.warmup_steps
     if not options.decay_steps:

@@ -9,13 +9,12 @@ A training calls none of them. `group_advantage`, `mixed_policy_token_loss` and 
 log-probabilities are.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
 
 from training.algorithms.advantage import GroupAdvantage, group_advantage
-from training.algorithms.tensors import require_bool, require_floating
 
 
 def compute_sft_pure_loss(log_prob, eos_mask):
@@ -67,7 +66,8 @@ def compute_grpo_outcome_advantage_split(
         KeyError: a group without an on-policy row, or an id that is a tensor.
         TypeError: rewards that are no floating-point tensor.
     """
-    scores = require_floating("token_level_rewards", token_level_rewards).sum(dim=-1)
+    rewards = _require("token_level_rewards", token_level_rewards, Tensor.is_floating_point, "a floating-point tensor")
+    scores = rewards.sum(dim=-1)
     rows = range(scores.shape[0])
     ids = [index[row] for row in rows]
     on_policy = [on_policy_mask[row].item() is True for row in rows]
@@ -128,7 +128,8 @@ def compute_token_on_off_policy_loss(
         ValueError: an unknown reshape; the original has ``p_div_p_0.1`` and ``p_div_p_0.5`` for both kinds of tokens,
             and ``p_div_p_0.3`` for off-policy tokens.
     """
-    off_tokens = require_bool("prefix_mask", prefix_mask) * eos_mask
+    expected = "dtype torch.bool, as prefix_mask.bool() has,"
+    off_tokens = _require("prefix_mask", prefix_mask, _is_bool, expected) * eos_mask
     on_tokens = ~prefix_mask * eos_mask
     nothing = torch.tensor(0.0)
 
@@ -177,6 +178,18 @@ def compute_token_on_off_policy_loss(
         "off_ratio_max_clip_frac": max_clip_frac,
         "off_ratio_min_clip_frac": min_clip_frac,
     }
+
+
+def _is_bool(tensor: Tensor) -> bool:
+    return tensor.dtype == torch.bool
+
+
+def _require(name: str, value: object, holds: Callable[[Tensor], bool], expected: str) -> Tensor:
+    """Return ``value`` if it is a tensor of which the condition holds; a TypeError that names it otherwise."""
+    if not isinstance(value, Tensor) or not holds(value):
+        got = f"dtype {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"{name}: expected {expected}, got {got}")
+    return value
 
 
 def _require_baselines(ids: Sequence[Hashable], on_policy: Sequence[bool]) -> None:

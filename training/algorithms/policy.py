@@ -10,18 +10,11 @@ from jaxtyping import Bool, Float, Shaped
 
 from training.algorithms.off_policy import OffPolicyRatio
 from training.algorithms.on_policy import OnPolicyLoss
-from training.algorithms.tensors import (
-    as_mask,
-    require_bool,
-    require_floating,
-    require_matrix,
-    require_shape,
-    working_precision,
-)
+from training.algorithms.tensors import working_precision
 from training.later import Tensor, torch
 
 Stats = dict[str, tuple[Tensor, Tensor]]
-"""Metric name -> (sum, count), scalars: add them over micro-batches and ranks, then divide (`mean_stats`)."""
+"""Metric name -> (sum, count), scalars: add them over micro-batches and ranks, then divide."""
 
 
 def mixed_policy_token_loss(
@@ -65,20 +58,8 @@ def mixed_policy_token_loss(
         ``losses``, 0 at invalid tokens, and ``stats`` without gradient: (sum, count) of ``pg_loss``, less what
         ``all_max_clip`` drops, and of means over on-policy or off-policy tokens. A ratio that reaches a bound counts
         in ``off_ratio_max_clip_frac`` or ``off_ratio_min_clip_frac``.
-
-    Raises:
-        TypeError: ``off_policy_mask`` is not bool; a tensor that should be floating point is not.
-        ValueError: another shape.
     """
-    require_matrix("log_prob", require_floating("log_prob", log_prob))
-    floating = {"old_log_prob": old_log_prob, "advantages": advantages}
-    floating |= {} if phi is None else {"phi": phi}
-    for name, value in floating.items():
-        require_shape(name, require_floating(name, value), log_prob.shape, "log_prob")
-    valid = as_mask("response_mask", response_mask)
-    require_shape("response_mask", valid, log_prob.shape, "log_prob")
-    require_shape("off_policy_mask", require_bool("off_policy_mask", off_policy_mask), log_prob.shape, "log_prob")
-
+    valid = response_mask.bool()
     on_policy, off_policy = valid & ~off_policy_mask, valid & off_policy_mask
     # 0 where a token has no part, so that nothing there reaches a sum or a gradient.
     log_prob = torch.where(valid, working_precision(log_prob), 0.0)
@@ -123,11 +104,6 @@ def surest(
     """
     rank = entropy.detach().masked_fill(~tokens, torch.inf).argsort(dim=-1, stable=True).argsort(dim=-1)
     return tokens & (rank < (share * tokens.sum(dim=-1, keepdim=True).double()).long())
-
-
-def mean_stats(stats: Stats) -> dict[str, Tensor]:
-    """Divide each sum of ``stats`` by its count; 0 where nothing was counted."""
-    return {name: total / count.clamp(min=1) for name, (total, count) in stats.items()}
 
 
 def _sum_over(tokens: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

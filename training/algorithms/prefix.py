@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,15 +17,6 @@ from training.algorithms.options import NotNegative, Options, Share, contradicti
 THOUGHTS_END, LEAST_HINT = "</think>", 10  # a hint of fewer characters says nothing (QuestA)
 STAGES = 10
 HINT_CHUNKS, HINT_LOW = 5, 0.05  # for binomial: the parts of a hint, and the chance of each after all steps
-
-
-class Sample(NamedTuple):
-    """What a ratio depends on: the step (from 0), the sample's number in its group and a uniform draw in (0, 1)."""
-
-    step: int
-    sample_id: int
-    n_prefix: int
-    draw: float
 
 
 class Prefix(Options):
@@ -68,47 +59,43 @@ class Prefix(Options):
         """Return how many of the ``n`` samples of a group start with a prefix: the first ones."""
         return n if self.n == -1 else self.n
 
-    @property
-    def shared(self) -> bool:
-        """Whether all samples of a prompt have one draw."""
-        return False
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        """Return the share of the target that one of the ``n_prefix`` samples starts with.
 
-    def ratio(self, sample: Sample) -> float:
-        """Return the share of the target that one of the samples starts with."""
+        Args:
+            step: counted from 0.
+            draw: a uniform random number in (0, 1).
+        """
         raise NotImplementedError
 
 
 class Fixed(Prefix):
     type: Literal["fixed"] = "fixed"
 
-    def ratio(self, sample: Sample) -> float:
-        if sample.sample_id == sample.n_prefix - 1:
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        if sample_id == n_prefix - 1:
             return self.max  # exactly: a ratio just below 1 would cut the end of the target
-        return min(self.min + sample.sample_id * ((self.max - self.min) / (sample.n_prefix - 1)), self.max)
+        return min(self.min + sample_id * ((self.max - self.min) / (n_prefix - 1)), self.max)
 
 
 class Random(Prefix):
     type: Literal["random"] = "random"
     share: bool = False  # one draw for all samples of a prompt
 
-    @property
-    def shared(self) -> bool:
-        return self.share
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        return self.up_to(STAGES, draw)
 
-    def ratio(self, sample: Sample) -> float:
-        return self.up_to(STAGES, sample)
-
-    def up_to(self, tenths: int, sample: Sample) -> float:
+    def up_to(self, tenths: int, draw: float) -> float:
         top = tenths * self.max / STAGES
-        return self.min + (max(top, self.min) - self.min) * sample.draw
+        return self.min + (max(top, self.min) - self.min) * draw
 
 
 class Linear(Prefix):
     type: Literal["linear"] = "linear"
     steps: Annotated[int, Field(ge=1)] = 300  # length of the schedule
 
-    def ratio(self, sample: Sample) -> float:
-        return max(self.min, self.max * (1.0 - min(sample.step / self.steps, 1.0)))
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        return max(self.min, self.max * (1.0 - min(step / self.steps, 1.0)))
 
 
 class LinearVariance(Linear):
@@ -116,13 +103,9 @@ class LinearVariance(Linear):
     std: NotNegative = 0.1  # standard deviation
     share: bool = False
 
-    @property
-    def shared(self) -> bool:
-        return self.share
-
-    def ratio(self, sample: Sample) -> float:
-        mean = super().ratio(sample)
-        ratio = NormalDist(mean, self.std).inv_cdf(sample.draw) if self.std else mean
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        mean = super().ratio(step, draw, sample_id, n_prefix)
+        ratio = NormalDist(mean, self.std).inv_cdf(draw) if self.std else mean
         return min(max(ratio, self.min), self.max)
 
 
@@ -132,17 +115,17 @@ class Staged(Random):
     type: Literal["linear_max", "reverse_linear"]  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride]
     steps: Annotated[int, Field(ge=1)] = 300
 
-    def ratio(self, sample: Sample) -> float:
-        stage = min(max(-(-sample.step * STAGES // self.steps) - 1, 0), STAGES - 1)
-        return self.up_to(stage + 1 if self.type == "reverse_linear" else STAGES - stage, sample)
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        stage = min(max(-(-step * STAGES // self.steps) - 1, 0), STAGES - 1)
+        return self.up_to(stage + 1 if self.type == "reverse_linear" else STAGES - stage, draw)
 
 
 class Cosine(Random):
     type: Literal["cosine"] = "cosine"  # pyright: ignore[reportIncompatibleVariableOverride]
     steps: Annotated[int, Field(ge=1)] = 500
 
-    def ratio(self, sample: Sample) -> float:
-        return self.lowest(sample.step) + (self.max - self.lowest(sample.step)) * sample.draw
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        return self.lowest(step) + (self.max - self.lowest(step)) * draw
 
     def lowest(self, step: int) -> float:
         """Return the lower end of the ratios in a step.
@@ -157,13 +140,13 @@ class Binomial(Random):
     type: Literal["binomial"] = "binomial"  # pyright: ignore[reportIncompatibleVariableOverride]
     steps: Annotated[int, Field(ge=1)] = 300
 
-    def ratio(self, sample: Sample) -> float:
-        step = sample.step + 1
+    def ratio(self, step: int, draw: float, sample_id: int, n_prefix: int) -> float:
+        step += 1
         if step > self.steps:
             return self.min
         q = HINT_LOW + (1.0 - 2.0 * HINT_LOW) * 0.5 * (1.0 + math.cos(math.pi * step / self.steps))
         chunks, below = 0, (1.0 - q) ** HINT_CHUNKS
-        while sample.draw > below and chunks < HINT_CHUNKS:
+        while draw > below and chunks < HINT_CHUNKS:
             chunks += 1
             below += math.comb(HINT_CHUNKS, chunks) * q**chunks * (1.0 - q) ** (HINT_CHUNKS - chunks)
         return min(self.min + (self.max - self.min) * chunks / HINT_CHUNKS, self.max)
@@ -190,35 +173,11 @@ def prefix_ratio(
 
     Returns:
         A float in [min, max], or 0.0.
-
-    Raises:
-        ValueError: a number is out of its range; the message names it.
     """
-    if step < 0:
-        raise ValueError(f"step: expected 0 or more, got {step}")
-    if n < 1 or prefix.n > n:
-        raise ValueError(f"prefix.n: expected 1 to n = {n} samples, or -1 for all of them, got {prefix.n}")
-    if not 0 <= sample_id < n:
-        raise ValueError(f"sample_id: expected 0 to {n - 1}, got {sample_id}")
-    n_prefix = prefix.samples_of(n)
-    if sample_id >= n_prefix:
+    if sample_id >= (n_prefix := prefix.samples_of(n)):
         return 0.0
-    return prefix.ratio(
-        Sample(step, sample_id, n_prefix, _uniform(seed, step, prompt_id, -1 if prefix.shared else sample_id))
-    )
-
-
-def prefix_length(n_target_tokens: int, ratio: float) -> int:
-    """Return the number of tokens of the prefix: ``int(n_target_tokens * ratio)``, for a target counted with its EOS.
-
-    Raises:
-        ValueError: a negative count, or a ratio outside [0, 1].
-    """
-    if n_target_tokens < 0:
-        raise ValueError(f"n_target_tokens: expected 0 or more, got {n_target_tokens}")
-    if not 0.0 <= ratio <= 1.0:
-        raise ValueError(f"ratio: expected a number in [0, 1], got {ratio}")
-    return int(n_target_tokens * ratio)
+    draw = _uniform(seed, step, prompt_id, -1 if getattr(prefix, "share", False) else sample_id)
+    return prefix.ratio(step, draw, sample_id, n_prefix)
 
 
 def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_length: int) -> list[int]:
@@ -233,7 +192,7 @@ def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_len
             preparation rejects it, and meeting one is an error.
 
     Raises:
-        ValueError: target + EOS is longer than the limit, or the ratio is outside [0, 1].
+        ValueError: target + EOS is longer than the limit.
     """
     if not target:
         return []
@@ -243,7 +202,7 @@ def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_len
             f"target: {len(whole)} tokens with its EOS, but a response has at most {response_length}; "
             "reject it in data preparation (max_target_length) or raise the response length"
         )
-    return whole[: prefix_length(len(whole), ratio)]
+    return whole[: int(len(whole) * ratio)]
 
 
 def answer_prefix(target: str, ratio: float) -> str:

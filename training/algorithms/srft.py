@@ -7,7 +7,6 @@ from typing import Literal
 
 from jaxtyping import Bool, Float, Shaped
 
-from training.algorithms.tensors import as_mask
 from training.later import Tensor, torch
 
 Sign = Literal["minus", "plus"]
@@ -22,7 +21,7 @@ def row_entropy(
     tensor([[2.],
             [4.]])
     """
-    mask = as_mask("response_mask", mask)
+    mask = mask.bool()
     total = torch.where(mask, entropy.detach(), 0.0).sum(dim=-1, keepdim=True)
     return total / mask.sum(dim=-1, keepdim=True).clamp(min=1)
 

@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 
 from training.algorithms.off_policy import bounded_exp
 from training.algorithms.options import Options, Positive, contradiction
-from training.algorithms.tensors import require_bool, require_floating, require_shape
 from training.later import Tensor, torch
 
 
@@ -71,14 +70,7 @@ def teacher_advantage(
     Args:
         log_prob: Log-probabilities of the policy at the start of the step.
         scored: the tokens that the policy sampled.
-
-    Raises:
-        TypeError: ``scored`` is not bool; log-probabilities that are not floating point.
-        ValueError: another shape.
     """
-    shape = require_floating("log_prob", log_prob).shape
-    require_shape("teacher_log_prob", require_floating("teacher_log_prob", teacher_log_prob), shape, "log_prob")
-    require_shape("scored", require_bool("scored", scored), shape, "log_prob")
     difference = torch.where(scored, teacher_log_prob - log_prob, 0.0)
     if options.max_advantage is not None:
         difference = difference.clamp(-options.max_advantage, options.max_advantage)

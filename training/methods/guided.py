@@ -1,11 +1,12 @@
 """Samples that start with a part of the target, and prompts that get them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import PrivateAttr
 
 from core.errors import InputError
-from training.algorithms.guide import ALWAYS, FAILED, UNTIL_SOLVED, OffPolicySchedule, Schedule
+from training.algorithms.guide import ALWAYS, FAILED, UNTIL_SOLVED, Schedule, applies
 from training.algorithms.imitation import ImitationLoss, sft_coefficient
 from training.algorithms.options import contradiction
 from training.algorithms.prefix import AnyPrefix, Fixed, prefix_ratio
@@ -22,11 +23,7 @@ class Guided(OnPolicy):
 
     prefix: AnyPrefix = Fixed(n=1)
     guide: Schedule = ALWAYS
-    _schedule: OffPolicySchedule = PrivateAttr()
-
-    def model_post_init(self, context: Any) -> None:
-        super().model_post_init(context)
-        self._schedule = OffPolicySchedule(self.guide)
+    _solved: set[int] = PrivateAttr(default_factory=set)  # prompts that an on-policy sample has solved
 
     def check(self, run: RunValues) -> None:
         super().check(run)
@@ -52,7 +49,7 @@ class Guided(OnPolicy):
 
     @property
     def by_prompt(self) -> bool:
-        return self._schedule.depends or super().by_prompt
+        return self.guide == UNTIL_SOLVED or super().by_prompt
 
     @property
     def shown(self) -> bool:
@@ -68,7 +65,8 @@ class Guided(OnPolicy):
         return self.prefix.samples_of(n)
 
     def plan(self, prompt: Prompt, n: int) -> list[Start]:
-        if not prompt.has_target or not self._schedule.applies(prompt.key, prompt.pass_rate):
+        solved = prompt.key in self._solved
+        if not prompt.has_target or not applies(self.guide, solved=solved, pass_rate=prompt.pass_rate):
             return [Start()] * n
         return self.starts(prompt, n)
 
@@ -88,20 +86,21 @@ class Guided(OnPolicy):
         return [Start(ratio, self.shown, self.of_answer) for ratio in ratios]
 
     def note(self, samples: Samples, tools: Tools) -> Metrics:
-        if self._schedule.depends:
+        if self.guide == UNTIL_SOLVED:
             keys = samples.rows["prompt_key"].tolist()
             self.see(keys, samples.solved.tolist(), samples.on_policy.tolist())
         return super().note(samples, tools)
 
-    def see(self, prompts: Any, solved: Any, on_policy: Any) -> None:
-        self._schedule.solve(prompts, solved, on_policy)
+    def see(self, prompts: Sequence[int], solved: Sequence[bool], on_policy: Sequence[bool]) -> None:
+        rows = zip(prompts, solved, on_policy, strict=True)
+        self._solved.update(prompt for prompt, right, alone in rows if right and alone)
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"solved": sorted(self._schedule.solved)}
+        return super().state() | {"solved": sorted(self._solved)}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self._schedule.solved.update(state["solved"])
+        self._solved = set(state["solved"])
 
 
 class Imitating(Guided, Regularized):

@@ -1,7 +1,7 @@
 """RL on the policy's own samples, and the likelihood of a target besides."""
 
 from training.algorithms.advantage import GroupAdvantage
-from training.algorithms.group_rejection import Filter
+from training.algorithms.groups import Filter
 from training.algorithms.imitation import ImitationLoss
 from training.algorithms.on_policy import AnyOnPolicyLoss, Ppo
 from training.algorithms.options import Baseline

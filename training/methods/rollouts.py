@@ -15,7 +15,7 @@ from training.algorithms.advantage import (
 )
 from training.algorithms.aggregate import Reduce
 from training.algorithms.correction import AnyCorrection, NegativeMask, Uncorrected, rollout_correction
-from training.algorithms.group_rejection import Filter
+from training.algorithms.groups import Filter
 from training.algorithms.on_policy import AnyOnPolicyLoss, Ppo
 from training.algorithms.options import Baseline, Positive, contradiction
 from training.algorithms.regularize import (

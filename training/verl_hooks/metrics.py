@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from core.metric_table import SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION, VALIDATION_SCORE
-from training.algorithms.group_rejection import reject_groups
+from training.algorithms.groups import outcomes_by_group
 from training.algorithms.samples import Samples
 from training.algorithms.tensors import fit_width
 
@@ -116,10 +116,10 @@ def group_metrics(
     metrics["groups/off_policy"] = off_policy_prompts / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
-        counts = reject_groups(solved.float().tolist(), index.tolist(), on_policy.tolist(), "all_samples").metrics
-        kinds = ("solve_all", "solve_none", "solve_partial")
-        groups = sum(counts[kind] for kind in kinds)
-        metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}
+        _, outcomes = outcomes_by_group(solved.tolist(), index.tolist(), on_policy.tolist())
+        groups = [set(own) for own in outcomes.values() if own]
+        kinds = {"solve_all": {True}, "solve_none": {False}, "solve_partial": {True, False}}
+        metrics |= {f"groups/{kind}": groups.count(of) / len(groups) for kind, of in kinds.items()}
     if len(off_policy):
         metrics["reward/off_policy"] = float(off_policy.mean())
     return metrics

@@ -14,7 +14,7 @@ from grading.verifiers.combined import WeightedVerifier
 from grading.verifiers.math import MathVerifier, WholeTextVerifier
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier
-from training.algorithms.group_rejection import SOLVED
+from training.algorithms.groups import SOLVED
 
 TRUNCATED = "truncated"  # entry of a sample's extra fields: it was cut at the response limit, and so scores 0
 RULES = {"boxed": "math", "whole-text": "math_whole_text"}  # verifiers of mathematics

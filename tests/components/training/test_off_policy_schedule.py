@@ -1,6 +1,5 @@
 """Which prompts get off-policy samples, in which order prompts come, and what each refuses."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,54 +13,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tensordict import TensorDict
-from torchdata.stateful_dataloader import StatefulDataLoader
-from verl.trainer.ppo.utils import create_rl_sampler
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
 from training.algorithms.derived_seeds import prompt_key
-from training.algorithms.guide import OffPolicySchedule, parse_schedule
+from training.algorithms.guide import applies
 from training.algorithms.prompt_order import easy_first
 from training.config.to_verl import compose_run
 from training.job.input_checks import check_pass_rates, run_files
-from training.methods import resolved
+from training.methods.given import Prompt
 from training.methods.luffy import Luffy
 from training.methods.multitask import Multitask, PolicyFilter
 from training.verl_hooks import replay_buffer
 from training.verl_hooks.trainer import MixedPolicyTrainer
 
-# Steps of a run: of each sample its prompt, whether it is right, and whether it is on-policy.
-STEP = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=12)
+
+@given(st.floats(0.01, 1.0), st.floats(0, 1), st.booleans())
+def test_problems_below_the_bound_are_guided_whatever_was_solved(bound: float, rate: float, solved: bool) -> None:
+    assert applies(f"pass_rate < {bound:.17f}", solved=solved, pass_rate=rate) == (rate < float(f"{bound:.17f}"))
 
 
-@pytest.mark.parametrize("rule", ["", "never", "pass_rate<0", "pass_rate<1.5", "pass_rate>0.5", "pass_rate<nan"])
-def test_a_rule_that_decides_nothing_is_refused(rule: str) -> None:
-    with pytest.raises(InputError, match=r"^method.guide: got '.*', expected always, until_solved, failed or"):
-        resolved({"type": "luffy", "guide": rule})
-
-
-@given(st.floats(0.01, 1.0), st.floats(0, 1))
-def test_problems_below_the_bound_are_guided_whatever_was_solved(bound: float, rate: float) -> None:
-    schedule = OffPolicySchedule(f"pass_rate < {bound:.17f}")
-    schedule.solve([1], [True], [True])
-    assert schedule.applies(1, rate) == (rate < float(f"{bound:.17f}"))
-    assert schedule.solved == set()
-
-
-@given(st.lists(STEP, max_size=6), st.integers(0, 6))
-def test_a_resumed_run_guides_what_an_unbroken_one_does(steps: list[list[tuple[int, bool, bool]]], cut: int) -> None:
-    unbroken, resumed = OffPolicySchedule("until_solved"), OffPolicySchedule("until_solved")
-    solved: set[int] = set()
-    for number, step in enumerate(steps):
-        if number == cut:
-            saved = json.loads(json.dumps(sorted(resumed.solved)))
-            resumed = OffPolicySchedule("until_solved")
-            resumed.solved.update(saved)
-        for schedule in (unbroken, resumed):
-            assert [schedule.applies(prompt) for prompt in range(6)] == [prompt not in solved for prompt in range(6)]
-            schedule.solve(*([row[k] for row in step] for k in range(3)))
-        solved |= {prompt for prompt, right, on_policy in step if right and on_policy}
+def test_a_resumed_run_guides_what_an_unbroken_one_does(tmp_path: Path) -> None:
+    unbroken, resumed = Luffy(guide="until_solved"), Luffy(guide="until_solved")
+    unbroken.see([7, 7, 8, 8, 9], [True, False, True, False, False], [False, True, True, True, True])
+    unbroken.save(tmp_path)
+    resumed.load(tmp_path)
+    for method in (unbroken, resumed):
+        method.see([5], [True], [True])
+        plans = [method.plan(Prompt(key, "p", 0, 0, has_target=True), 2)[0].ratio for key in (5, 7, 8, 9)]
+        assert plans == [0.0, 1.0, 0.0, 1.0]  # 7 was solved by its target alone
 
 
 def asks(text: str) -> list[dict[str, str]]:
@@ -99,14 +80,6 @@ def test_the_trainer_plans_the_samples_of_each_prompt_that_it_draws(monkeypatch:
     assert starts(trainer) == [without] * 3
 
 
-def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved, loaded = (trainer_of("until_solved", monkeypatch, raw_prompt=[asks("1")]).method for _ in range(2))
-    saved._schedule.solved |= {2**59, 3}
-    saved.save(tmp_path)
-    loaded.load(tmp_path)
-    assert loaded._schedule.solved == {2**59, 3}
-
-
 def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -127,10 +100,7 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
         tensors = {name: torch.tensor(values[name]) for name in select_fields if name in values}
         return tu.get_tensordict({**tensors, "extra_fields": [{}] * len(keys)}, {})
 
-    from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
-
-    for module in (verl_buffer, replay_buffer):
-        monkeypatch.setattr(module, "tq", SimpleNamespace(kv_batch_get=fields))
+    monkeypatch.setattr(replay_buffer, "tq", SimpleNamespace(kv_batch_get=fields))
     method = Multitask(filter=PolicyFilter(), guide="until_solved")
     buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(method, 3)
     buffer.filter_groups_metric = "reward"
@@ -138,7 +108,7 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
     buffer._dapo_classification_cache = {"train": {}}  # pyright: ignore[reportAttributeAccessIssue]
     prompts, _ = buffer._dapo_filtered_keys("train")
     assert prompts == {"a", "d"}  # the first sample of c counts, and d has nothing to imitate
-    assert method._schedule.solved == {ord("a"), ord("c")}
+    assert method._solved == {ord("a"), ord("c")}
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30), st.integers(1, 8), st.integers(0, 3))
@@ -183,54 +153,3 @@ def test_what_is_not_measured_is_refused_before_anything_starts(setting: str, tm
         assert pq.read_table(ordered)["prompt"].to_pylist() == ["2", "0", "3", "1"]
     else:
         assert ordered == good
-
-
-def test_no_other_setting_needs_pass_rates(tmp_path: Path) -> None:
-    file = targets_file(tmp_path / "a.parquet", None)
-    for settings in (
-        [],
-        ["method.guide=until_solved"],
-        ["method.guide=always", "data.order=shuffle"],
-    ):
-        check_pass_rates(file, config_of(*settings))
-        assert run_files(file, config_of(*settings), tmp_path) == (file, file)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "settings", "message"),
-    [
-        ("on_policy", ["method.guide=until_solved"], "method.guide is not a setting"),
-        ("uft", ["method.guide=pass_rate<2"], "method.guide: got 'pass_rate<2', expected"),
-    ],
-)
-def test_a_setting_that_cannot_work_is_refused(recipe: str, settings: list[str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        compose_run(recipe, "cpu", settings, run=Path("run"))
-
-
-def test_the_bound_is_read_with_and_without_blanks_and_quotes() -> None:
-    spelled = (
-        "method.guide=pass_rate<0.25",
-        "method.guide='pass_rate < .25'",
-        'method.guide="pass_rate<0.250"',
-    )
-    assert {parse_schedule(config_of(text).method.guide) for text in spelled} == {0.25}
-
-
-def test_a_resumed_run_goes_on_in_the_order(tmp_path: Path) -> None:
-    data = OmegaConf.create({"shuffle": False, "seed": 0})
-    rows = list(range(10))
-
-    def loader() -> Any:
-        return StatefulDataLoader(rows, batch_size=2, sampler=create_rl_sampler(data, rows), drop_last=True)
-
-    unbroken = loader()
-    expected = [batch.tolist() for batch in unbroken]
-    interrupted = loader()
-    batches = iter(interrupted)
-    first = [next(batches).tolist() for _ in range(2)]
-    torch.save(interrupted.state_dict(), tmp_path / "data.pt")
-    resumed = loader()
-    resumed.load_state_dict(torch.load(tmp_path / "data.pt", weights_only=False))
-    assert first + [batch.tolist() for batch in resumed] == expected
-    assert [batch.tolist() for batch in resumed] == expected  # the next epoch

@@ -6,7 +6,6 @@ from time import sleep
 import pytest
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from training.algorithms.replay import Experience, Trajectory
 from training.config.to_verl import compose_run
 from training.job.checkpoints import damage, folder_of, latest_step
 from training.verl_hooks import trainer as module
@@ -26,22 +25,6 @@ def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
     monkeypatch.setattr(PPOTrainer, "_save_checkpoint", lambda self: checkpoint.mkdir(parents=True, exist_ok=True))
     monkeypatch.setattr(module, "require_disk", lambda config: None)  # which reads the model
     return MixedPolicyTrainer(compose_run("exgrpo", "cpu", ["method.replay.start=0.0"], run=run))
-
-
-def test_the_replay_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved = trainer(tmp_path, monkeypatch)
-    saved.method._store.experiences = {
-        2**59 + prompt: Experience(1 + prompt % 7, [Trajectory([prompt, 2], [-0.5, -0.25])]) for prompt in range(9)
-    }
-    saved.method._store.retired, saved.method._store.started = {2**59 + 77}, True
-    saved._save_checkpoint()
-    saved._shutdown_dump_executor()
-
-    resumed = trainer(tmp_path, monkeypatch)
-    assert resumed.method._store.draw(8, 8, seed=1) == []
-    resumed._load_checkpoint()
-    assert resumed.method._store == saved.method._store
-    assert resumed.method._store.draw(8, 8, seed=1) == saved.method._store.draw(8, 8, seed=1) != []
 
 
 def test_a_checkpoint_is_complete_when_the_samples_of_its_step_are_written(

@@ -9,12 +9,10 @@ from updates import update_loss
 from verl.utils import tensordict_utils as tu
 
 from core.model.prompts import Example
-from training.algorithms.aggregate import LOSS_AGG_MODES
-from training.methods import method_of, method_path, resolved
+from training.methods import method_of, resolved
 from training.methods.on_policy import OnPolicy
 from training.methods.relift import Relift
-from training.methods.sft import Sft
-from training.verl_hooks.loss import step_loss, supervised_loss
+from training.verl_hooks.loss import step_loss
 from training.verl_hooks.prompt_trainer import sft_update_batch
 
 # Two prompts of a target and an on-policy sample: log-probabilities, advantage, solved (the first was not).
@@ -93,44 +91,9 @@ def test_nothing_counts_as_one() -> None:
     assert metrics["pg_loss"].aggregate() == metrics["sft_loss"].aggregate() == 0
 
 
-def test_mu_weighs_the_supervised_loss_and_one_minus_mu_the_policy_loss() -> None:
-    policy, supervised = (-(-0.5 * 3) - 0.5) / 4, (1.0 + 3.0 + 4.0 + 0.3) / 4
-    loss, metrics = share([0, 1, 2, 3], made("chord"), coefficients={"pg_loss": 0.75, "sft_loss": 0.25})
-    assert metrics["pg_loss"].aggregate() == pytest.approx(policy)
-    assert loss == pytest.approx(0.75 * policy + 0.25 * supervised)
-
-
-def test_phi_weighs_tokens_of_the_target() -> None:
-    p = torch.tensor([-1.0, -3.0, -4.0, -0.3]).exp()
-    _, metrics = share([0, 1, 2, 3], made("chord", imitation={"weight": "p(1-p)"}))
-    assert metrics["sft_loss"].aggregate() == pytest.approx(float((-p * (1 - p) * p.log()).mean()))
-
-
 def test_srft_needs_the_entropy() -> None:
     with pytest.raises(ValueError, match=r"calculate_entropy must be true"):
         share([0, 1, 2, 3], made("srft"))
-
-
-@pytest.mark.parametrize("mode", [mode for mode in LOSS_AGG_MODES if mode != "published"])
-@pytest.mark.parametrize("type", ["chord", "hpt", "srft"])
-def test_micro_batches_and_ranks_do_not_matter(mode: str, type: str) -> None:
-    method = made(type, reduce={"type": mode}, imitation={"weight": "p"})
-    entropies = (0.2, 0.4, 0.1, 0.7) if type == "srft" else None
-    whole, _ = share([0, 1, 2, 3], method, entropies)
-    cuts = [[[0, 1, 2, 3]], [[0], [1, 2, 3]], [[3, 1], [2, 0]], [[2], [0], [3], [1]]]
-    for cut in cuts:
-        assert sum(share(rows, method, entropies)[0] for rows in cut) == pytest.approx(whole, abs=1e-5)
-        assert sum(share(rows, method, entropies, dp_size=2)[0] for rows in cut) / 2 == pytest.approx(whole, abs=1e-5)
-
-
-def test_dft_weighs_a_token_by_its_probability() -> None:
-    masks = nested([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
-    data = tu.get_tensordict({"loss_mask": masks, "row": nested([[0], [1]])}, {"batch_num_tokens": 3, "dp_size": 1})
-    # Of a response's token: one before it.
-    output = {"log_probs": nested([[-1.0, -2.0, -4.0], [-8.0, -0.5, -32.0]])}
-    loss, _ = supervised_loss(method_path("sft"), Sft(weight="p").model_dump_json(), output, data)
-    p = torch.tensor([-1.0, -2.0, -0.5]).exp()
-    assert loss.item() == pytest.approx(float((-p * p.log()).mean()))
 
 
 EXAMPLES = [Example([5, 6], [1, 2, 3]), Example([5], [4]), Example([7, 8, 9], [1, 2])]

@@ -8,9 +8,6 @@ from updates import update_loss
 
 from training.algorithms.aggregate import Reduce
 from training.algorithms.off_policy import NoReshape, OffPolicyRatio, PDivP, Reshape
-from training.algorithms.on_policy import Ppo
-from training.algorithms.policy import mixed_policy_token_loss
-from training.algorithms.tensors import fit_width
 from training.methods.luffy import Luffy
 from training.verl_hooks.agent_loop import OffPolicyOutput
 
@@ -58,18 +55,6 @@ def test_the_ratio_to_the_teacher_is_shaped(reshape: Reshape) -> None:
     torch.testing.assert_close(ours, (gradient * torch.tensor(P)).float(), rtol=1e-5, atol=0)  # d/dlog p = p d/dp
 
 
-def test_without_the_option_the_teacher_counts_as_certain() -> None:
-    assert policy_loss()[0] == pytest.approx(-sum(P))
-
-
-def test_a_probability_of_one_is_the_papers_phi() -> None:
-    tensors = [torch.rand(3, 5).log() for _ in range(2)]
-    advantages, mask = torch.randn(3, 5), torch.ones(3, 5)
-    arguments = *tensors, advantages, mask, torch.ones(3, 5).bool(), Ppo(), OffPolicyRatio(reshape=PDivP())
-    losses, _ = mixed_policy_token_loss(*arguments)
-    torch.testing.assert_close(mixed_policy_token_loss(*arguments, torch.ones(3, 5))[0], losses, rtol=1e-4, atol=1e-6)
-
-
 def test_a_sample_carries_them_for_its_prefix() -> None:
     fields: dict[str, Any] = {"prompt_ids": [1], "response_ids": [2, 3, 4], "response_mask": [1] * 3, "num_turns": 2}
     fields |= {"metrics": {}, "requests": 1, "versions": [-1, -1, 0]}
@@ -78,10 +63,3 @@ def test_a_sample_carries_them_for_its_prefix() -> None:
     on_policy = OffPolicyOutput(**fields, prefix_length=0, off_policy_log_probs=[]).as_dict()
     assert on_policy["off_policy_log_probs"].tolist() == [0.0] * 3
     assert "off_policy_log_probs" not in OffPolicyOutput(**fields, prefix_length=2).as_dict()
-
-
-def test_padding_rows_with_a_copy_of_another_length_fit() -> None:
-    """verl's padding rows have one token, and copy unknown fields of a real one."""
-    values = nested([-1.0, -2.0, -3.0], [-4.0]).to_padded_tensor(0.0)
-    assert fit_width(values, 2).tolist() == [[-1.0, -2.0], [-4.0, 0.0]]
-    assert fit_width(values, 4).tolist() == [[-1.0, -2.0, -3.0, 0.0], [-4.0, 0.0, 0.0, 0.0]]

@@ -1,4 +1,4 @@
-"""Group advantages: against the definition, in any order, with any index; prefix weights."""
+"""Group advantages: against the definition, in any order, with any index."""
 
 import statistics
 
@@ -10,8 +10,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from training.algorithms.advantage import GroupAdvantage, apply_prefix_weights, group_advantage  # noqa: E402
-from training.algorithms.group_rejection import reject_groups  # noqa: E402
+from training.algorithms.advantage import GroupAdvantage, group_advantage  # noqa: E402
 
 EPSILON = 1e-6
 SPLIT = GroupAdvantage(baseline="on_policy", use_std=True)
@@ -70,7 +69,6 @@ def test_every_kind_of_index_and_mask_gives_the_same():
     expected = group_advantage(scores, numbers, on_policy.bool(), SPLIT)
     indices = [
         torch.tensor(numbers),
-        [torch.tensor(number) for number in numbers],  # 0-dimensional tensors hash by identity
         np.array(numbers),
         np.array([str(number) for number in numbers], dtype=object),
         np.array([str(number) for number in numbers]),
@@ -110,43 +108,3 @@ def test_equal_scores_carry_no_signal_whatever_their_value():
     scores = torch.tensor([1.0, 0.1, 0.1, 0.1], dtype=torch.float64)
     ours = group_advantage(scores, [0] * 4, torch.tensor([0, 1, 1, 1]), SPLIT)
     assert ours.tolist() == pytest.approx([0.9 / (1 + 1e-6), 0.0, 0.0, 0.0])
-
-
-def test_no_rows():
-    assert group_advantage(torch.zeros(0), [], torch.zeros(0), SPLIT).shape == (0,)
-
-
-def test_prefix_weights():
-    advantages, prefix = torch.tensor([[2.0, 2.0], [1.0, 1.0]]), torch.tensor([[True, False], [False, False]])
-    weighted = apply_prefix_weights(advantages, prefix, 0.5, 3.0)
-    assert torch.equal(weighted, torch.tensor([[1.0, 6.0], [3.0, 3.0]]))
-    assert torch.equal(apply_prefix_weights(advantages, prefix, 1.0, 1.0), advantages)
-    with pytest.raises(TypeError, match=r"off_policy_mask: expected dtype torch\.bool, got torch\.float32"):
-        apply_prefix_weights(advantages, prefix.float(), 1.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "words"),
-    [
-        ({"index": [0, 0]}, ValueError, "index: expected 3 group ids, one for each row of the scores, got 2"),
-        ({"index": torch.zeros(3, 1)}, ValueError, r"index: expected 3 group ids.*got \[3, 1\]"),
-        ({"index": 5}, TypeError, "index: expected a sequence, array or tensor of group ids, got int"),
-        ({"on_policy": torch.ones(2)}, ValueError, r"on_policy_mask: expected shape \[3\], that of scores"),
-        ({"on_policy": [1, 1, 1]}, TypeError, "on_policy_mask: expected a torch.Tensor, got list"),
-        ({"scores": torch.zeros(3, 2)}, ValueError, r"scores: expected shape \[batch\], got \[3, 2\]"),
-        ({"scores": torch.zeros(3, dtype=torch.int64)}, TypeError, "scores: expected a floating-point tensor"),
-    ],
-)
-def test_bad_input_names_the_argument(changes, error, words):
-    arguments = {"scores": torch.zeros(3), "index": [0, 0, 1], "on_policy": torch.ones(3), "options": SPLIT}
-    with pytest.raises(error, match=words):
-        group_advantage(**(arguments | changes))
-
-
-@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=2, max_size=8), st.booleans())
-def test_a_group_is_rejected_exactly_where_its_advantages_are_zero(scores, use_std):
-    options = GroupAdvantage(baseline="all_samples", use_std=use_std)
-    group, on_policy = ["a"] * len(scores), [True] * len(scores)
-    advantages = group_advantage(torch.tensor(scores), group, torch.tensor(on_policy), options)
-    assert any(reject_groups(scores, group, on_policy, "all_samples").keep) == bool(advantages.any())
-    assert advantages.sum().item() == pytest.approx(0.0, abs=1e-5)

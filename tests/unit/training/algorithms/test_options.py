@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from training.algorithms.aggregate import Reduce
 from training.algorithms.correction import Correction
-from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import Options
 from training.algorithms.regularize import AdaptiveEntropy, next_entropy_coefficient
 from training.methods import method_of, resolved
@@ -101,6 +100,10 @@ CONTRADICTIONS = [
     ({"type": "opd", "filter": {}}, "method.teacher=set contradicts method.filter=set"),
     ({"type": "exgrpo", "prompts": {}}, "method.type=exgrpo contradicts method.prompts=set"),
     ({"type": "exgrpo", "filter": {}}, "what a step replays depends on all groups of the step before"),
+    *(
+        ({"type": "srft", name: value}, f"method.type=srft contradicts method.{name}=")
+        for name, value in {"length_penalty": {}, "teacher": {}, "beta": 0.5}.items()
+    ),
     ({"type": "exgrpo", "replay": {"share": 0.0}}, "method.replay.share: Input should be greater than 0"),
 ]
 
@@ -213,71 +216,3 @@ def test_the_entropy_coefficient_continues_after_a_resume(tmp_path: Path):
     resumed.load(tmp_path)
     assert head + [step(resumed, entropy) for entropy in entropies[2:]] == expected
     assert step(OnPolicy(), 3.0) == -0.001  # one that is not adaptive stays
-
-
-def test_the_entropy_coefficient_refuses_what_is_no_entropy():
-    with pytest.raises(ValueError, match="entropy: expected a finite number of nats, got nan"):
-        next_entropy_coefficient(1e-3, math.nan, ENTROPY)
-    with pytest.raises(ValueError, match=r"coefficient: expected a positive number, got 0\.0"):
-        next_entropy_coefficient(0.0, 0.5, ENTROPY)
-
-
-UNION, ON_POLICY_ONLY = "all_samples", "on_policy"
-
-
-def test_groups_without_signal_are_rejected_and_off_policy_samples_never_counted():
-    index = ["all", "all", "all", "none", "none", "none", "some", "some", "some"]
-    solved = [True, True, True, True, False, False, True, True, False]
-    on_policy = [False, True, True] * 3
-    union = reject_groups(solved, index, on_policy, UNION)
-    assert union.keep == [False] * 3 + [True] * 6
-    on_policy_only = reject_groups(solved, index, on_policy, ON_POLICY_ONLY)
-    assert on_policy_only.keep == [False] * 6 + [True] * 3
-    counts = {"groups": 3.0, "solve_all": 1.0, "solve_none": 1.0, "solve_partial": 1.0}
-    assert union.metrics == counts | {"rejected_groups": 1.0}
-    assert on_policy_only.metrics == counts | {"rejected_groups": 2.0}
-
-
-def test_a_single_outcome_is_no_evidence():
-    assert reject_groups([True, False], ["a", "a"], [True, False], ON_POLICY_ONLY).keep == [True, True]
-    assert reject_groups([], [], [], UNION).keep == []
-
-
-def test_groups_of_one_score_carry_no_signal_and_only_full_scores_solve():
-    index = ["same"] * 3 + ["apart"] * 3 + ["solved"] * 3
-    scores = [0.5, 0.5, 0.5, 1.0, 0.25, 0.75, 0.5, 1.0, 1.0]
-    on_policy = [False, True, True] * 3
-    union = reject_groups(scores, index, on_policy, UNION)
-    assert union.keep == [False] * 3 + [True] * 6
-    assert union.metrics == {
-        "groups": 3.0,
-        "rejected_groups": 1.0,
-        "solve_all": 1.0,
-        "solve_none": 2.0,
-        "solve_partial": 0.0,
-    }
-    assert reject_groups(scores, index, on_policy, ON_POLICY_ONLY).keep == [False] * 3 + [True] * 3 + [False] * 3
-
-
-@settings(max_examples=100)
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.booleans()), max_size=12), st.randoms())
-def test_rejection_does_not_depend_on_the_order(rows, order):
-    def kept(of):
-        columns = list(zip(*of, strict=True)) or [(), (), ()]
-        return [row for row, keep in zip(of, reject_groups(*columns, ON_POLICY_ONLY).keep, strict=True) if keep]
-
-    shuffled = rows[:]
-    order.shuffle(shuffled)
-    assert sorted(kept(rows)) == sorted(kept(shuffled))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (([True], ["a", "b"], [True]), "index: expected 1 values, one for each outcome, got 2"),
-        (([True], ["a"], []), "on_policy: expected 1 values"),
-    ],
-)
-def test_bad_rejection_input_names_the_argument(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        reject_groups(*arguments, UNION)

@@ -322,7 +322,7 @@ ERRORS: dict[str, tuple[dict[str, Any], dict[str, Any], type[Exception], str]] =
     "phi": ({}, {"target_probs": torch.ones(4, 1)}, AssertionError, "target_probs: expected shape [4, 6]"),
     "no upper bound": ({}, {"clip_upper_bound": None}, TypeError, "'>' not supported between"),
     "prefix of floats": ({"prefix_mask": torch.ones(4, 6)}, {}, TypeError, "prefix_mask: expected dtype torch.bool"),
-    "prefix of ints": ({"prefix_mask": torch.ones(4, 6).int()}, {}, TypeError, "use prefix_mask.bool()"),
+    "prefix of ints": ({"prefix_mask": torch.ones(4, 6).int()}, {}, TypeError, "as prefix_mask.bool() has"),
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from training.algorithms.prefix import AnyPrefix, Prefix, cut_prefix, prefix_length, prefix_ratio
+from training.algorithms.prefix import AnyPrefix, Prefix, cut_prefix, prefix_ratio
 
 EOS = 1
 PREFIX: TypeAdapter[Prefix] = TypeAdapter(AnyPrefix)
@@ -152,12 +152,6 @@ def test_another_process_draws_the_same_and_needs_no_torch():
     assert out.strip() == str(ratio(5, n=3, seed=7, prompt_id="p"))
 
 
-def test_uniform_draws_are_uniform():
-    draws = sorted(ratio(prompt_id=prompt) for prompt in range(4000))
-    distance = max(abs(draw - i / len(draws)) for i, draw in enumerate(draws))
-    assert distance < 1.95 / len(draws) ** 0.5  # Kolmogorov-Smirnov, one in a thousand
-
-
 def test_the_hint_of_uft_has_binomially_many_fifths():
     def draws(step, **options):
         return [ratio(step, strategy="binomial", steps=300, prompt_id=i, **options) for i in range(4000)]
@@ -170,44 +164,3 @@ def test_the_hint_of_uft_has_binomially_many_fifths():
             expected = math.comb(5, fifths) * q**fifths * (1 - q) ** (5 - fifths)
             assert drawn.count(fifths / 5) / len(drawn) == pytest.approx(expected, abs=0.03)
     assert max(draws(0, max=0.8)) == 0.8 and min(draws(300, min=0.1)) == pytest.approx(0.1)
-
-
-def test_linear_variance_is_normal_about_linear():
-    options = {"max": 0.8, "steps": 100}
-    mean = ratio(50, strategy="linear", **options)
-    draws = [ratio(50, strategy="linear_variance", prompt_id=i, std=0.05, **options) for i in range(2000)]
-    assert mean == pytest.approx(0.4)
-    assert sum(draws) / len(draws) == pytest.approx(mean, abs=0.005)
-    assert ratio(50, strategy="linear_variance", std=0.0, **options) == mean
-
-
-@pytest.mark.parametrize(
-    ("tokens", "share", "length"), [(6, 0.5, 3), (6, 2 / 3, 4), (7, 1.0, 7), (7, 0.0, 0), (0, 1, 0)]
-)
-def test_prefix_length_rounds_down(tokens, share, length):
-    assert prefix_length(tokens, share) == length
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"strategy": "square"}, "tag 'square'.*reverse_linear"),
-        ({"step": -1}, "step: expected 0 or more"),
-        ({"strategy": "linear", "steps": 0}, "steps\n.*greater than or equal to 1"),
-        ({"min": 0.9, "max": 0.1}, "prefix.min=0.9 contradicts prefix.max=0.1"),
-        ({"n_prefix": 5}, "prefix.n: expected 1 to n = 4"),
-        ({"n_prefix": -2}, "n\\n.*greater than or equal to -1"),
-        ({"sample_id": 4}, "sample_id: expected 0 to 3"),
-        ({"strategy": "linear_variance", "std": -1.0}, "std\n.*greater than or equal to 0"),
-    ],
-)
-def test_bad_input_names_the_argument(changes, words):
-    with pytest.raises(ValueError, match=words):
-        ratio(**({"n": 4, "n_prefix": 1} | changes))
-
-
-def test_bad_lengths_and_ratios():
-    with pytest.raises(ValueError, match="n_target_tokens"):
-        prefix_length(-1, 0.5)
-    with pytest.raises(ValueError, match=r"ratio: expected a number in \[0, 1\], got 1.5"):
-        prefix_length(5, 1.5)

@@ -1,4 +1,4 @@
-"""ExGRPO's store: what it keeps, what it draws, that it survives a checkpoint, and the loss of a replayed sample."""
+"""ExGRPO: what it stores and draws, that this survives a checkpoint, and the loss of a replayed sample."""
 
 import asyncio
 from collections import Counter
@@ -10,8 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from tensordict import TensorDict  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
@@ -21,7 +19,7 @@ from core.model.base_model import SHIPPED  # noqa: E402
 from core.model.prompts import CHAT  # noqa: E402
 from training.algorithms.off_policy import LogP  # noqa: E402
 from training.algorithms.policy import mixed_policy_token_loss  # noqa: E402
-from training.algorithms.replay import Experience, Replay, ReplayStore, Trajectory  # noqa: E402
+from training.algorithms.replay import Experience, Trajectory, draw  # noqa: E402
 from training.algorithms.samples import Samples  # noqa: E402
 from training.config.method_keys import of_run  # noqa: E402
 from training.config.to_verl import compose_run  # noqa: E402
@@ -29,18 +27,37 @@ from training.methods.exgrpo import Exgrpo  # noqa: E402
 from training.methods.given import Prompt, Start  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
 
-OPTIONS = Replay()
-
 
 def trajectory(first: int = 7) -> Trajectory:
     return Trajectory([first, 2], [-0.25, -1.5])
 
 
-def filled(n: int = 8, prompts: int = 70) -> ReplayStore:
-    store = ReplayStore(OPTIONS, started=True)
-    for prompt in range(prompts):
-        store.add(prompt, 1 + prompt % (n - 1), n, [trajectory()])
-    return store
+def filled(n: int = 8, prompts: int = 70) -> dict[int, Experience]:
+    return {prompt: Experience(1 + prompt % (n - 1), [trajectory()]) for prompt in range(prompts)}
+
+
+def samples(groups: dict[int, list[bool]], replayed: tuple[int, ...] = ()) -> Samples:
+    """Groups of generated samples that are right or not; the rows ``replayed`` repeat a response of two tokens."""
+    solved = [right for group in groups.values() for right in group]
+    count = len(solved)
+    keys = [prompt for prompt, group in groups.items() for _ in group]
+    rows = {
+        "prompt_key": torch.tensor(keys),
+        "solved": torch.tensor(solved),
+        "prefix_length": torch.tensor([2 * (row in replayed) for row in range(count)]),
+        "response_mask": torch.tensor([[1, 1, 0]] * count),
+        "responses": torch.tensor([[row, 2, 0] for row in range(count)]),
+        "old_log_probs": torch.tensor([[-0.5, -1.0, 0.0]] * count),
+    }
+    return Samples(TensorDict(rows, batch_size=count), np.array(keys), torch.ones(count, dtype=torch.bool))
+
+
+def after(*steps: Samples, started: bool = True) -> Exgrpo:
+    method = Exgrpo()
+    method._started = started
+    for step in steps:
+        method.note(step, SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    return method
 
 
 def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
@@ -71,45 +88,6 @@ def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
     )
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 5), st.booleans()), max_size=30))
-def test_the_store_keeps_every_success_after_the_start_and_what_retired_stays_away(groups):
-    store, kept, latest, retired = ReplayStore(OPTIONS), {}, {}, set()
-    for prompt, successes, token, start in groups:
-        store.add(prompt, successes, 4, [trajectory(token)] if successes else [])
-        if successes == 4:
-            retired.add(prompt)
-            kept.pop(prompt, None)
-        elif successes and prompt not in retired and store.started:
-            kept.setdefault(prompt, set()).add(token)
-            latest[prompt] = successes  # a group without a success leaves the bucket as it is
-        if start:
-            store.note_success(1.0)
-    assert store.retired == retired
-    found = {prompt: {one.tokens[0] for one in entry.trajectories} for prompt, entry in store.experiences.items()}
-    assert found == kept
-    assert {prompt: entry.successes for prompt, entry in store.experiences.items()} == {p: latest[p] for p in kept}
-    assert all(len(entry.trajectories) == len(kept[prompt]) for prompt, entry in store.experiences.items())
-
-
-def test_a_trajectory_that_is_drawn_again_keeps_its_first_log_probabilities():
-    store = filled(prompts=1)
-    store.add(0, 1, 8, [Trajectory([7, 2], [-9.0, -9.0])])
-    assert store.experiences[0].trajectories == [trajectory()]
-
-
-def test_retired_prompts_leave_the_dataset_when_an_epoch_starts_unless_no_batch_would_remain():
-    store = ReplayStore(OPTIONS)
-    for prompt in range(3):
-        store.add(prompt, 4, 4, [])
-    assert store.absent == set()
-    store.start_epoch(prompts=8, batch=6)
-    assert store.absent == set()
-    store.start_epoch(prompts=8, batch=5)
-    assert store.absent == {0, 1, 2}
-    store.add(3, 4, 4, [])
-    assert store.absent == {0, 1, 2}  # it leaves with the next epoch
-
-
 @pytest.mark.parametrize("p", [1e-2, 1e-6, 1e-8])
 def test_an_unchanged_policy_has_the_ratio_one_however_rare_a_token_is(p):
     shaped = Exgrpo().off_policy
@@ -121,29 +99,37 @@ def test_an_unchanged_policy_has_the_ratio_one_however_rare_a_token_is(p):
     assert none.isfinite().all()  # the recorded probability is too small for its precision
 
 
-@pytest.mark.parametrize(("score", "solved", "starts"), [(0.5, False, False), (0.3, True, True)])
-def test_replay_starts_by_right_samples_and_not_by_scores(score, solved, starts):
-    """Two groups of two samples; the last row only fills the batch up, and the first is a replayed sample."""
-    rows = {
-        "solved": torch.tensor([not solved, *[solved] * 3, not solved]),
-        "rm_scores": torch.full((5, 2), score / 2),
-        "prefix_length": torch.tensor([2, 0, 0, 0, 0]),
-        "prompt_key": torch.tensor([1, 1, 2, 2, 2]),
-        "response_mask": torch.ones(5, 2),
-        "responses": torch.ones(5, 2, dtype=torch.long),
-        "old_log_probs": -torch.ones(5, 2),
-    }
-    index, sampled = np.array(["a", "a", "b", "b", "b"], dtype=object), torch.tensor([True] * 4 + [False])
-    method = Exgrpo()
-    method.note(Samples(TensorDict(rows, batch_size=[5]), index, sampled), SimpleNamespace())  # pyright: ignore[reportArgumentType]
-    assert method._store.started == starts
+def test_a_group_is_counted_whole_and_only_what_was_generated_is_stored():
+    """Prompt 7: a replayed sample and one of two generated ones are right. Prompt 8 is always right, 9 never."""
+    step = samples({7: [True, True, False], 8: [True] * 3, 9: [False] * 3}, replayed=(0,))
+    method = after(step)
+    assert method._retired == {8}
+    assert method._stored == {7: Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])}
+    again = samples({7: [False, True, False], 8: [True, False, False], 6: [True] * 3})
+    again.rows["old_log_probs"] -= 1.0
+    assert after(step, again)._stored == {7: Experience(1, method._stored[7].trajectories)}  # with its first figures
+    none = samples({7: [False] * 3})
+    assert after(step, none)._stored == method._stored
+    assert after(step, samples({7: [True] * 3}))._stored == {}
+
+
+@pytest.mark.parametrize(("right", "starts"), [(1, False), (2, True)])
+def test_replay_starts_with_more_than_a_third_of_right_samples_and_stores_from_the_next_batch_on(right, starts):
+    method = after(samples({7: [True] * right + [False] * (4 - right)}), started=False)
+    assert (method._started, method._stored) == (starts, {})
+
+
+def test_retired_prompts_leave_the_dataset_when_an_epoch_starts_unless_no_batch_would_remain():
+    method = after(samples({prompt: [True, True] for prompt in range(3)}), started=False)
+    method.begin_epoch(prompts=8, batch=6)
+    assert method._absent == set()
+    method.begin_epoch(prompts=8, batch=5)
+    assert method._absent == {0, 1, 2}
 
 
 def test_the_surest_trajectory_of_each_prompt_is_replayed():
-    method = Exgrpo()
-    method._store.started = True
-    for prompt in range(4):
-        method._store.add(prompt, 4, 8, [trajectory(5), trajectory(6), trajectory(7)])
+    method = after()
+    method._stored = {prompt: Experience(4, [trajectory(5), trajectory(6), trajectory(7)]) for prompt in range(4)}
     surest = {0: 6, 1: 5, 2: 7, 3: 6}
     asked = []
 
@@ -156,67 +142,34 @@ def test_the_surest_trajectory_of_each_prompt_is_replayed():
     for prompt in chosen:
         first, *others = method.plan(Prompt(prompt, "p", 0, 0, has_target=False), 8)
         assert first.tokens[0] == surest[prompt] and others == [Start()] * 7
-    method._store.absent = {9}
+    method._absent = {9}
     assert method.skips(9, 10) and method.skips(chosen[0], 10) and not method.skips(8, 10)
 
 
-def test_half_a_batch_is_replayed_at_most_and_prompts_solved_half_of_the_time_most():
-    store = filled()
-    drawn = Counter(prompt for seed in range(400) for prompt in store.draw(9, 8, seed))
-    assert all(len(store.draw(9, 8, seed)) == len(set(store.draw(9, 8, seed))) == 4 for seed in range(20))
+def test_prompts_solved_half_of_the_time_are_replayed_most_whatever_their_order():
+    stored = filled()
+    drawn = Counter(prompt for seed in range(400) for prompt in draw(stored, 4, 8, seed))
+    assert all(len(set(draw(stored, 4, 8, seed))) == 4 for seed in range(20))
     by_bucket = Counter({k: sum(drawn[p] for p in range(70) if 1 + p % 7 == k) for k in range(1, 8)})
     weights = {1: 0.0111, 2: 0.1353, 3: 0.6065, 4: 1.0, 5: 0.6065, 6: 0.1353, 7: 0.0111}  # exp(-(k - 4)^2 / 2)
     for k, count in by_bucket.items():
         assert count / 1600 == pytest.approx(weights[k] / sum(weights.values()), abs=0.04)
-    assert [len(filled(prompts=3).draw(batch, 8, 0)) for batch in (1, 2, 4, 100)] == [0, 1, 2, 3]
-
-
-def test_a_draw_depends_on_the_content_alone_and_starts_with_success():
-    store, other = filled(), ReplayStore(OPTIONS, started=True)
-    for prompt in reversed(range(70)):
-        other.experiences[prompt] = store.experiences[prompt]
-    assert store.draw(20, 8, 5) == other.draw(20, 8, 5) != store.draw(20, 8, 6)
-    waiting = ReplayStore(OPTIONS, experiences=store.experiences)
-    assert waiting.draw(20, 8, 5) == []
-    waiting.note_success(0.35)
-    assert waiting.draw(20, 8, 5) == []
-    waiting.note_success(0.351)
-    waiting.note_success(0.0)
-    assert waiting.draw(20, 8, 5) == store.draw(20, 8, 5)
-
-
-def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
-    """Prompt 7: a replayed sample and one of two generated ones are right. Prompt 8 is always right."""
-    method = Exgrpo()
-    method._store.started = True
-    rows = TensorDict(
-        {
-            "prompt_key": torch.tensor([7, 7, 7, 8, 8, 8]),
-            "solved": torch.tensor([True, True, False, True, True, True]),
-            "prefix_length": torch.tensor([2, 0, 0, 0, 0, 0]),
-            "response_mask": torch.tensor([[1, 1, 0]] * 6),
-            "responses": torch.tensor([[n, 2, 0] for n in range(6)]),
-            "old_log_probs": torch.tensor([[-0.5, -1.0, 0.0]] * 6),
-        },
-        batch_size=6,
-    )
-    index = np.array(["a"] * 3 + ["b"] * 3, dtype=object)
-    method.note(Samples(rows, index, torch.ones(6, dtype=torch.bool)), SimpleNamespace())  # pyright: ignore[reportArgumentType]
-    assert method._store.retired == {8}
-    assert method._store.experiences[7] == Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])
+    turned = dict(reversed(stored.items()))
+    assert draw(stored, 20, 8, 5) == draw(turned, 20, 8, 5) != draw(stored, 20, 8, 6)
+    assert len(draw(filled(prompts=3), 9, 8, 0)) == 3
 
 
 def test_a_checkpoint_gives_back_the_store_to_the_last_bit(tmp_path: Path):
-    saved, loaded = Exgrpo(), Exgrpo()
-    saved._store = filled(prompts=5)
+    saved, loaded = after(), Exgrpo()
     third = torch.tensor([-1 / 3, -1e-7]).tolist()
-    saved._store.experiences[3] = Experience(2, [Trajectory([1, 2], third), trajectory()])
+    saved._stored = filled(prompts=5) | {3: Experience(2, [Trajectory([1, 2], third), trajectory()])}
+    saved._retired, saved._absent = {8, 9}, {8}
     saved.save(tmp_path)
     loaded.load(tmp_path)
-    assert loaded._store == saved._store
+    assert (loaded._stored, loaded.state()) == (saved._stored, saved.state())
     Exgrpo().save(tmp_path)
     loaded.load(tmp_path)
-    assert loaded._store.experiences == {}
+    assert loaded._stored == {}
 
 
 def test_a_sample_that_is_replayed_costs_no_generation():
