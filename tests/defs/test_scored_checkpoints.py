@@ -10,7 +10,7 @@ import manifests
 from core.files import write_json
 from core.model.lineage_file import write_manifest
 from tests.defs.project import Project, message
-from training.job.checkpoints import TrainerState, folder_of, mark_complete
+from training.job.checkpoints import folder_of, mark_complete
 
 KEY = "training/checkpoints"
 # What verl saves of one rank: the parameters, and how many ranks there were.
@@ -34,7 +34,7 @@ def write_run(project: Project, python: Path, steps: tuple[int, ...]) -> Path:
         actor = folder_of(run / "checkpoints", step) / "actor"
         shutil.copytree(base, actor / "huggingface")
         subprocess.run([python, "-c", SAVE, actor], check=True)
-        mark_complete(run / "checkpoints", step, TrainerState(), keep=9)
+        mark_complete(run / "checkpoints", step, keep=9)
     shutil.copytree(base, run / "policy")
     prepared = manifests.targets(metadata={"config": '{"system_prompt": ""}'})
     write_manifest(run / "policy", manifests.manifest(targets=prepared))

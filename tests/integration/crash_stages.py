@@ -115,7 +115,7 @@ def save(folder: Path, step: int) -> None:
 
     from core.model.base_model import SHIPPED
     from core.model.model_folder import model_files
-    from training.job.checkpoints import TrainerState, folder_of, mark_complete
+    from training.job.checkpoints import folder_of, mark_complete
 
     actor = folder_of(folder / "checkpoints", step) / "actor"
     (actor / "huggingface").mkdir(parents=True)
@@ -125,7 +125,7 @@ def save(folder: Path, step: int) -> None:
     (actor / "fsdp_config.json").write_text('{"world_size": 1}')
     weights = {name: tensor + step for name, tensor in load_file(SHIPPED / "model.safetensors").items()}
     torch.save(weights, actor / "model_world_size_1_rank_0.pt")
-    mark_complete(folder / "checkpoints", step, TrainerState(dispatched=step), keep=1)
+    mark_complete(folder / "checkpoints", step, keep=1, dispatched=step)
 
 
 def prepare_checkpoint(folder: Path) -> None:

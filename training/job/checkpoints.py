@@ -8,8 +8,8 @@ checkpoints/validation.json          the score of each validation, by its step
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from core.errors import InputError, first_line
 from core.files import (
@@ -33,21 +33,6 @@ STATE = "state.json"
 NAME = compile_full_match(r"global_step_(\d+)")
 DIGEST_THREADS = 4  # sha256 takes longer than reading
 SCORES = "validation.json"
-
-
-@dataclass(frozen=True)
-class TrainerState:
-    """The state that a trainer needs to resume, beyond verl's files."""
-
-    dispatched: int = 0  # prompts that came from the dataset, where somebody counts them
-
-
-@dataclass(frozen=True)
-class FileRecord:
-    """Size and digest of a checkpoint's file when it was saved."""
-
-    size: int
-    digest: str
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
@@ -89,18 +74,15 @@ def best_step(checkpoints: Path) -> int | None:
     return max(scored)[1] if scored else None
 
 
-def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) -> None:
-    """Complete the checkpoint of ``step`` with ``state`` and its files' digests; keep the ``keep`` newest and the best.
+def mark_complete(checkpoints: Path, step: int, keep: int, dispatched: int = 0) -> None:
+    """Complete the checkpoint of ``step`` with its files' digests; keep the ``keep`` newest, 1 or more, and the best.
 
-    Raises:
-        ValueError: ``keep`` is below 1.
+    ``dispatched``: the prompts that came from the dataset so far, where somebody counts them.
     """
-    if keep < 1:
-        raise ValueError(f"keep: expected 1 or more checkpoints, got {keep}")
     folder = folder_of(checkpoints, step)
-    files = {name: asdict(record) for name, record in _describe(folder).items()}
+    files = _describe(folder)
     sync(folder)
-    write_json({**asdict(state), "files": files}, folder / STATE)
+    write_json({"dispatched": dispatched, "files": files}, folder / STATE)
     write_text(str(step), Path(checkpoints) / LATEST)
     remove_old(checkpoints, keep)
 
@@ -112,10 +94,10 @@ class Completer:
         self._thread = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
 
-    def start(self, checkpoints: Path, step: int, state: TrainerState, keep: int) -> None:
+    def start(self, checkpoints: Path, step: int, keep: int, dispatched: int = 0) -> None:
         """Begin with `mark_complete` when the checkpoint before is complete; its error is raised here or in `wait`."""
         self.wait()
-        self._last = self._thread.submit(mark_complete, checkpoints, step, state, keep)
+        self._last = self._thread.submit(mark_complete, checkpoints, step, keep, dispatched)
 
     def wait(self) -> None:
         """Return when the last checkpoint is complete."""
@@ -130,24 +112,25 @@ def remove_old(checkpoints: Path, keep: int) -> None:
             remove_folder(folder_of(checkpoints, old))
 
 
-def read_state(checkpoints: Path, step: int) -> TrainerState:
-    """Return the state that was saved with the checkpoint of ``step``."""
-    state = read_json(folder_of(checkpoints, step) / STATE)
-    return TrainerState(**{entry.name: state[entry.name] for entry in fields(TrainerState) if entry.name in state})
+def read_dispatched(checkpoints: Path, step: int) -> int:
+    """Return how many prompts had come from the dataset when the checkpoint of ``step`` was saved."""
+    return read_json(folder_of(checkpoints, step) / STATE)["dispatched"]
 
 
 def damage(checkpoints: Path, step: int) -> str:
     """Describe damage to the files of the checkpoint of ``step``; "" if they are unchanged since the save."""
     folder = folder_of(checkpoints, step)
     try:
-        records = _records(folder)
+        records: dict[str, dict[str, Any]] = read_object(folder / STATE).get("files") or {}
     except InputError as error:
         return str(error)
+    if not records:
+        return f"{folder / STATE}: no sizes and digests of the files in it"
     for name, record in records.items():  # sizes first: they cost nothing
         if not (file := folder / name).is_file():
             return f"{name} is missing"
-        if (size := file.stat().st_size) != record.size:
-            return f"{name} has {size} bytes instead of {record.size}"
+        if (size := file.stat().st_size) != record["size"]:
+            return f"{name} has {size} bytes instead of {record['size']}"
     present = _describe(folder)
     changed = [name for name, record in records.items() if present[name] != record]
     return f"the content of {changed[0]} has changed" if changed else ""
@@ -216,24 +199,12 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
     run_module("training.export.merge", str(actor), str(out), dtype, CUDA_VISIBLE_DEVICES="")
 
 
-def _describe(folder: Path) -> dict[str, FileRecord]:
+def _describe(folder: Path) -> dict[str, dict[str, Any]]:
     """Return size and digest of the files in ``folder``, other than its state, by relative path."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / STATE]
     with ThreadPoolExecutor(DIGEST_THREADS) as pool:
         digests = list(pool.map(digest_file, files))
     return {
-        file.relative_to(folder).as_posix(): FileRecord(file.stat().st_size, digest)
+        file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "digest": digest}
         for file, digest in zip(files, digests, strict=True)
     }
-
-
-def _records(folder: Path) -> dict[str, FileRecord]:
-    """Return the records in the state of the checkpoint in ``folder``; InputError if there are none."""
-    state = read_json(folder / STATE)
-    try:
-        records = {name: FileRecord(**record) for name, record in state["files"].items()}
-    except (AttributeError, KeyError, TypeError):
-        records = {}
-    if not records:
-        raise InputError(f"{folder / STATE}: no sizes and digests of the files in it")
-    return records

@@ -258,20 +258,14 @@ def _check_rows(path: Path, lengths: Lengths, limits: Mapping[str, int], *, log_
 
 
 def _check_content(where: str, row: Mapping[str, Any]) -> None:
-    if not _conversation(row["prompt"]):
-        raise InputError(f"{where}: prompt is not a list of {{role, content}} messages")
-    if row["target"] and not _conversation(row["target"]):
-        raise InputError(f"{where}: target is not a list of {{role, content}} messages")
+    for name in ("prompt", "target"):
+        if (row[name] or name == "prompt") and not is_conversation(row[name]):
+            raise InputError(f"{where}: {name} is not a list of {{role, content}} messages")
     gold = row["reward_model"].get("ground_truth") if isinstance(row["reward_model"], dict) else None
-    if gold is not None and not isinstance(gold, str):
+    if not isinstance(gold, str) or not gold.strip():
         raise InputError(
-            f"{where}: reward_model.ground_truth is {gold!r:.80}, a {type(gold).__name__}, and a gold answer is text: "
-            "write the column as strings (a list as the text that belongs in the box)"
-        )
-    if not gold or not gold.strip():
-        raise InputError(
-            f"{where}: no answer in reward_model.ground_truth, so no sample of it can be graded: give the gold answer "
-            "or remove the row"
+            f"{where}: reward_model.ground_truth is {gold!r:.80}, expected the gold answer as text (a list as the text "
+            "that belongs in the box): give it, or remove the row"
         )
 
 
@@ -283,6 +277,12 @@ def _check_lengths(where: str, tokens: tuple[int, int], limits: Mapping[str, int
                 f"{where}: its {name} has {count} tokens as it is trained on, more than {key}={limit}: raise it, or "
                 "reject such rows with `luffy targets`"
             )
+
+
+def is_conversation(messages: Any) -> bool:
+    """Return whether ``messages`` are some, each with a role and a content."""
+    fields = [message.get(name) for message in messages or () for name in ("role", "content")]
+    return bool(fields) and all(isinstance(field, str) for field in fields)
 
 
 def _has_log_probs(where: str, log_probs: Sequence[float | None] | None, tokens: int) -> bool:
@@ -301,14 +301,3 @@ def _has_log_probs(where: str, log_probs: Sequence[float | None] | None, tokens:
 
 def _named(rows: Sequence[int]) -> str:
     return ", ".join(map(str, rows[:NAMED_ROWS])) + (", …" if len(rows) > NAMED_ROWS else "")
-
-
-def _conversation(messages: Any) -> bool:
-    return (
-        isinstance(messages, list)
-        and len(messages) > 0
-        and all(
-            isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str)
-            for m in messages
-        )
-    )

@@ -10,9 +10,8 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -26,6 +25,7 @@ from core.text.secrets import redact
 
 FILE = "trackers.json"  # file in the folder of the run
 PREFIX = "luffy."  # prefix of tags and parameters, beside those of verl
+ROLES = ("base", "policy", "champion")
 ANSWER_SECONDS = 10.0
 MLFLOW_DIGEST = 36  # characters that MLflow keeps of a digest; the whole one is in the tags
 
@@ -38,17 +38,6 @@ class Runs(BaseModel):
     config: str  # digest of the configuration
     name: str
     runs: dict[Annotated[str, StringConstraints(pattern="^(mlflow|wandb)$")], dict[str, str]]  # by tracker
-
-
-@dataclass(frozen=True)
-class _Training:
-    """The published facts of a training."""
-
-    folder: Path
-    name: str  # name of the runs
-    manifest: Manifest
-    files: Mapping[str, Sequence[Path]]  # by the place of the artifacts
-    scores: Mapping[str, float]
 
 
 def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str, config: str) -> dict[str, str]:
@@ -69,18 +58,17 @@ def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str,
     """
     recorded, digest = _read(folder), digest_bytes(config.encode())
     runs = recorded.runs if recorded and recorded.config == digest else {}
-    opened = {
-        tracker: runs.get(tracker) or OPEN[tracker](folder, project, name) for tracker in trackers if tracker in OPEN
-    }
-    if not opened:
-        return {}
-    write_json(Runs(config=digest, name=name, runs=opened).model_dump(), folder / FILE)
+    opened: dict[str, dict[str, str]] = {}
     variables: dict[str, str] = {}
-    if mlflow := opened.get("mlflow"):
+    if "mlflow" in trackers:
+        opened["mlflow"] = runs.get("mlflow") or _open_mlflow(folder, project, name)
+        variables |= {"MLFLOW_TRACKING_URI": mlflow_address(folder), "MLFLOW_RUN_ID": opened["mlflow"]["run"]}
         _check_answers(mlflow_address(folder))
-        variables |= {"MLFLOW_TRACKING_URI": mlflow_address(folder), "MLFLOW_RUN_ID": mlflow["run"]}
-    if wandb := opened.get("wandb"):
-        variables |= {"WANDB_RUN_ID": wandb["run"], "WANDB_RESUME": "allow"}
+    if "wandb" in trackers:
+        opened["wandb"] = runs.get("wandb") or {"run": uuid.uuid4().hex[:8], "project": project}
+        variables |= {"WANDB_RUN_ID": opened["wandb"]["run"], "WANDB_RESUME": "allow"}
+    if opened:
+        write_json(Runs(config=digest, name=name, runs=opened).model_dump(), folder / FILE)
     return variables
 
 
@@ -99,14 +87,18 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
     for tracker in recorded.runs:
         if importlib.util.find_spec(tracker) is None:
             raise InputError(f"{folder / FILE}: {tracker} is not installed: {sys.executable} -m pip install {tracker}")
-    manifest = parse_manifest(folder / "policy")
-    files = {"lineage": [folder / "policy" / MANIFEST]}
-    scores: dict[str, float] = {}
+    files, scores = {"lineage": [folder / "policy" / MANIFEST]}, dict[str, float]()
     if scorecard is not None:
         files["scorecard"] = sorted(scorecard.glob("scorecard.*"))
-        scores = _scores(scorecard)
-    training = _Training(folder, recorded.name, manifest, files, scores)
-    return [PUBLISH[tracker](training, run) for tracker, run in recorded.runs.items()]
+        rows = read_object(scorecard / "scorecard.json")["rows"]
+        roles = [(row["base"]["benchmark"], role, row.get(role)) for row in rows for role in ROLES]
+        scores = {f"scorecard/{benchmark}/{role}": of["mean"] for benchmark, role, of in roles if of}
+    return [
+        (_publish_mlflow if tracker == "mlflow" else _publish_wandb)(
+            folder, recorded.name, run, parse_manifest(folder / "policy"), files, scores
+        )
+        for tracker, run in recorded.runs.items()
+    ]
 
 
 def _read(folder: Path) -> Runs | None:
@@ -138,17 +130,6 @@ def mlflow_address(folder: Path) -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
 
 
-def _scores(scorecard: Path) -> dict[str, float]:
-    """Return the mean of each role on each benchmark of a scorecard."""
-    rows = read_object(scorecard / "scorecard.json")["rows"]
-    return {
-        f"scorecard/{row['base']['benchmark']}/{role}": row[role]["mean"]
-        for row in rows
-        for role in ("base", "policy", "champion")
-        if row.get(role)
-    }
-
-
 def _open_mlflow(folder: Path, project: str, name: str) -> dict[str, str]:
     with _mlflow(folder) as client:
         experiment = client.get_experiment_by_name(project)
@@ -162,32 +143,34 @@ def _open_mlflow(folder: Path, project: str, name: str) -> dict[str, str]:
     return {"run": run.info.run_id, "experiment": number}
 
 
-def _publish_mlflow(training: _Training, run: Mapping[str, str]) -> str:
+def _publish_mlflow(
+    folder: Path,
+    name: str,
+    run: Mapping[str, str],
+    manifest: Manifest,
+    files: Mapping[str, Sequence[Path]],
+    scores: Mapping[str, float],
+) -> str:
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
-    described = facts(training.manifest)
-    source = {"uri": training.manifest.targets.locate(training.folder / "policy").as_uri()}
-    targets = Dataset(
-        name="targets",
-        digest=training.manifest.targets.digest[:MLFLOW_DIGEST],
-        source_type="local",
-        source=json.dumps(source),
-        profile=json.dumps({"rows": training.manifest.targets.rows, "sha256": training.manifest.targets.digest}),
-    )
-    with _mlflow(training.folder) as client:
-        client.log_inputs(run["run"], datasets=[DatasetInput(targets, [InputTag("mlflow.data.context", "training")])])
-        now = int(Path(training.files["lineage"][0]).stat().st_mtime * 1000)
+    described, targets = facts(manifest), manifest.targets
+    source = json.dumps({"uri": targets.locate(folder / "policy").as_uri()})
+    profile = json.dumps({"rows": targets.rows, "sha256": targets.digest})
+    dataset = Dataset("targets", targets.digest[:MLFLOW_DIGEST], "local", source, profile=profile)
+    with _mlflow(folder) as client:
+        client.log_inputs(run["run"], datasets=[DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])])
+        now = int(Path(files["lineage"][0]).stat().st_mtime * 1000)
         client.log_batch(
             run["run"],
             params=[Param(PREFIX + key, value) for key, value in described.items()],
             tags=[RunTag(PREFIX + key, value) for key, value in described.items()],
-            metrics=[Metric(key, value, now, training.manifest.steps) for key, value in training.scores.items()],
+            metrics=[Metric(key, value, now, manifest.steps) for key, value in scores.items()],
         )
-        for place, paths in training.files.items():
+        for place, paths in files.items():
             for path in paths:
                 client.log_artifact(run["run"], str(path), place)
         client.set_terminated(run["run"])
-    return f"mlflow: {redact(mlflow_address(training.folder))} has run {run['run']} of {training.name}"
+    return f"mlflow: {redact(mlflow_address(folder))} has run {run['run']} of {name}"
 
 
 @contextmanager
@@ -222,38 +205,25 @@ def _check_answers(address: str) -> None:
         ) from error
 
 
-def _open_wandb(folder: Path, project: str, name: str) -> dict[str, str]:
-    return {"run": uuid.uuid4().hex[:8], "project": project}
-
-
-def _publish_wandb(training: _Training, run: Mapping[str, str]) -> str:
+def _publish_wandb(
+    folder: Path,
+    name: str,
+    run: Mapping[str, str],
+    manifest: Manifest,
+    files: Mapping[str, Sequence[Path]],
+    scores: Mapping[str, float],
+) -> str:
     import wandb
 
-    described = facts(training.manifest)
-    settings = wandb.Settings(silent=True)
-    with wandb.init(
-        project=run["project"],
-        id=run["run"],
-        name=training.name,
-        resume="allow",
-        dir=str(training.folder),
-        settings=settings,
-    ) as opened:
+    described = facts(manifest)
+    settings, where = wandb.Settings(silent=True), {"project": run["project"], "dir": str(folder)}
+    with wandb.init(id=run["run"], name=name, resume="allow", settings=settings, **where) as opened:
         opened.config.update({"luffy": described}, allow_val_change=True)
-        opened.summary.update(dict(training.scores))
-        for place, paths in training.files.items():
-            artifact = wandb.Artifact(
-                f"{place}-{training.manifest.checkpoint_digest[:16]}", type=place, metadata=described
-            )
+        opened.summary.update(dict(scores))
+        for place, paths in files.items():
+            artifact = wandb.Artifact(f"{place}-{manifest.checkpoint_digest[:16]}", type=place, metadata=described)
             for path in paths:
                 artifact.add_file(str(path))
             opened.log_artifact(artifact)
-        where = f"{training.folder / 'wandb'} (offline: wandb sync uploads it)" if opened.offline else opened.url
-    return f"wandb: {where} has run {run['run']} of {training.name}"
-
-
-OPEN: Mapping[str, Callable[[Path, str, str], dict[str, str]]] = {"mlflow": _open_mlflow, "wandb": _open_wandb}
-PUBLISH: Mapping[str, Callable[[_Training, Mapping[str, str]], str]] = {
-    "mlflow": _publish_mlflow,
-    "wandb": _publish_wandb,
-}
+        where = f"{folder / 'wandb'} (offline: wandb sync uploads it)" if opened.offline else opened.url
+    return f"wandb: {where} has run {run['run']} of {name}"

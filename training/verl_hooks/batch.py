@@ -11,7 +11,6 @@ import torch
 from tensordict import TensorDict
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
-from grading.row_fields import PROBLEM
 from training.algorithms.samples import Samples
 from training.verl_hooks.reward import is_solved, reward_info
 
@@ -31,7 +30,7 @@ FIELDS: tuple[str, ...] = (
     "rollout_versions",
 )
 # What the log of rollouts says of a sample beside its texts and score, with what stands for a sample that has none.
-LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": "", "problem": "", "solved": 0, "alone": 0}
+LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": ""}
 
 
 def sample_of(key: str) -> tuple[str, int]:
@@ -57,7 +56,6 @@ def samples_of(data: TensorDict, keys: Sequence[str], tags: Sequence[Mapping[str
         errors=[info.get("error") or "" for info in infos],
         targets=[of_sample.get(TARGET, "") for of_sample in extra],
         numbers=[sample_of(key)[1] for key in keys],
-        problems=[of_sample.get(PROBLEM, "") for of_sample in extra],
         limit=limit,
         rewards={
             name: torch.tensor([float(info.get(name, 0.0)) for info in infos])
@@ -71,14 +69,8 @@ def is_number(value: Any) -> bool:
 
 
 def log_entries(samples: Samples) -> list[dict[str, Any]]:
-    """The entries of `LOGGED` of each row of ``samples``.
-
-    They are its off-policy tokens, its response tokens, why its verifier failed, what it asks, whether it is right,
-    and whether the policy sampled all of it from the problem alone.
-    """
-    rows = samples.rows["prefix_length"], samples.mask.sum(-1), samples.solved.int(), samples.on_policy.int()
-    prefixes, tokens, solved, alone = (values.tolist() for values in rows)
-    columns = prefixes, tokens, samples.errors, samples.problems, solved, alone
+    """The entries of `LOGGED` of each row of ``samples``: off-policy and all tokens, and why its verifier failed."""
+    columns = samples.rows["prefix_length"].tolist(), samples.mask.sum(-1).tolist(), samples.errors
     return [dict(zip(LOGGED, row, strict=True)) for row in zip(*columns, strict=True)]
 
 

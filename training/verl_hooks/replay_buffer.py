@@ -1,16 +1,26 @@
 """The source of the trainer's groups: verl's buffer, without the groups that cannot be learned from."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
 from training.methods.method import Method
 from training.verl_hooks.batch import sample_of
 from training.verl_hooks.reward import is_solved, reward_info
+
+
+class Finished(NamedTuple):
+    """What a finished sample says of its group."""
+
+    value: float  # what the filter compares
+    solved: bool
+    on_policy: bool  # the policy sampled all of it, and from the problem alone
+    off_policy_group: bool
+    rewards: Mapping[str, Any]
 
 
 class GroupReplayBuffer(ReplayBuffer):
@@ -24,10 +34,6 @@ class GroupReplayBuffer(ReplayBuffer):
     off_policy_samples: int = 0  # number for a group with any; they come first
     draws: bool = True  # whether a group has samples beside them
     method: Method = Method()
-    # Prompts of finished groups that were looked at: those without off-policy samples, and those that were solved.
-    on_policy_prompts: frozenset[str] = frozenset()
-    solved_prompts: frozenset[str] = frozenset()
-    varied_prompts: frozenset[str] = frozenset()  # those of which one of several rewards varies
 
     def follow(self, method: Method, n: int) -> Self:
         """Set up for groups of ``n`` samples of a method."""
@@ -57,58 +63,48 @@ class GroupReplayBuffer(ReplayBuffer):
     def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
         if partition_id == "val" or self.filter_groups_metric is None:
             return set(), Counter()
-        everything, reward = self.partitions[partition_id], self._dapo_classification_cache[partition_id]
-        unseen = self.finished_keys[partition_id] - reward.keys()
-        keys = [key for key in everything if sample_of(key)[0] in unseen]
-        deciding = self._note_finished(partition_id, keys)
-        undecided = {sample_of(key)[0] for key in keys} - {sample_of(key)[0] for key in deciding}
-        reward.update(dict.fromkeys(undecided))  # None, as verl has it for a group that it keeps
-        self.partitions[partition_id] = {key: everything[key] for key in deciding}
-        try:
-            prompts, rewards = super()._dapo_filtered_keys(partition_id)
-        finally:
-            self.partitions[partition_id] = everything
-        if self.method.rewards or self.method.keeps(solved=False, off_policy=True):
-            scores = {prompt: score for prompt in prompts if (score := reward[prompt]) is not None}
-            prompts = {prompt for prompt in scores if not self._keeps(prompt)}
-            rewards = Counter(scores[prompt] for prompt in prompts)
-        return prompts, rewards
+        finished, looked_at = self.finished_keys[partition_id], self._dapo_classification_cache[partition_id]
+        for prompt in looked_at.keys() - finished:
+            del looked_at[prompt]
+        groups: dict[str, list[Finished]] = {prompt: [] for prompt in finished - looked_at.keys()}
+        keys = [key for key in self.partitions[partition_id] if sample_of(key)[0] in groups]
+        for key, sample in zip(keys, self._finished(partition_id, keys), strict=True):
+            groups[sample_of(key)[0]].append(sample)
+        looked_at |= {prompt: self._outcome(samples) for prompt, samples in groups.items()}
+        dropped = {prompt: outcome for prompt, outcome in looked_at.items() if outcome is not None}
+        return set(dropped), Counter(dropped.values())
 
-    def _keeps(self, prompt: str) -> bool:
-        if prompt in self.varied_prompts:
-            return True
-        solved, off_policy = prompt in self.solved_prompts, prompt not in self.on_policy_prompts
-        return self.method.keeps(solved=solved, off_policy=off_policy)
-
-    def _note_finished(self, partition_id: str, keys: Sequence[str]) -> Sequence[str]:
-        """Note of finished groups which have no off-policy samples and which are solved: no step sees all of them.
-
-        Returns:
-            Those of their samples ``keys`` that decide whether a group carries a signal.
-        """
-        on_policy_alone, by_prompt = self.method.decide == "on_policy", self.method.by_prompt
-        learns = self.method.keeps(solved=False, off_policy=True)
-        if not keys or not (by_prompt or on_policy_alone or learns or self.method.rewards):
-            return keys
-        self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
-        fields = ["prefix_length", "guided", "rm_scores", "extra_fields"]
-        fields += ["prompt_key"] if by_prompt else []
+    def _finished(self, partition_id: str, keys: Sequence[str]) -> list[Finished]:
+        """Return the finished samples ``keys``; their outcomes are shown to a method that follows prompts."""
+        if not keys:
+            return []
+        fields = ["prefix_length", "guided", "group_off_policy", "rm_scores", "extra_fields"]
+        fields += ["prompt_key"] if self.method.by_prompt else []
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
         infos = list(map(reward_info, list(data["extra_fields"])))
-        rewards = (float(scores.sum()) for scores in data["rm_scores"])
+        rewards = [float(scores.sum()) for scores in data["rm_scores"]]
         solved = [is_solved(info, reward) for info, reward in zip(infos, rewards, strict=True)]
-        alone = ((data["prefix_length"] == 0) & (data["guided"] == 0)).tolist()
-        if by_prompt:
-            self.method.see(data["prompt_key"].tolist(), solved, alone)
-        deciding = [key for key, on_policy in zip(keys, alone, strict=True) if on_policy or not on_policy_alone]
-        values: dict[tuple[str, str], set[Any]] = {}
-        for key, info in zip(keys, infos, strict=True):
-            for name in self.method.rewards if key in deciding else ():
-                values.setdefault((sample_of(key)[0], name), set()).add(info.get(name))
-        self.varied_prompts |= {prompt for (prompt, _), seen in values.items() if len(seen) > 1}
-        right = {key for key, is_right in zip(keys, solved, strict=True) if is_right}
-        self.solved_prompts |= {sample_of(key)[0] for key in right.intersection(deciding)}
-        return deciding
+        on_policy = ((data["prefix_length"] == 0) & (data["guided"] == 0)).tolist()
+        if self.method.by_prompt:
+            self.method.see(data["prompt_key"].tolist(), solved, on_policy)
+        metric = self.filter_groups_metric
+        if metric != FILTER_GROUPS_REWARD_METRIC:
+            if any(metric not in info for info in infos):
+                raise RuntimeError(f"method.filter.metric={metric}: the reward function returns no such value")
+            rewards = [float(info[metric]) for info in infos]
+        rows = zip(rewards, solved, on_policy, data["group_off_policy"].tolist(), infos, strict=True)
+        return [Finished(value, right, own, bool(off), info) for value, right, own, off, info in rows]
+
+    def _outcome(self, samples: Sequence[Finished]) -> float | None:
+        """Return the one outcome of a group that teaches nothing; None for another group."""
+        deciding = [one for one in samples if one.on_policy or self.method.decide == "all_samples"]
+        if len(deciding) < 2 or len({one.value for one in deciding}) > 1:
+            return None
+        if any(len({one.rewards.get(name) for one in deciding}) > 1 for name in self.method.rewards):
+            return None
+        off_policy = self.off_policy_samples > 0 and all(one.off_policy_group for one in samples)
+        solved = any(one.solved for one in deciding)
+        return None if self.method.keeps(solved=solved, off_policy=off_policy) else deciding[0].value
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
         """Return the prompts of the samples ``keys`` whose groups have no off-policy samples."""

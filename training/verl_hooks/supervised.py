@@ -33,7 +33,7 @@ from core.model.prompts import CHAT, Template, encode_example
 from training.algorithms.derived_seeds import target_ids
 from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
-from training.job.checkpoints import Completer, TrainerState, folder_of, latest_step
+from training.job.checkpoints import Completer, folder_of, latest_step
 from training.job.records.metrics_log import require_finite
 from training.methods import method_path
 from training.platforms.preloaded import recorded
@@ -153,7 +153,7 @@ class SupervisedTrainer:
             metrics |= {f"timing_s/{name}": seconds for name, seconds in timing.items()}
             tracking.log(data=metrics, step=step)
             if saves:  # a run that is killed before resumes from the checkpoint before, so that no step lacks metrics
-                completer.start(self.checkpoints, step, TrainerState(), self.config.run.keep_checkpoints)
+                completer.start(self.checkpoints, step, self.config.run.keep_checkpoints)
         completer.wait()
         tracking.finish(exit_code=0)
 

@@ -23,7 +23,7 @@ from core.ledger_verdicts import LEDGER
 from core.metric_table import CUT_SHARE
 from training.algorithms.samples import Samples
 from training.algorithms.tensors import fit_width
-from training.job.checkpoints import Completer, TrainerState, folder_of, read_state, record_score
+from training.job.checkpoints import Completer, folder_of, read_dispatched, record_score
 from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.methods import method_path
@@ -63,7 +63,7 @@ class MixedPolicy(PromptTrainer):
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
         self.outcomes = Outcomes()  # of this step's samples
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
-        self._saved: tuple[int, TrainerState] | None = None  # the step and state of a checkpoint that is not complete
+        self._saved: int | None = None  # the step of a checkpoint that is not complete
         self._completer = Completer()
 
     def _init_resource_pool_mgr(self) -> None:
@@ -281,7 +281,7 @@ class MixedPolicy(PromptTrainer):
         super()._save_checkpoint()
         folder = Path(self.config.trainer.default_local_dir)
         self.method.save(folder_of(folder, self.global_steps))
-        self._saved = self.global_steps, TrainerState(self.dispatched)
+        self._saved, self._dispatched = self.global_steps, self.dispatched
 
     def _complete_checkpoint(self) -> None:
         """Complete the checkpoint of the step that has ended.
@@ -294,9 +294,9 @@ class MixedPolicy(PromptTrainer):
         with marked_timer("save_checkpoint", self.timing_raw):
             for samples in self._dump_futures:
                 samples.result()
-            (step, state), self._saved = self._saved, None
             folder = Path(self.config.trainer.default_local_dir)
-            self._completer.start(folder, step, state, self.config.run.keep_checkpoints)
+            self._completer.start(folder, self._saved, self.config.run.keep_checkpoints, self._dispatched)
+            self._saved = None
 
     def _shutdown_dump_executor(self) -> None:
         super()._shutdown_dump_executor()
@@ -307,8 +307,7 @@ class MixedPolicy(PromptTrainer):
         super()._load_checkpoint()
         if self.global_steps:
             folder = Path(self.config.trainer.default_local_dir)
-            state = read_state(folder, self.global_steps)
-            self.dispatched = state.dispatched
+            self.dispatched = read_dispatched(folder, self.global_steps)
             self.method.load(folder_of(folder, self.global_steps))
 
 

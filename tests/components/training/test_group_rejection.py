@@ -12,7 +12,6 @@ from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 from verl.utils import tensordict_utils as tu
 
 from core.plugins.config_files import RECIPES, config_names
-from training.algorithms.group_rejection import reject_groups
 from training.algorithms.prefix import Fixed
 from training.config.method_keys import of_run
 from training.config.to_verl import compose_run
@@ -133,24 +132,6 @@ def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.Mo
     prefix = [9 * (number < options.off_policy_samples(4)) for number in range(4)]
     queue(monkeypatch, GROUPS, dict.fromkeys(GROUPS, prefix))
     assert dropped_groups(options, GROUPS) == DROPPED[recipe]
-
-
-def test_what_a_sample_is_decides_whether_it_counts_as_on_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prompt b has no target, so all of its samples are on-policy, the first one too; of prompt t the first one is the
-    target."""
-    options = options_of("luffy_rejection", "method.filter.by=on_policy", "data.sample_target_ratio=0.5")
-    rewards: dict[str, list[float]] = {"b": [1, 0, 0, 0], "t": [1, 0, 0, 0], "s": [0, 1, 0, 0]}
-    prefixes = {"b": [0, 0, 0, 0], "t": [9, 0, 0, 0], "s": [9, 0, 0, 0]}
-    queue(monkeypatch, rewards, prefixes)
-    rows = [
-        (reward, prompt, not length)
-        for prompt in rewards
-        for reward, length in zip(rewards[prompt], prefixes[prompt], strict=True)
-    ]
-    scores, index, on_policy = map(list, zip(*rows, strict=True))
-    keep = reject_groups(scores, index, on_policy, options.decide).keep  # pyright: ignore[reportArgumentType]
-    assert dropped_groups(options, rewards) == {"t"}
-    assert {prompt for prompt, kept in zip(index, keep, strict=True) if not kept} == {"t"}
 
 
 def test_a_group_in_which_all_samples_continue_a_hint_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from core.errors import InputError
 from core.model.lineage_file import InputRecord
 from core.plugins.config_files import trains_on_heldout
 from core.plugins.user_code import load_function
-from core.settings import Layer, Section, resolve
+from core.settings import Section
 from training.config.method_keys import of_run
 from training.config.run_checks import check_run
 from training.config.to_verl import compose_run
@@ -221,19 +221,6 @@ def test_a_recipe_without_rollouts_has_none_of_their_keys(plugin: Path) -> None:
             compose_run(str(plugin / f"{name}.yaml"), "cpu", [], run=plugin)
 
 
-@pytest.mark.parametrize("name", ["größe", "my chem (v2)", "it's", "a=b, [c]", 'say "it"', "plain"])
-def test_a_folder_of_any_name_can_have_plugins(name: str, plugin: Path, tmp_path: Path) -> None:
-    folder = plugin.rename(tmp_path / name)
-    (folder / "notes.py").write_text("def note(step, metrics): pass\n")
-    given = {"run": {"trackers": ["tensorboard", "notes.py:note"]}, "method": {"type": "method.py:Mine"}}
-    settings = resolve(Sections, [Layer("profile", {"training": {"config": given}}, folder)])
-    overrides = settings.training.overrides
-    config = compose_run(str(folder / "mine.yaml"), "cpu", overrides, run=tmp_path)
-    assert config.run.trackers == ["tensorboard", f"{folder}/notes.py:note"]
-    assert config.method.type == f"{folder}/method.py:Mine"
-    assert identity("luffy", *overrides) != identity("luffy")  # the files are found for it, too
-
-
 def test_the_nearest_recipe_says_whether_a_second_stage_needs_held_out_targets(plugin: Path) -> None:
     (plugin / "child.yaml").write_text("defaults:\n  - sft_rl\n")
     (plugin / "alone.yaml").write_text("defaults:\n  - child\nfirst_stage: null\n")
@@ -242,11 +229,3 @@ def test_the_nearest_recipe_says_whether_a_second_stage_needs_held_out_targets(p
     (plugin / "text.yaml").write_text("defaults:\n  - on_policy\nfirst_stage: sft\n")
     with pytest.raises(InputError, match=r"text\.yaml: first_stage: got 'sft', expected {recipe: NAME, set: \[\]}"):
         trains_on_heldout(str(plugin / "text.yaml"))
-
-
-@pytest.mark.parametrize("name", ["1", "1e3", "null", "true", "it's"])
-def test_a_recipe_may_have_any_name(name: str, tmp_path: Path) -> None:
-    recipe = tmp_path / f"{name}.yaml"
-    recipe.write_text("defaults: [luffy]\nmethod: {alpha: 0.5}\nactor_rollout_ref: {actor: {optim: {lr: 1e-6}}}\n")
-    config = compose_run(str(recipe), "cpu", [], run=Path("run"))
-    assert (config.method.alpha, config.actor_rollout_ref.actor.optim.lr) == (0.5, 1e-6)

@@ -15,7 +15,7 @@ from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
 from core.model.model_folder import model_files
 from training.__main__ import main
-from training.job.checkpoints import TrainerState, export_policy, folder_of, mark_complete
+from training.job.checkpoints import export_policy, folder_of, mark_complete
 from training.job.run_folder import RunFolder
 
 
@@ -30,7 +30,7 @@ def saved_model(folder: Path, step: int) -> Path:
     (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
     weights = actor / "model_world_size_1_rank_0.pt"
     torch.save(load_file(SHIPPED / "model.safetensors"), weights)
-    mark_complete(folder, step, TrainerState(), keep=1)
+    mark_complete(folder, step, keep=1)
     return weights
 
 

@@ -162,26 +162,6 @@ def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int,
         planned(SHAPE_7B, *overrides, gpus=gpus)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["method.teacher.model=self"], "teacher.model=self contradicts teacher.sees=nothing"),
-        (["method.teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
-        (["actor_rollout_ref.rollout.temperature=0.8"], "those at temperature 1"),
-        (["method.filter={}"], "groups of one outcome"),
-    ],
-)
-def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        composed(*overrides)
-
-
-def test_a_policy_that_changes_while_it_is_asked_is_refused() -> None:
-    with pytest.raises(InputError, match=r"teacher.model=self contradicts rollouts.type=colocate_async"):
-        composed("rollouts.type=colocate_async", f"method.teacher.model={SELF}", recipe="opsd")
-    composed("rollouts.type=colocate_async", recipe="opsd")
-
-
 def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"teacher.model=null: the method needs a teacher"):
         check_teacher(composed(), SHIPPED)

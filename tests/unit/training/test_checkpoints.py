@@ -14,14 +14,13 @@ from training.job.checkpoints import (
     LATEST,
     SCORES,
     STATE,
-    TrainerState,
     complete_steps,
     exported_step,
     folder_of,
     latest_step,
     mark_complete,
     prepare_resume,
-    read_state,
+    read_dispatched,
     record_score,
     remove_old,
 )
@@ -44,13 +43,13 @@ def nothing(line: str) -> None:
 def test_without_its_state_a_checkpoint_is_none(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     assert latest_step(tmp_path) == 0
-    mark_complete(tmp_path, 1, TrainerState(dispatched=25), keep=2)
+    mark_complete(tmp_path, 1, keep=2, dispatched=25)
     assert latest_step(tmp_path) == 1
     weights = b"weights of step 1"
     state = json.loads((folder_of(tmp_path, 1) / STATE).read_text())
     assert state["dispatched"] == 25
     assert state["files"]["actor/model.pt"] == {"size": len(weights), "digest": hashlib.sha256(weights).hexdigest()}
-    assert read_state(tmp_path, 1).dispatched == 25
+    assert read_dispatched(tmp_path, 1) == 25
     assert (tmp_path / LATEST).read_text() == "1"
 
 
@@ -58,7 +57,7 @@ def test_without_its_state_a_checkpoint_is_none(tmp_path: Path) -> None:
 def test_the_newest_are_kept(tmp_path: Path, keep: int, left: list[int]) -> None:
     for step in (3, 6, 9, 12):
         saved(tmp_path, step)
-        mark_complete(tmp_path, step, TrainerState(), keep)
+        mark_complete(tmp_path, step, keep)
     assert complete_steps(tmp_path) == left and latest_step(tmp_path) == 12
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([LATEST, *(f"global_step_{n}" for n in left)])
 
@@ -66,7 +65,7 @@ def test_the_newest_are_kept(tmp_path: Path, keep: int, left: list[int]) -> None
 def test_an_interrupted_save_never_removes_the_newest_complete_one(tmp_path: Path) -> None:
     for step in (1, 2):
         saved(tmp_path, step)
-        mark_complete(tmp_path, step, TrainerState(), keep=1)
+        mark_complete(tmp_path, step, keep=1)
     saved(tmp_path, 3)  # and the process died here
     (tmp_path / LATEST).write_text("")  # verl's own pointer, cut off while it was written
     assert complete_steps(tmp_path) == [2]
@@ -77,7 +76,7 @@ def test_an_interrupted_save_never_removes_the_newest_complete_one(tmp_path: Pat
 
 def test_a_removal_that_was_interrupted_is_finished(tmp_path: Path) -> None:
     saved(tmp_path, 1)
-    mark_complete(tmp_path, 1, TrainerState(), keep=1)
+    mark_complete(tmp_path, 1, keep=1)
     machine, pid, since, number = temporary_name(tmp_path).name.split("-")
     (tmp_path / "-".join([machine, pid, str(int(since) - 1), number]) / "actor").mkdir(parents=True)
     assert prepare_resume(tmp_path, nothing) == 1
@@ -87,7 +86,7 @@ def test_a_removal_that_was_interrupted_is_finished(tmp_path: Path) -> None:
 def test_what_a_kill_kept_from_removal_is_removed(tmp_path: Path) -> None:
     for step in (1, 2):
         saved(tmp_path, step)
-        mark_complete(tmp_path, step, TrainerState(), keep=2)
+        mark_complete(tmp_path, step, keep=2)
     assert prepare_resume(tmp_path, nothing) == 2
     remove_old(tmp_path, keep=1)
     assert complete_steps(tmp_path) == [2]
@@ -101,18 +100,12 @@ def test_without_a_complete_checkpoint_a_run_starts_anew(tmp_path: Path) -> None
     assert prepare_resume(tmp_path / "none", nothing) == 0
 
 
-def test_keeping_none_is_refused(tmp_path: Path) -> None:
-    saved(tmp_path, 1)
-    with pytest.raises(ValueError, match="keep: expected 1 or more"):
-        mark_complete(tmp_path, 1, TrainerState(), keep=0)
-
-
 DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "truncated": (truncate, "actor/model.pt", "actor/model.pt has 16 bytes instead of 17"),
     "a bit flipped": (flip_a_bit, "actor/model.pt", "the content of actor/model.pt has changed"),
     "missing": (Path.unlink, "actor/huggingface/model.safetensors", "actor/huggingface/model.safetensors is missing"),
     "state truncated": (lambda file: file.write_bytes(file.read_bytes()[:40]), STATE, "not JSON"),
-    "state of another kind": (lambda file: file.write_text("[]"), STATE, "no sizes and digests"),
+    "state of another kind": (lambda file: file.write_text("[]"), STATE, "expected a JSON object"),
     "state without files": (lambda file: file.write_text('{"files": {}}'), STATE, "no sizes and digests"),
 }
 
@@ -121,7 +114,7 @@ def test_a_damaged_best_checkpoint_is_set_aside_and_the_next_best_is_exported(tm
     for step, score in ((1, 0.5), (2, 0.9), (3, 0.7)):
         record_score(tmp_path, step, score)
         saved(tmp_path, step)
-        mark_complete(tmp_path, step, TrainerState(), keep=9)
+        mark_complete(tmp_path, step, keep=9)
     (folder_of(tmp_path, 2) / "actor" / "model.pt").write_bytes(b"cut")
     said: list[str] = []
     assert prepare_resume(tmp_path, said.append) == 3
@@ -140,7 +133,7 @@ def test_damaged_scores_of_validations_are_named(tmp_path: Path, text: str) -> N
 def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_used(tmp_path: Path, kind: str) -> None:
     for step in (1, 2):
         saved(tmp_path, step)
-        mark_complete(tmp_path, step, TrainerState(), keep=2)
+        mark_complete(tmp_path, step, keep=2)
     damage, name, reason = DAMAGES[kind]
     damage(folder_of(tmp_path, 2) / name)
     said: list[str] = []
@@ -152,7 +145,7 @@ def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_used(tmp
     assert (tmp_path / "global_step_2.damaged" / STATE).is_file()
 
     saved(tmp_path, 2)  # done again, and damaged again
-    mark_complete(tmp_path, 2, TrainerState(), keep=2)
+    mark_complete(tmp_path, 2, keep=2)
     damage(folder_of(tmp_path, 2) / name)
     truncate(folder_of(tmp_path, 1) / "actor/model.pt")
     assert prepare_resume(tmp_path, said.append) == 0

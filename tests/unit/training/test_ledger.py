@@ -1,6 +1,5 @@
 """The ledger: what is written of each use of a target, and what the uses come to."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,7 @@ from training.algorithms.samples import Samples, Signal
 from training.job.records.ledger_table import learned, verdicts, write_ledger
 from training.methods.hpt import Hpt
 from training.methods.luffy import Luffy
-from training.methods.multitask import Multitask
 from training.methods.on_policy import OnPolicy
-from training.methods.srft import Srft
 from training.verl_hooks.target_uses import Ledger, row_uses, supervised_uses, target_uses
 
 NAN = float("nan")
@@ -97,17 +94,6 @@ def test_a_supervised_loss_and_a_gate_count_in_the_share():
     first, second = uses_of(made, advantages, Hpt())
     assert first["loss_share"] > 0 and (second["loss_share"], second["gate"]) == (0.0, 0.0)
     assert first["weight"] is None
-
-
-def test_the_entropy_of_a_row_scales_its_supervised_share_in_srft():
-    made, advantages = samples()
-    made.rows["entropy"] = torch.zeros(7, 3)
-    made.rows["entropy"][3] = math.log(4.0)  # the second target: its supervised loss has a quarter of the weight
-    shares, zero = [], torch.zeros_like(advantages)  # no share of the policy loss
-    for method in (Multitask(), Srft()):
-        first, second = uses_of(made, zero, method)
-        shares.append(second["loss_share"] / first["loss_share"])
-    assert shares[1] == pytest.approx(shares[0] / 4)
 
 
 def test_the_uses_of_a_supervised_update_come_from_the_figures_of_its_rows():

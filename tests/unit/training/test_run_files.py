@@ -101,18 +101,6 @@ def test_samples_are_read_by_step(tmp_path: Path) -> None:
         rollout_log.read(tmp_path, 4)
 
 
-def test_a_pass_rate_is_of_the_policys_own_samples_in_the_last_step_that_drew_them(tmp_path: Path) -> None:
-    row = {"input": "", "output": "", "gts": "2", "score": 1.0, "prefix_length": 0, "solved": 1, "alone": 1}
-    steps = {
-        2: [{**row, "problem": "a"}, {**row, "problem": "b"}],
-        10: [{**row, "problem": "a", "solved": 0}, {**row, "problem": "a"}, {**row, "problem": "a", "alone": 0}],
-        11: [{**row, "problem": "c", "alone": 0}],
-    }
-    for step, rows in steps.items():
-        (tmp_path / f"{step}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    assert rollout_log.pass_rates(tmp_path) == {"a": 0.5, "b": 1.0}
-
-
 def test_the_samples_of_a_killed_run_are_those_whose_lines_end(tmp_path: Path) -> None:
     row = json.dumps({"input": "1+1=?", "output": "2", "gts": "2", "score": 1.0, "prefix_length": 0})
     (tmp_path / "3.jsonl").write_text(f"{row}\n{row[:30]}")

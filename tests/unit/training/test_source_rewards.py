@@ -64,15 +64,6 @@ def test_the_published_rule_is_that_of_mathematics_alone() -> None:
     assert score("places", "Lima", "Lima", compute_score_whole_text)[0] == 0.0
 
 
-def test_without_verifiers_every_source_is_mathematics() -> None:
-    assert compute_score("anything", "</think>\\boxed{0.5}", "1/2") == {
-        "score": 1.0,
-        "acc": 1.0,
-        "solved": True,
-        "error": "",
-    }
-
-
 def test_a_sample_is_right_as_its_verifier_says() -> None:
     assert is_solved(reward_info({"reward_extra_info": {"solved": True}}), 0.8)
     assert not is_solved({"solved": False}, 1.0)
@@ -120,13 +111,6 @@ def test_the_reward_is_told_the_verifiers_of_training_and_validation(tmp_path: P
     data = targets(tmp_path / "train.parquet", ["sums", "colours"], records("sums", "colours"))
     problems = targets(tmp_path / "val.parquet", ["places"], records("places"))
     assert json.loads(filled(data, problems)["reward_kwargs"]["verifiers"]) == SPECS
-
-
-def test_a_run_on_mathematics_has_the_configuration_that_it_always_had(tmp_path: Path) -> None:
-    plain = targets(tmp_path / "a.parquet", ["", ""], None)
-    named = targets(tmp_path / "b.parquet", ["sums"], records("sums"))
-    for data in (plain, named):
-        assert filled(data, data) == {"path": "pkg://training.verl_hooks.reward", "name": "compute_score"}
 
 
 def test_verifiers_that_are_missing_or_have_changed_are_one_message(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from core.parquet import count_rows, shard_path
 from core.schemas import TARGET
 from training.config.to_verl import compose_run
 from training.job.checkpoints import (
-    TrainerState,
     best_step,
     complete_steps,
     exported_step,
@@ -89,7 +88,7 @@ def test_too_few_rows_are_an_error_that_names_both_keys(tmp_path: Path) -> None:
 
 def save(checkpoints: Path, step: int, keep: int = 1) -> None:
     folder_of(checkpoints, step).mkdir(parents=True)
-    mark_complete(checkpoints, step, TrainerState(), keep)
+    mark_complete(checkpoints, step, keep)
 
 
 def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path: Path) -> None:

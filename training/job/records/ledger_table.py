@@ -38,11 +38,6 @@ def write_ledger(run: Path, targets: Path, steps: int) -> dict[str, dict[str, in
     write_table(uses, run / USES_FILE)
     table = learned(uses, read_shards(targets))
     write_table(table, run / LEARNED_FILE)
-    return verdict_counts(table)
-
-
-def verdict_counts(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Count the targets of each source in a table of `LEARNED` by verdict, in the order of `VERDICTS`."""
     counts: dict[str, dict[str, int]] = {}
     grouped = table.group_by(["data_source", "verdict"]).aggregate([([], "count_all")]).to_pylist()
     for row in sorted(grouped, key=lambda row: (row["data_source"], list(VERDICTS).index(row["verdict"]))):
@@ -57,7 +52,9 @@ def learned(uses: pa.Table, targets: pa.Table) -> pa.Table:
     count = len(ids)
     steps_used, shares = np.zeros(count, int), np.zeros(count)
     step, prob, solved = (np.full((2, count), np.nan) for _ in range(3))  # at the first use and at the last
-    for use in _by_step(uses).to_pylist():
+    # A group can have several samples that start with its target.
+    figures = [("prob", "mean"), ("solved", "max"), ("samples", "max"), ("loss_share", "sum")]
+    for use in uses.group_by(["target", "step"]).aggregate(figures).sort_by("step").to_pylist():
         row = place[use["target"]]
         ends = slice(None) if steps_used[row] == 0 else slice(1, None)
         own = use["solved_max"] / use["samples_max"] if use["samples_max"] else np.nan
@@ -126,9 +123,3 @@ def heaviest(run: Path, count: int = 20) -> list[list[str]]:
 
 def _ends(first: float | None, last: float | None) -> str:
     return "" if first is None or last is None else f"{first:.2f} to {last:.2f}"
-
-
-def _by_step(uses: pa.Table) -> pa.Table:
-    """Return one row per target and step, by step: a group can have several samples that start with its target."""
-    figures = [("prob", "mean"), ("solved", "max"), ("samples", "max"), ("loss_share", "sum")]
-    return uses.group_by(["target", "step"]).aggregate(figures).sort_by("step")

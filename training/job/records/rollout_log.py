@@ -15,8 +15,7 @@ class Rollout:
 
     ``prefix_length`` is the number of off-policy tokens at the head of the response; 0 for an on-policy sample.
     ``tokens`` are those of the response with its end token, and ``error`` says why its verifier failed, "" if it did
-    not. ``problem`` is what its last message asks, ``solved`` whether the verifier takes the answer for right, and
-    ``alone`` whether the policy sampled all of it from the problem alone.
+    not.
     """
 
     prompt: str
@@ -26,9 +25,6 @@ class Rollout:
     prefix_length: int
     tokens: int = 0
     error: str = ""
-    problem: str = ""
-    solved: bool = False
-    alone: bool = False
 
 
 def steps(folder: Path) -> list[int]:
@@ -47,18 +43,6 @@ def read(folder: Path, step: int, limit: int | None = None) -> list[Rollout]:
         return [_sample(line, f"{file}: line {number}") for number, line in _complete(islice(lines, limit))]
 
 
-def pass_rates(folder: Path) -> dict[str, float]:
-    """The share of the policy's own samples of each problem that are right, in the last step that sampled it."""
-    rates: dict[str, float] = {}
-    for step in steps(folder):
-        solved: dict[str, list[bool]] = {}
-        for sample in read(folder, step):
-            if sample.alone and sample.problem:
-                solved.setdefault(sample.problem, []).append(sample.solved)
-        rates |= {problem: sum(right) / len(right) for problem, right in solved.items()}
-    return rates
-
-
 def _complete(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Number the complete lines; a run that is writing or was killed may leave a partial last line."""
     return ((number, line) for number, line in enumerate(lines, 1) if line.endswith("\n"))
@@ -68,8 +52,7 @@ def _sample(line: str, where: str) -> Rollout:
     try:
         row = json.loads(line)
         texts = row["input"], row["output"], str(row["gts"])
-        more = int(row.get("tokens", 0)), str(row.get("error", "")), str(row.get("problem", ""))
-        more += bool(row.get("solved")), bool(row.get("alone"))
+        more = int(row.get("tokens", 0)), str(row.get("error", ""))
         return Rollout(*texts, float(row["score"]), int(row["prefix_length"]), *more)
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{where}: not a sample ({first_line(error)}); remove the file of this step") from error
