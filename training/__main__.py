@@ -23,7 +23,7 @@ from core.files import atomic_folder
 from core.machine.loopback import single_node_environment
 from core.model.lineage_file import InputRecord
 from core.parquet import is_there
-from core.plugins.config_files import HARDWARE, config_file, is_path, trains_on_heldout
+from core.plugins.config_files import HARDWARE, RECIPES, config_file, config_names, is_path, trains_on_heldout
 from training.export import DTYPES
 from training.job.request import TrainingRequest
 
@@ -125,9 +125,9 @@ def browse(run: Run, out: Annotated[Path, typer.Option(metavar="FILE.html", help
     command.browse(run, out)
 
 
-@app.command(epilog=examples("luffy train check mine.yaml", "luffy train check method.py:Mine"))
+@app.command(epilog=examples("luffy train check trapo", "luffy train check method.py:Mine"))
 def check(
-    method: Annotated[str, typer.Argument(metavar="RECIPE.yaml|FILE.py:CLASS", help="A method, or a recipe with one.")],
+    method: Annotated[str, typer.Argument(metavar="RECIPE|FILE.py:CLASS", help="A recipe or a method.")],
 ) -> None:
     """Try a method on seeded samples: its hooks and its state, and losses that do not depend on cuts and ranks."""
     from training.config.method_keys import of_run
@@ -135,7 +135,7 @@ def check(
     from training.methods import method_of, resolved
     from training.verl_hooks.conformance import check_method
 
-    if is_path(method):
+    if is_path(method) or method in config_names(RECIPES):
         chosen = of_run(compose_run(method, "cpu", [], run=Path("run")))
     else:
         chosen = method_of(resolved({"type": method}))

@@ -41,6 +41,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     # Replay starts with what the first step solves by luck; the third step replays what the second one solves.
     "exgrpo": {"method__replay__start": "0.0", "trainer__total_training_steps": "3"},
     "relift": {"method__buffer": "3"},
+    "luffy_failed": {"rollouts__type": "colocate_async"},
     "luffy_opd": {"method__teacher__model": "base"},
     "opd": {
         "method__teacher__model": "base",
@@ -212,6 +213,39 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
             continue
         shares = [data[f"groups/{kind}"] for kind in ("solve_all", "solve_none", "solve_partial")]
         assert sum(shares) == pytest.approx(1)
+
+
+BRIEF = """
+from training.methods.luffy import Luffy
+
+
+class Brief(Luffy):
+    lightest: float = 0.5  # the weight of a response that fills its limit
+
+    def outcomes(self, samples, scores):
+        share = samples.mask.sum(-1, keepdim=True) / samples.limit
+        return super().outcomes(samples, scores) * (1 - (1 - self.lightest) * share)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_method_in_a_file_of_ones_own_trains_by_its_path(targets: Path, tmp_path: Path) -> None:
+    file, losses = tmp_path / "brief.py", []
+    file.write_text(BRIEF)
+    for lightest in ("1.0", "0.25"):
+        out = tmp_path / lightest
+        chosen = "--set", f"method.type={file}:Brief", "--set", f"method.lightest={lightest}"
+        run = Training(out, targets, "luffy", *chosen)
+        assert run.end() == 0, run.said
+        first, second = (record["data"] for record in run.metrics())
+        assert first["actor/grad_norm"] > 0 and second["batch/off_policy_samples"] == 4
+        losses.append(first["actor/off_pg_loss"])
+        manifest = read_manifest(out / "policy")
+        assert manifest.request.files.keys() == {"method.type"} and manifest.config["method"]["lightest"] == float(
+            lightest
+        )
+    assert 0.25 < losses[1] / losses[0] < 1  # of the same targets, with the advantages of the first step
 
 
 @pytest.mark.slow

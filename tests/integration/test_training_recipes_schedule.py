@@ -32,7 +32,7 @@ def test_only_problems_below_the_bound_are_guided_and_the_easiest_come_first(rol
     table = pq.read_table(write_targets(tmp_path / "train.parquet", 8))
     rates = [0.0, 1.0, 0.5, 0.75, 0.25, 1.0, 0.125, 0.875]
     pq.write_table(table.append_column("pass_rate", pa.array(rates)), tmp_path / "train.parquet")
-    rules = {"method__guide": "pass_rate<0.8", "data__order": "easy_first", "rollouts": rollouts}
+    rules = {"method__guide": "pass_rate<0.8", "data__order": "easy_first", "rollouts__type": rollouts}
     run = Training(tmp_path / "run", tmp_path / "train.parquet", **rules)
     assert run.end() == 0, run.said
     first, second = (record["data"] for record in run.metrics())
@@ -58,6 +58,6 @@ def test_a_prompt_that_an_on_policy_sample_solved_is_guided_no_more(tmp_path: Pa
     solved = {prompt for prompt, group in first.items() if (True, True) in group}
     assert guided(run.rollouts(1)) == set(first) and len(solved) > 0
     assert second == set(first) - solved
-    states = [tmp_path / "run" / "checkpoints" / f"global_step_{step}" / "state.json" for step in (1, 2)]
+    states = [tmp_path / "run" / "checkpoints" / f"global_step_{step}" / "method.json" for step in (1, 2)]
     after = [set(json.loads(state.read_text())["solved"]) for state in states]
     assert len(after[0]) == len(solved) and after[0] <= after[1]
