@@ -83,6 +83,13 @@ def test_hooks_and_workers_import(interpreter: Interpreter) -> None:
     assert [line for line in printed if line in MODULES] == list(MODULES)
 
 
+def test_which_models_have_another_runner_and_sampler(interpreter: Interpreter) -> None:
+    names = ["Gemma3ForCausalLM", "LlamaForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"]
+    code = "import sys; from vllm.config.vllm import DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES as second\n"
+    code += "print([name for name in sys.argv[1:] if name in second])"
+    assert "['LlamaForCausalLM', 'Qwen3ForCausalLM']" in interpreter.run("-c", code, *names)
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders with the configuration of each shape, and no weights."""
