@@ -118,7 +118,7 @@ def require_known_failures(found: Verdicts, accepted: Collection[str]) -> None:
 
     Args:
         found: The verdicts on the targets that the policy was trained on.
-        accepted: The checks whose failure the lineage of the policy records.
+        accepted: The checks that may fail, which the lineage of the policy records.
     """
     failed = [f"{name} failed: {observed}" for name, observed in found.failed.items() if name not in accepted]
     if failed:

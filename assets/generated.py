@@ -96,7 +96,7 @@ def _teacher(options: GenerateSettings) -> str:
 
 
 def _request(options: GenerateSettings, problems: Path, source: Source) -> str:
-    """Identify the request that decides the traces; "" for a hub id, whose content only the command knows."""
+    """Identify the request that decides the traces; "" for a hub id: only the command knows its content."""
     from evaluation.generation.model_source import checkpoint_digest
 
     folder = Path(_teacher(options))

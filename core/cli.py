@@ -105,7 +105,7 @@ def run_app(app: "typer.Typer", arguments: Sequence[str], program: str) -> int:
     """Run the command that ``arguments`` name; its exit status.
 
     Raises:
-        InputError: a mistake in the command line; the message says whose help to read.
+        InputError: a mistake in the command line; the message names the command with the right help.
     """
     import typer
 

@@ -1,4 +1,4 @@
-"""The kinds of results: a number of each, which is part of every identity, and the packages whose code makes it.
+"""The kinds of results: a number of each, which is part of every identity, and the packages that make it.
 
 An identity covers resolved settings, the digests of the inputs and the number of the kind, and no code. The commit that
 changes the frozen values of a kind (`tests.frozen`) raises its number, so that its results are made again.

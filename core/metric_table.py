@@ -89,7 +89,7 @@ METRICS = (
     Metric(SFT_LOSS, "Supervised loss", better="lower", views=View.POLICY),
     Metric(OFF_POLICY_REWARD, "Reward of off-policy samples", better="higher", views=CHARTS),
     Metric("reward/length_penalty", "Length penalty of on-policy samples", better="lower"),
-    Metric("reward/errors", "Samples whose verifier failed", better="lower", views=View.POLICY),
+    Metric("reward/errors", "Samples that the verifier failed on", better="lower", views=View.POLICY),
     Metric(f"{SOURCE_REWARD}*", "Reward of source {}", better="higher", views=View.POLICY),
     Metric(
         f"{SOURCE_SOLVED}*", "Groups of source {} with a solved sample", "share", better="higher", views=View.POLICY

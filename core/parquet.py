@@ -36,7 +36,7 @@ def _numbered(path: Path, number: int, count: int) -> Path:
 
 
 def shard_files(path: Path) -> list[Path]:
-    """Return the files beside ``path`` whose names say that they are a part of this table, in order."""
+    """Return the files next to ``path`` with names that make them a part of this table, in order."""
     found = path.parent.glob(f"{glob.escape(path.stem)}-?????-of-?????{glob.escape(path.suffix)}")
     return sorted(file for file in found if SHARD(file.stem))
 

@@ -11,7 +11,7 @@ from core.plugins.user_code import python_path
 
 
 def run_module(name: str, *arguments: str, python: str | Path = sys.executable, **variables: str) -> None:
-    """Run ``python -m name`` in a process of its own, whose memory and torch this one does not keep.
+    """Run ``python -m name`` in a process of its own, so that this one does not keep its memory and torch.
 
     Raises:
         InputError: the program refused its input; the message is the program's own.

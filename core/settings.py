@@ -216,7 +216,7 @@ def profile_layers(name: str, where: str, beside: Path | None = None, chain: tup
 
 
 def variable_layers(root: type[Section]) -> Iterator[Layer]:
-    """Yield one layer for each variable ``LUFFY__SECTION__KEY``, whose relative paths start in the current folder."""
+    """Yield one layer for each variable ``LUFFY__SECTION__KEY``, with relative paths from the current folder."""
     spellings: dict[str, str] = {}
     for name in sorted(os.environ):
         upper = name.upper()

@@ -87,7 +87,7 @@ def _install_torch(folder: Path, requirements: Path) -> None:
     for options in ([], ["--retries", "1", "--index-url", index]):
         if _pip(folder, "--no-deps", *options, "-r", str(requirements), quiet=True):
             return
-    sys.stdout.write(f"setup: no CPU build of torch at {index}: taking PyPI's, whose CUDA packages take 5 GB\n")
+    sys.stdout.write(f"setup: no CPU build of torch at {index}: taking PyPI's, with 5 GB of CUDA packages\n")
     pinned = requirements.read_text(encoding="utf-8").replace("+cpu", "").split()
     if not _pip(folder, *pinned):
         raise TaskFailed(f"pip could not install {' '.join(pinned)}: its messages are above")

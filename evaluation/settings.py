@@ -174,7 +174,7 @@ class GenerateSettings(SamplingSettings):
     teacher: Annotated[str, UserPath()] = Field(
         min_length=1,
         description="Who writes the traces: a model folder, a hub id[@revision], or MODEL@URL of an OpenAI-compatible "
-        "endpoint, whose key is in the variable OPENAI_API_KEY.",
+        "endpoint; the variable OPENAI_API_KEY has its key.",
     )
     problems: Annotated[str, UserPath()] = Field(
         min_length=1, description="Parquet, JSON or JSON lines file of problems and gold answers."

@@ -163,7 +163,7 @@ def search_lineage(lineage: Mapping[str, Any], checkpoint: Path, benchmark: "pa.
 
 
 def templated_benchmarks(benchmark: "pa.Table") -> set[str]:
-    """The names of those benchmarks of a BENCHMARK table whose problems follow templates of the targets."""
+    """The names of those benchmarks of a BENCHMARK table with problems that follow templates of the targets."""
     generated = {entry["name"] for entry in _entries(benchmark) if entry.get("generator")}
     return generated | held_out_benchmarks(benchmark)
 

@@ -24,7 +24,7 @@ def spec_text(spec: VerifierSpec) -> str:
 
 
 def read_spec(text: str, where: str) -> VerifierSpec:
-    """Return the spec in a text, which is YAML; InputError, whose message starts with ``where``, if there is none."""
+    """Return the spec in a YAML text; InputError, with a message that starts with ``where``, if there is none."""
     return parse_spec(parse_yaml(text, where) if text.startswith("{") else text, where)
 
 

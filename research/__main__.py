@@ -236,7 +236,7 @@ def promotion(
 
 @app.command(epilog=examples("luffy research baseline --page docs/results/baseline.md"))
 def baseline(
-    page: Annotated[Path, typer.Option(metavar="FILE.md", help="Page whose tables are written.")] = Path(
+    page: Annotated[Path, typer.Option(metavar="FILE.md", help="Page with the tables to write.")] = Path(
         "var/research/baseline/page.md"
     ),
     steps: Annotated[int, typer.Option(min=1, help="Updates of each training.")] = 50,

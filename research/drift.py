@@ -84,7 +84,7 @@ class Measured:
 
 
 def measure(recipe: Recipe) -> Measured:
-    """Measure a variant whose runs share rollouts and correction, which their first run's configuration gives."""
+    """Measure a variant with shared rollouts and correction, which their first run's configuration gives."""
     config = recipe.runs[0].config
     correction = (config.get("mixed") or {}).get("rollout_correction") or config["method"]["correction"]  # as recorded
     banded = correction["type"] != "none"
@@ -232,7 +232,7 @@ class DriftReport:
 
 
 def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
-    """Report on the ``recipes`` whose rollouts could be corrected; None if there is none."""
+    """Report on the ``recipes`` with rollouts that could be corrected; None if there is none."""
     needed = (REWARD, GRADIENT_NORM, KEPT_SHARE, LOG_RATIO_MEAN)
     sampled = [recipe for recipe in recipes if all(points(run.records, name) for run in recipe.runs for name in needed)]
     measured = [measure(recipe) for recipe in sampled]

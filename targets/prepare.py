@@ -94,7 +94,7 @@ def prepare(
     so, and `targets.prepared_files.require_targets` raises.
 
     Args:
-        benchmarks: BENCHMARK rows whose problems must not become targets. None: they are not looked for, and the
+        benchmarks: BENCHMARK rows with problems that must not become targets. None: they are not looked for, and the
             profile says so.
         tokenizer_json: the policy's tokenizer.json or its folder.
         progress: called with a stage, the rows done, and the rows in all where known.

@@ -33,7 +33,7 @@ def read_problems(
 ) -> "pa.Table":
     """BENCHMARK rows: each problem with its first gold answer, as a policy is asked it.
 
-    Traces that cannot be read, and problems that no filter would let through or whose prompt is too long, are left out.
+    Traces that cannot be read, and problems that fail the filters or have too long a prompt, are left out.
     ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name.
 
     Raises:

@@ -139,7 +139,7 @@ class TargetSettings(Section):
     )
     reject_choices: bool = Field(
         default=True,
-        description="Reject problems of sources with the verifier math whose gold answer is the letter of an option.",
+        description="Reject problems of the verifier math that have the letter of an option as their gold answer.",
     )
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 

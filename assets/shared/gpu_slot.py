@@ -33,7 +33,7 @@ def gpu_slot(context: dg.AssetExecutionContext) -> Iterator[None]:
 
 
 def _holder(instance: dg.DagsterInstance) -> str:
-    """Return which step has the slot, and its last message; "" for none. A step whose process was killed loses it."""
+    """Return which step has the slot, and its last message; "" for none. A step loses it when its process is killed."""
     storage = instance.event_log_storage
     for slot in storage.get_concurrency_info(POOL).claimed_slots:
         if any(stats.end_time for stats in instance.get_run_step_stats(slot.run_id, [slot.step_key])):

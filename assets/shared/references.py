@@ -37,7 +37,7 @@ class Reference(BaseModel):
         return self.digest[:SHORT_DIGEST]
 
     def result(self, metadata: Mapping[str, Any], asset_key: dg.AssetKey | None = None) -> dg.MaterializeResult[Self]:
-        """Return the result of an asset with this data, whose digest is its version, and with what the UI shows of it.
+        """Return the result of an asset with this data and what the UI shows of it; the digest is its version.
 
         The reference itself is among that, so that the steps of the run find what it has made. Dagster records the
         present code as ``code_version``; a tag says what code made the data.

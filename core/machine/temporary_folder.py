@@ -15,7 +15,7 @@ LONGEST = 38  # bytes: Ray puts up to 69 behind it (/ray/session_DATE_TIME_PID/s
 def short_temporary_folder() -> Iterator[dict[str, str]]:
     """Yield the variable TMPDIR for a process that makes sockets: a link to our temporary folder if that is too long.
 
-    The data still go where TMPDIR says, as on a cluster whose jobs have a folder each. Nothing is set for a short one.
+    The data still go where TMPDIR says, as on a cluster that gives each job a folder. Nothing is set for a short one.
     """
     target = tempfile.gettempdir()
     if len(os.fsencode(target)) <= LONGEST:

@@ -47,7 +47,7 @@ class ContextExtension:
             if several or not (parameters or "rope_theta" in settings):
                 raise InputError(
                     f"{where}: {'several rope_theta' if several else 'no rope_theta'} in it: model.rope_theta and "
-                    "model.rope_scaling are for models whose layers rotate positions alike: leave them out, and change "
+                    "model.rope_scaling are for models with one rotation in all layers: leave them out, and change "
                     "a copy of config.json"
                 )
         if self.rope_theta is not None:

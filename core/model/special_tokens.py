@@ -67,8 +67,8 @@ def check_end_token(folder: Path, tokens: Vocabulary | None = None) -> None:
 def check_token_ids(folder: Path, tokens: Vocabulary, rows: int, written: str) -> None:
     """Check that the embedding, of ``rows`` rows, has one for each of ``tokens`` that a prompt or an answer may have.
 
-    Tokens that were added to the vocabulary count if they have a role, or are part of the text ``written``: there are
-    models whose tokenizer adds one that only its relatives use.
+    Tokens that were added to the vocabulary count if they have a role, or are part of the text ``written``: a
+    tokenizer may add one for related models.
 
     Raises:
         InputError: it has none for some.

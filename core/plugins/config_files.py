@@ -1,6 +1,6 @@
 """The configuration files of the project, of installed packages and of the user: recipes, profiles and suites.
 
-A package adds files by an entry point that names a package whose folder holds them. `docs/plugins.md` lists the groups.
+A package adds files by an entry point that names the package that has them. `docs/plugins.md` lists the groups.
 """
 
 import sys
@@ -78,7 +78,7 @@ def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
 
     Args:
         folder: A folder of the project, such as `RECIPES`.
-        beside: a file of the user's, in whose folder the name, or a relative path, is looked up first.
+        beside: a file of the user's, a name or relative path is looked up first in its folder.
 
     Raises:
         InputError: there is none, or a file of the user's has the name of a shipped one.
@@ -124,7 +124,7 @@ def config_files(
         folder: A folder of the project.
         name: A name or path, as for `config_file`.
         beside: likewise.
-        extended_by: the files whose parent it is, the first one first.
+        extended_by: the files that have it as a parent, the first one first.
 
     Raises:
         InputError: there is no such file or parent, or a file is a parent of itself.
@@ -177,7 +177,7 @@ def trains_on_heldout(recipe: str) -> bool:
 
 
 def below_project(name: str) -> str:
-    """Return a path as an absolute one, whose start is the project where it is relative; a name as it is."""
+    """Return a path as an absolute one; a relative path starts at the project; a name as it is."""
     return str(PROJECT / Path(name).expanduser()) if is_path(name) else name
 
 

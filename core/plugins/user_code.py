@@ -162,7 +162,7 @@ def import_function(module: str, name: str) -> Callable[..., Any]:
 
     Raises:
         ImportError, AttributeError: there is none.
-        InputError: a file imports one beside it, in whose place Python has another module of that name.
+        InputError: a file imports a neighbour, and Python has another module of that name.
         Exception: whatever its import raises.
     """
     if not module.endswith(".py"):

@@ -19,7 +19,7 @@ LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 
 def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str, Rows]:
     """Return the source that ``benchmark`` is read from, its name in messages, and its rows.
 
-    That is the first whose file lies beside the suite, which gave it an absolute path, or in one of ``roots`` or in a
+    That is the first with a file next to the suite, which gave it an absolute path, or in one of ``roots`` or in a
     direct subfolder of one. If there is none, the first source of the hub is downloaded (or taken from the local cache)
     at its revision.
     """

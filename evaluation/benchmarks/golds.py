@@ -58,7 +58,7 @@ def option_indices(
 
 
 def choice_labels(golds: Sequence[str], labels: Sequence[str], index_base: int | None, where: str) -> list[str]:
-    """Return the labels that gold answers name, for a question whose text has the options.
+    """Return the labels that gold answers name, for a question with the options in its text.
 
     ``labels``: those that were recognised in the text; none: any that the grader knows. ``index_base``: see
     `option_indices`.

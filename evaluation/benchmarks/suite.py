@@ -93,7 +93,7 @@ class Source(BaseModel):
         if self.shuffle_options and not self.columns.options:
             raise ValueError("`shuffle_options` needs `columns.options`: options inside a problem's text stay in place")
         if self.columns.labels and not self.columns.options:
-            raise ValueError("`columns.labels` needs `columns.options`, whose labels they are")
+            raise ValueError("`columns.labels` needs `columns.options`, since it labels the options")
         if self.columns.options and OPTIONS in self.fields:
             raise ValueError("`columns.options` gives the options to the prompt and the verifier; leave `fields` out")
         return self

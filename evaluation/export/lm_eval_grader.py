@@ -18,7 +18,7 @@ try:
     from grading.verifiers.verifier import Verifier
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"{error}: set PYTHONPATH to a checkout of LUFFY on Dagster, whose grader these tasks use, and install "
+        f"{error}: set PYTHONPATH to a checkout of LUFFY on Dagster for the grader of these tasks, and install "
         "math-verify, google-re2 and pydantic"
     ) from error
 

@@ -135,7 +135,7 @@ def _connect(replicas: int = 1) -> None:
 
 
 def fewest_gpus(weights: int, heads: int, memory: int, gpus: int) -> int:
-    """Return the smallest number of GPUs, of ``memory`` bytes each, whose `WEIGHTS_SHARE` holds ``weights`` bytes.
+    """Return the smallest number of GPUs, of ``memory`` bytes each, with ``weights`` bytes in their `WEIGHTS_SHARE`.
 
     >>> fewest_gpus(65 << 30, heads=40, memory=80 << 30, gpus=8)
     2

@@ -294,7 +294,7 @@ class Registry:
 
 
 def missing_scores(opponent: Mapping[str, ScoreFile], scores: Mapping[str, ScoreFile]) -> list[str]:
-    """Return the benchmarks of ``scores`` that ``opponent`` has not answered in the same way, or whose file is gone."""
+    """Return the benchmarks of ``scores`` that ``opponent`` answered in another way, or that lost their file."""
     return [name for name, score in scores.items() if not _is_like(opponent.get(name), score)]
 
 
@@ -307,7 +307,7 @@ def _is_like(opponent: ScoreFile | None, score: ScoreFile) -> bool:
 
 
 def _present(scores: Mapping[str, ScoreFile]) -> dict[str, ScoreFile]:
-    """Return those of ``scores`` whose file no retention has removed since."""
+    """Return the ``scores`` that still have their file after retention."""
     return {name: score for name, score in scores.items() if Path(score.file).exists()}
 
 

@@ -1,7 +1,7 @@
 """Draw every figure of the project with matplotlib: scorecard, recipe comparison, docs and UI.
 
 Each function returns a complete SVG file on its own light paper, readable on any page, without dates or random names:
-the same data give the same bytes. `inline` makes an element of it for an HTML page, whose style sheet sets the colours
+the same data give the same bytes. `inline` makes an element of it for an HTML page with a style sheet for the colours
 of `PALETTE` for light and dark. Texts stay texts. Every mark names its values in a tooltip, and all of them are in the
 figure's description for screen readers. Import this module where a figure is drawn: matplotlib takes half a second.
 """

@@ -2,8 +2,8 @@
 
 A ranking holds what can be compared: the same benchmarks, problems, gold answers, verifiers, samples per problem,
 sampling settings and prompt. Of several results of a checkpoint, the newest of those with the most samples counts.
-It is ordered by the unweighted mean over benchmarks. The difference from the first entry is paired by problem: models
-whose interval includes zero cannot be told apart from the first with these problems.
+It is ordered by the unweighted mean over benchmarks. The difference from the first entry is paired by problem: a
+model cannot be told apart from the first if its interval includes zero with these problems.
 """
 
 import json

@@ -29,7 +29,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class LengthBin:
-    """Samples whose responses have ``low`` to ``high`` tokens, and the share of them that is right."""
+    """Samples with responses of ``low`` to ``high`` tokens, and the share of them that is right."""
 
     low: int
     high: int

@@ -27,7 +27,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def effective_size(mean: float, error: float, problems: int) -> float:
-    """Return the number of independent yes/no trials whose mean has the standard error of these problems' mean.
+    """Return the number of independent yes/no trials with the same standard error of the mean as these problems.
 
     Kish's effective sample size, ``m (1 - m) / (se^2 (n - 1) / n)`` (Survey Sampling, 1965): the number
     of problems if each has one sample, more if several samples make each problem's score more certain.

@@ -91,7 +91,7 @@ def _differ_in_golds(first: "pa.Table", second: "pa.Table") -> bool:
 
 
 def average_difference(differences: Sequence[Difference]) -> tuple[float, float, float]:
-    """Return (mean, low, high) of the unweighted mean over benchmarks, whose errors are independent.
+    """Return (mean, low, high) of the unweighted mean over benchmarks with independent errors.
 
     The ends are as far from the mean as ``sqrt(sum(end_i - mean_i)^2) / n`` (Zou and Donner, Stat. Med. 27, 2008), so
     the interval lies in [-1, 1], and a benchmark that says nothing leaves the average as uncertain as it is.
@@ -149,7 +149,7 @@ def t_interval(deltas: Sequence[float]) -> tuple[float, float]:
 def sign_flip(deltas: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> float:
     """Return the two-sided p-value of "no problem favours either model" (Fisher, Design of Experiments, 1935).
 
-    The share of sign flips whose mean is at least as far from zero: of all of them where there are no more than
+    The share of sign flips with a mean at least as far from zero: of all of them where there are no more than
     ``resamples``, or else of as many random ones.
 
     >>> sign_flip([0.4, 0.4, 0.4])

@@ -1,4 +1,4 @@
-r"""Read answers that are no mathematics: dates, times of day, and text, whose order and signs count.
+r"""Read answers that are no mathematics: dates, times of day, and text, where order and signs count.
 
 Text are words, capitals side by side (``XYZ``, ``CO_2``), lists inside ``\text{…}``, and digits that are joined without
 being arithmetic: three of them (``1-3-2``), with a leading zero (``0-306``), two whole numbers (``2-0``), or a range

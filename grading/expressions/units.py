@@ -237,7 +237,7 @@ def short_unit(word: str) -> tuple[str, int]:
 
 
 def _with_prefix(name: str) -> str:
-    """Return the short name of a unit whose prefix is spelled out, and any other name as it is.
+    """Return the short name of a unit with a spelled-out prefix, and any other name as it is.
 
     >>> _with_prefix("kilowatt"), _with_prefix("microsecond"), _with_prefix("milliner")
     ('kW', 'us', 'milliner')

@@ -217,7 +217,7 @@ def labelled_parts(text: str) -> list[str]:
 
 
 def with_base(text: str) -> str:
-    r"""Return a number whose base is a word or stands behind it as ``101_{2}``.
+    r"""Return a number with its base, a word or behind it, as ``101_{2}``.
 
     >>> with_base("(101)_2"), with_base(r"101_{\text{two}}"), with_base(r"2B\text{ (base 12)}"), with_base("x_2")
     ('101_{2}', '101_{2}', '2B_{12}', 'x_2')

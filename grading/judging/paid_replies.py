@@ -21,11 +21,11 @@ class OverBudget(Exception):
 
 
 class PaidForNothing(Exception):
-    """A request that may have been answered and paid, but whose reply is lost."""
+    """A request that may have been answered and paid, but has lost its reply."""
 
 
 class Ledger:
-    """No request is asked again whose reply is here, and no two processes ask the same at once."""
+    """No request is sent again once its reply is here, and no two processes ask the same at once."""
 
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class Ledger:
         """Return the reply to the request ``key``: the one that is here, or what ``ask`` returns, with its tokens.
 
         Args:
-            judge: whose budget it is.
+            judge: the owner of the budget.
             most: tokens that the request may take.
 
         Raises:

@@ -102,7 +102,7 @@ def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _label_of(gold: str, texts: Mapping[str, str]) -> str:
-    """Return the label that a gold answer is, or whose option has its text; else the gold answer."""
+    """Return the label that a gold answer is, or the label of the option with its text; else the gold answer."""
     label = gold.strip()
     if by_text := _label_with_text(label, texts):
         return by_text

@@ -162,7 +162,7 @@ def _defines_check(tree: ast.Module) -> bool:
 
 
 def _nodes_that_run(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes outside functions, and those of the functions whose names occur among them."""
+    """Yield the nodes outside functions, and the nodes of the functions that they name."""
     bodies: dict[str, list[ast.AST]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

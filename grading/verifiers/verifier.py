@@ -43,7 +43,7 @@ class VerifierOptions(BaseModel):
 
 
 class ScoredOptions(VerifierOptions):
-    """The options of a type whose scores may lie between 0 and 1."""
+    """The options of a type with scores between 0 and 1."""
 
     threshold: float = Field(1.0, gt=0, le=1, description="The lowest score of a response that counts as solved.")
 

@@ -1,4 +1,4 @@
-"""Runs whose process has died: otherwise they would stay "started" and keep their slots in the pools.
+"""Runs with a dead process: otherwise they would stay "started" and keep their slots in the pools.
 
 Dagster's run monitoring cannot examine the runs of its default launcher.
 """
@@ -22,7 +22,7 @@ def owner_tag() -> dict[str, str]:
 
 
 def end_dead_runs(instance: dg.DagsterInstance, lost: Collection[str] = ()) -> list[str]:
-    """End the runs whose process has died (killed, power lost), free their slots in the pools, and return their ids.
+    """End the runs with a dead process (killed, power lost), free their slots in the pools, and return their ids.
 
     The daemon retries the run of a code server; a run that belonged to a terminal counts as cancelled.
 

@@ -1,6 +1,6 @@
 """Notices of failed runs: to the log, and to every address in the section ``notify`` of the settings.
 
-Addresses give access, so each is the value of an environment variable whose name is in the settings: an Apprise URL
+Addresses give access, so each is the value of an environment variable that the settings name: an Apprise URL
 (https://appriseit.com/services/), such as ``slack://…`` or ``mailto://user:password@host?to=…``, or the plain ``https``
 address of a Slack-compatible webhook. No message, log, metadata or error contains such an address.
 """

@@ -197,7 +197,7 @@ def stop_orphans(names: Names) -> dg.SensorDefinition:
         name=names.name("stop_orphans"),
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="End runs whose process is gone, such as one whose terminal was closed or whose code server was "
+        description="End runs without a process, such as a run after its terminal was closed or its code server was "
         "killed, and free their slots in the pools.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:

@@ -91,7 +91,7 @@ def _about(field: FieldInfo) -> str:
     kind = _model(field.annotation)
     doc = ((kind and kind.__doc__) or "").strip()
     if not doc:
-        raise ValueError(f"a section whose class has no docstring: {field}")
+        raise ValueError(f"a section with a class that has no docstring: {field}")
     absent = "" if field.default is not None else " It is absent unless a profile has it."
     return prose(doc + absent)
 

@@ -45,7 +45,7 @@ Share = Callable[[Batch, Batch, int, Cut], Tensor]  # of a micro-batch in an upd
 
 
 def seeded_batch() -> Batch:
-    """Return rows of 1 to `LIMIT` tokens, short and long ones in turn, whose policy has moved since they were drawn."""
+    """Return rows of 1 to `LIMIT` tokens, short and long ones in turn; the policy has moved since their draw."""
     random = torch.Generator().manual_seed(1)
     lengths = [int(length) for length in torch.randint(1, LIMIT + 1, (ROWS,), generator=random)]
     lengths = [max(1, length // 8) if row % 2 else length for row, length in enumerate(lengths)]

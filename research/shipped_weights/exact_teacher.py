@@ -29,7 +29,7 @@ TERM = compile_quick_pattern(r"\d+|[-+*]")
 
 
 def answer(messages: list[dict[str, str]], lengths: Any) -> dict[str, Any]:
-    """The completion of a conversation whose last message is a problem of `core.arithmetic`, and its tokens."""
+    """The completion of a conversation that ends with a problem of `core.arithmetic`, and its tokens."""
     terms = TERM.findall(messages[-1]["content"])
     trace = as_problem(tuple(int(term) if term.isdigit() else term for term in terms), "train").trace
     prompt, response = lengths.count_examples([(messages, trace)])[0]

@@ -123,7 +123,7 @@ def validate(
 ) -> list[CheckResult]:
     """Run every check of ``suite`` on a profile file; the results are in the suite's order.
 
-    An expectation whose evaluation breaks has failed, and says so.
+    An expectation has failed if its evaluation breaks, and says so.
 
     Args:
         parameters: values for ``$name`` in the suite, beside the settings recorded in the file.

@@ -17,7 +17,7 @@ NOT_READ = "not read"
 
 @dataclass(frozen=True)
 class Example:
-    """A target whose problem is in one version only; ``elsewhere``: what became of its trace in the other one."""
+    """A target with a problem of one version only; ``elsewhere``: what became of its trace in the other one."""
 
     id: str
     problem: str
@@ -30,8 +30,8 @@ class Example:
 class Difference:
     """Two versions side by side.
 
-    ``lines`` are (what, before, now). ``went`` and ``came`` are at most `EXAMPLES` of the targets whose problems only
-    the version before, or only this version has.
+    ``lines`` are (what, before, now). ``went`` and ``came`` are at most `EXAMPLES` of the targets with problems that
+    only the version before, or only this version has.
     """
 
     lines: Sequence[tuple[str, int, int]]
@@ -102,7 +102,7 @@ def _summary(profile: Path) -> dict[str, Any]:
 
 
 def _only_in(version: Mapping[str, Any], other: Mapping[str, Any]) -> list[int]:
-    """The places of at most `EXAMPLES` rows whose problems the other version does not have, spread over all of them."""
+    """The places of at most `EXAMPLES` rows with problems of this version only, spread over all such rows."""
     problems = set(other["problems"])
     places = [place for place, problem in enumerate(version["problems"]) if problem not in problems]
     return places[:: max(1, len(places) // EXAMPLES)][:EXAMPLES]
@@ -124,7 +124,7 @@ def _examples(folder: Path, version: Mapping[str, Any], places: Sequence[int], o
 
 
 def _rows(path: Path, places: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows at ascending ``places`` of a file of targets, whose order is that of the profile."""
+    """The rows at ascending ``places`` of a file of targets in the order of the profile."""
     chosen = set(places)
     start = 0
     for batch in iter_batches(path, ["prompt", "reward_model"]) if chosen else ():

@@ -128,7 +128,7 @@ def choice_gold(trace: Trace, worker: Worker) -> str | None:
 
 
 def proof(trace: Trace, worker: Worker) -> str | None:
-    """Reject problems whose solution a single boxed answer cannot show."""
+    """Reject problems that a single boxed answer cannot solve."""
     if not worker.is_mathematics(trace):
         return None
     gold = (trace.gold or "").strip()
@@ -151,7 +151,7 @@ def chat_tokens(trace: Trace, worker: Worker) -> str | None:
 
 
 def double_escaped(trace: Trace, worker: Worker) -> str | None:
-    r"""LaTeX whose backslashes were escaped once too often: ``\\frac{1}{2}`` is a line break and the letters "frac"."""
+    r"""LaTeX with backslashes escaped once too often: ``\\frac{1}{2}`` is a line break and the letters "frac"."""
     for name in ("problem", "gold", "target"):
         if match := DOUBLE_ESCAPED.search(getattr(trace, name) or ""):
             return f"{match.group()[:QUOTED]!r} in the {name}: read the source's texts as JSON once more"

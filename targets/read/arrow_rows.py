@@ -26,7 +26,7 @@ def open_file(file: Any) -> Any:
 def parquet_rows(file: Any, columns: Sequence[str], start: int, stop: float) -> Iterator[tuple[int, Row]]:
     """(number, row) of the rows from ``start`` to before ``stop``, with only ``columns``.
 
-    Raises InputError for a damaged file, and for one whose row groups do not fit into memory.
+    Raises InputError for a damaged file, and for one with row groups that do not fit into memory.
     """
     import pyarrow as pa
 
@@ -145,7 +145,7 @@ def _short_floats(batch: Any) -> Any:
 
 
 def _replaced(kind: "pa.DataType", by: str) -> "pa.DataType":
-    """A type whose numbers of 32 or 16 bits are of the type called ``by``, in structs and lists, too."""
+    """A type with numbers of 32 or 16 bits as the type called ``by``, in structs and lists, too."""
     import pyarrow as pa
 
     if pa.types.is_float32(kind) or pa.types.is_float16(kind):

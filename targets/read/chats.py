@@ -72,7 +72,7 @@ def read_chat(value: Any, role: str) -> Chat | None:
 
 
 def with_thoughts(thoughts: str, text: str) -> str:
-    """A response whose ``thoughts`` came apart from its ``text``."""
+    """A response with ``thoughts`` apart from its ``text``."""
     return f"{OPEN_THINK}{thoughts}{CLOSE_THINK}{text}"
 
 

@@ -11,7 +11,7 @@ The formats of real files:
   the answer marker is mostly absent: then the last boxed conclusion is the answer part (``im_start+split``);
 - ``plain``: no marker. Rejected, or split before the last boxed conclusion where the config says so (``plain+split``).
 
-A trace whose markers do not close, or occur twice, was cut or joined from pieces. It is rejected, never repaired.
+A trace with markers that do not close, or occur twice, was cut or joined from pieces. It is rejected, never repaired.
 """
 
 from collections.abc import Callable
@@ -83,7 +83,7 @@ def parse_response(response: str, *, split_plain: bool = False, answer_tag: bool
 
 
 def find_format(text: str) -> str | None:
-    """The name of the format whose markers a response has; None for a plain text."""
+    """The name of the format by the markers of a response; None for a plain text."""
     if any(marker in text for marker in THOUGHT_SOLUTION):
         return "thought_solution"
     if "<think>" in text or "</think>" in text:

@@ -186,7 +186,7 @@ def _of_several(keys: np.ndarray, values: np.ndarray) -> int:
 def _first_of_problem(spellings: np.ndarray, golds: np.ndarray) -> np.ndarray:
     """The position of the first trace of each trace's problem.
 
-    Traces of one spelling have one problem, and so have spellings whose first traces share a ``golds`` key.
+    Traces of one spelling have one problem, and so have spellings if their first traces share a key of gold answers.
     """
     _, first, spelling = np.unique(spellings, return_index=True, return_inverse=True)
     _, problem = np.unique(golds[first], return_inverse=True)

@@ -2,9 +2,9 @@
 
 A pair is near if its edit similarity reaches the threshold. To compare all pairs takes quadratic time, so in a large
 group two filters come first. MinHash gives each problem `BANDS` keys; near problems share one of them, unrelated ones
-hardly ever do. Then the letters are counted: every insertion or deletion changes one count by one, so that texts whose
-counts differ more than the threshold allows cannot be near. The second filter never loses a pair, and the first loses
-one in a thousand of those whose edits are spread as unfavourably as they can be.
+hardly ever do. Then the letters are counted: every insertion or deletion changes one count by one, so that texts cannot
+be near if their counts differ more than the threshold allows. The second filter never loses a pair, and the first loses
+one in a thousand of the pairs with the most unfavourable spread of edits.
 
 `rensa.RMinHashLSH` would keep every signature: 5 KB per problem, where the keys take 0.5 KB.
 

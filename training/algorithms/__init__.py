@@ -5,7 +5,7 @@ There is one subject per file, each formula with its options, in the order in wh
 - ``options``: what every block of options is made of
 - ``prompt_order``, ``prompt_choice``: the order of the prompts, or their choice; ``guide``: which of them have
   off-policy samples; ``prefix``: how much of the target a sample starts with; ``replay``: what ExGRPO repeats
-- ``groups``: groups whose scores carry no signal; ``gate``: RL or the target, by the successes of a group
+- ``groups``: groups with scores that carry no signal; ``gate``: RL or the target, by the successes of a group
 - ``advantage``: the length penalty (DAPO) and the group baseline; ``teacher``: the scores of a teacher (OPD)
 - ``correction``: the rollout engine's log-probabilities against the actor's
 - ``on_policy``, ``off_policy``, ``policy``: the policy loss; ``imitation``: the supervised one; ``regularize``: entropy

@@ -111,7 +111,7 @@ def decoupled_advantage(
     """Return the advantage over several rewards, each of them compared in its group: GDPO (arXiv 2601.05242).
 
     ``A_k = group_advantage(r_k)``, ``s = sum of w_k A_k`` and ``A = (s - mean(s)) / (std(s) + epsilon)`` over the
-    ``sampled`` rows of the batch, as in TRL, whose epsilon is 1e-4. The sum of the rewards would be the same for one
+    ``sampled`` rows of the batch, as in TRL, with an epsilon of 1e-4. The sum of the rewards would be the same for one
     that is right and another that has the right form, and here it is not.
 
     >>> correct, form = torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), torch.tensor([1.0, 1, 0, 0, 1, 1, 0, 0])

@@ -53,7 +53,7 @@ class BatchSize:
         batch_tokens: all valid tokens, whether they have the loss or not.
         batch_sequences: rows with a valid token.
         response_length: the configured limit, not the padded width of a micro-batch.
-        ranks: data-parallel ranks whose gradients are averaged afterwards; the loss is multiplied by it.
+        ranks: data-parallel ranks; their gradients are averaged afterwards; the loss is multiplied by it.
     """
 
     tokens: Count = 0
@@ -90,7 +90,7 @@ def agg_loss(
     [4.0, 5.0, 3.0]
 
     Args:
-        response_mask: bool or 0/1, valid tokens. Tokens whose loss another option removed stay in it, and so in every
+        response_mask: bool or 0/1, valid tokens. Tokens without a loss, by another option, stay in it, and so in every
             count.
 
     Returns:

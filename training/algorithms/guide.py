@@ -1,4 +1,4 @@
-"""Choose the prompts whose groups get off-policy samples: `method.guide`. No torch."""
+"""Choose the prompts that get off-policy samples in their groups: `method.guide`. No torch."""
 
 from typing import Annotated
 

@@ -33,7 +33,7 @@ class Reshape(Options):
     ``p_logp``       ``p + weight log p``
     ``square_root``  ``sqrt(p)``
     ``pow``          ``p ** exponent``
-    ``p_div_p``      ``p / (p + gamma)``, whose derivative by the logit is equation 8
+    ``p_div_p``      ``p / (p + gamma)``, with equation 8 as derivative by the logit
     ``trust_region`` ``p / max(sg(p), alpha)``: log p has the weight ``min(p / alpha, 1)`` (TRAPO, arXiv 2512.17636)
     ================ ==========================================================================================
 

@@ -40,7 +40,7 @@ class OnPolicyLoss(Options):
     =============  ==========================================================================================
     ``ppo``        ``max(-A r, -A clamp(r))`` with ``r`` for the reshaped ``e^d`` (arXiv 1707.06347, equation 7)
     ``cispo``      ``-A sg(clamp(e^d)) log_prob``: a clipped token keeps its gradient (arXiv 2506.13585, equation 4)
-    ``gspo``       ``max(-A s, -A clamp(s))`` with ``s = exp(mean of d over the row's on-policy tokens)``, whose
+    ``gspo``       ``max(-A s, -A clamp(s))`` with ``s = exp(mean of d over the row's on-policy tokens)``; the
                    gradient goes to each token alike (arXiv 2507.18071, equations 7 and 14)
     ``gmpo``       ``-A g`` with ``g = exp(mean of d over the row's on-policy tokens)``, each ``d`` held above
                    ``-clip.low`` where A < 0 and below ``clip.high`` where A > 0 (arXiv 2507.20673)

@@ -41,8 +41,8 @@ def compute_grpo_outcome_advantage_split(
     """Return the advantage of each row over the on-policy rows of its group, at each of its tokens.
 
     Unlike the original, it computes means and deviations in float64, so that equal scores have a deviation of exactly 0
-    where float32 cannot represent them. It refuses integer rewards, whose advantages the original truncates, and a list
-    of tensors as ``index``, of which the original makes one group per row.
+    where float32 cannot represent them. It refuses integer rewards, as the original truncates their advantages, and a
+    list of tensors as ``index``, of which the original makes one group per row.
 
     >>> rewards = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])  # the first row is off-policy
     >>> mask, on_policy = torch.tensor([[1, 1], [1, 0], [1, 1]]), torch.tensor([False, True, True])
@@ -109,7 +109,7 @@ def compute_token_on_off_policy_loss(
     ``loss_remove_token_mean`` their sum divided by ``response_length``. With ``target_probs`` the ratio of off-policy
     tokens has no reshape. ``off_cliprange``, ``off_normalize`` and ``off_abs_cliprange`` do nothing.
 
-    Unlike the original, it refuses a ``prefix_mask`` of integers, whose complement ``~1`` is -2.
+    Unlike the original, it refuses a ``prefix_mask`` of integers, because ``~1`` is -2.
 
     >>> log_prob, old_log_prob = torch.tensor([[0.5], [0.4]]).log(), torch.tensor([[1.0], [0.2]]).log()
     >>> advantages, mask, off_policy = torch.tensor([[1.0], [-1.0]]), torch.ones(2, 1), torch.tensor([[True], [False]])
@@ -193,7 +193,7 @@ def _require(name: str, value: object, holds: Callable[[Tensor], bool], expected
 
 
 def _require_baselines(ids: Sequence[Hashable], on_policy: Sequence[bool]) -> None:
-    """Raise the original's KeyError for a row whose id no on-policy row has."""
+    """Raise the original's KeyError for a row with an id that no on-policy row has."""
     sampled = {key for key, own in zip(ids, on_policy, strict=True) if own}
     for key in ids:
         if isinstance(key, Tensor) or key not in sampled:

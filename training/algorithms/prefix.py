@@ -36,7 +36,7 @@ class Prefix(Options):
     ``fixed``           ``n`` evenly spaced values of [m, M]; one value is M
     ==================  ===================================================================
 
-    ``binomial`` is the hint of UFT (arXiv 2505.16984), whose implementation counts steps from 1 and gives no hint after
+    ``binomial`` is the hint of UFT (arXiv 2505.16984); its implementation counts steps from 1 and gives no hint after
     S of them. The original implementation names ``linear_variance`` and never draws from it; the normal distribution is
     ours.
 
@@ -110,7 +110,7 @@ class LinearVariance(Linear):
 
 
 class Staged(Random):
-    """A random part whose upper end rises (``reverse_linear``) or falls (``linear_max``) in ten stages."""
+    """A random part with an upper end that rises (``reverse_linear``) or falls (``linear_max``) in ten stages."""
 
     type: Literal["linear_max", "reverse_linear"]  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride]
     steps: Annotated[int, Field(ge=1)] = 300

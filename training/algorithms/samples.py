@@ -54,7 +54,7 @@ class Samples:
 
     @cached_property
     def baselines(self) -> np.ndarray:
-        """The group of each row whose mean its score is compared with: one for each prompt that was asked."""
+        """The group of each row, with the mean that its score is compared with: one for each prompt that was asked."""
         if not self.guided.any():
             return self.index
         pairs = zip(self.index.tolist(), self.guided.tolist(), strict=True)

@@ -106,7 +106,7 @@ class Policy(Term):
 
 
 class EntropyBonus(Term):
-    """The entropy of each token, whose coefficient is negative."""
+    """The entropy of each token, with a negative coefficient."""
 
     name: ClassVar[str] = "entropy_loss"
     stream: ClassVar[str] = "regular"

@@ -139,7 +139,7 @@ def _files(folder: str, name: str, beside: Path | None = None) -> Iterator[Layer
 
 
 def _given(overrides: Iterable[str]) -> Layer:
-    """Return the layer of ``overrides``, whose relative paths start from the folder of the process."""
+    """Return the layer of ``overrides``, with relative paths from the folder of the process."""
     values = nested(map(parse_override, overrides))
     return Layer("", _located(values, Path.cwd()), by_user=True)
 

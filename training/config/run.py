@@ -1,7 +1,7 @@
 """One run as one tree: each section with its keys, their defaults and what they may be. No torch.
 
-`Run` is what a recipe, a hardware profile and ``--set`` describe together (`training.config.compose`). The section
-``method`` is the algorithm's, whose class validates it. A key of verl's own keeps verl's name.
+`Run` is what a recipe, a hardware profile and ``--set`` describe together (`training.config.compose`). The class
+of the algorithm validates the section ``method``. A key of verl's own keeps verl's name.
 """
 
 from collections.abc import Iterator, Mapping

@@ -98,7 +98,7 @@ def report(file: Path, samples: Path | None) -> int:
 
 
 def _moments(drawn: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the moments whose causes can be seen; answers of the base model are what a first step samples."""
+    """Return the moments with causes that can be seen; answers of the base model are what a first step samples."""
     return (BEFORE,) if drawn is None else (BEFORE, FIRST)
 
 
@@ -127,7 +127,7 @@ def _sample(
 
 @contextmanager
 def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterator[Score]:
-    """Yield the reward of the run, whose processes end with the block."""
+    """Yield the reward of the run; its processes end with the block."""
     section: Any = OmegaConf.to_container(config.reward.custom_reward_function)
     with ExitStack() as stack:
         if section["path"] != SHIPPED:

@@ -87,7 +87,7 @@ class RunRecord:
         samples: Samples by step; those of the first step were drawn before any update.
         learned: its `core.schemas.LEARNED`; None without a ledger.
         error: why it ended, if an error ended it.
-        first_stage: The run from whose policy this one started.
+        first_stage: The run that this one started from.
     """
 
     config: Mapping[str, Any]

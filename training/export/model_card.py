@@ -52,7 +52,7 @@ class Score:
 def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
     """Return the card of the policy that ``manifest`` describes: Markdown with the metadata that the hub reads.
 
-    ``base_folder``: the base model, whose card says its license.
+    ``base_folder``: the base model, with the license on its card.
     """
     request, code, base, targets = manifest.request, manifest.code, manifest.base_model, manifest.targets
     supervised = manifest.config["objective"] == "sft"

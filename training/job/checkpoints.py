@@ -41,7 +41,7 @@ def folder_of(checkpoints: Path, step: int) -> Path:
 
 
 def complete_steps(checkpoints: Path) -> list[int]:
-    """Steps of the checkpoints below ``checkpoints`` whose save was completed, oldest first."""
+    """Steps of the checkpoints below ``checkpoints`` that were saved completely, oldest first."""
     names = (NAME(file.parent.name) for file in Path(checkpoints).glob(f"*/{STATE}"))
     return sorted(int(name[1]) for name in names if name)
 

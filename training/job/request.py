@@ -75,7 +75,7 @@ class TrainingRequest(Placement):
     model: Input = Field(description="Hugging Face folder of the base model.", json_schema_extra={"metavar": "DIR"})
     heldout: Input | None = Field(
         default=None,
-        description="Parquet file of held-out targets, for a recipe whose second stage trains on them. Default: "
+        description="Parquet file of held-out targets, for a recipe with a second stage that trains on them. Default: "
         "heldout.parquet beside --targets.",
         json_schema_extra={"metavar": "FILE.parquet"},
     )
@@ -118,7 +118,7 @@ class TrainingRequest(Placement):
         A relative path is seen from the folder of the process: the user's own.
 
         Raises:
-            InputError: one of the files does not exist, or is not the one whose digest the request gives.
+            InputError: one of the files does not exist, or does not have the digest that the request gives.
         """
         if not is_there(self.targets.path):
             raise InputError(

@@ -175,7 +175,7 @@ def _publish_mlflow(
 
 @contextmanager
 def _mlflow(folder: Path) -> Iterator[Any]:
-    """Yield a client of MLflow whose errors are InputErrors."""
+    """Yield a client of MLflow; its errors are InputErrors."""
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 

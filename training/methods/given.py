@@ -13,7 +13,7 @@ class RunValues(NamedTuple):
         n: samples of a prompt.
         rollouts: sync, colocate_async or separate_async.
         temperature: of the samples.
-        target_ratio: share of the prompts whose target is used.
+        target_ratio: share of the prompts that use their target.
     """
 
     n: int

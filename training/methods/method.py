@@ -53,7 +53,7 @@ class Method(Options):
 
     @property
     def decide(self) -> Baseline:
-        """The samples whose outcomes decide that a group has no signal."""
+        """The samples that decide by their outcomes that a group has no signal."""
         return "all_samples"
 
     def off_policy_samples(self, n: int) -> int:

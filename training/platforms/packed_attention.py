@@ -1,7 +1,7 @@
 """Attention of packed sequences one by one: the kernel ``sdpa_packed``.
 
 With ``sdpa``, transformers masks a packed row: torch then computes the scores of all tokens with all tokens, and keeps
-those within a sequence. Here each sequence is a causal call of its own, whose blocks above the diagonal are skipped.
+those within a sequence. Here each sequence is a causal call of its own that skips the blocks above the diagonal.
 """
 
 from typing import Any

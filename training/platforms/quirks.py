@@ -104,7 +104,7 @@ def store() -> None:
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
 
     class AnnouncedStore(rendezvous.TCPStore):
-        """torch's store, whose server on 127.0.0.1 listens there only. The addresses of a cluster are left to torch."""
+        """torch's store; its server on 127.0.0.1 listens there only. The addresses of a cluster are left to torch."""
 
         def __init__(self, host_name: str, port: int, *, is_master: bool = False, **options: Any) -> None:
             if is_master and host_name == LOOPBACK:
@@ -135,7 +135,7 @@ def job() -> None:
 
 @quirk("verl/utils/fsdp_utils.py:549", PROCESS)
 def head() -> None:
-    """A head that is not the embedding is an FSDP2 unit of its own, whose weight is whole only while it is called. A
+    """A head that is not the embedding is an FSDP2 unit of its own, with a whole weight only while it is called. A
     fused kernel multiplies with it and never calls it: it would get a shard."""
     from verl.utils import fsdp_utils
 

@@ -51,7 +51,7 @@ CARDS = (
 
 
 def card_of(name: str) -> Gpu | None:
-    """Return the card whose name is part of ``name``, or None."""
+    """Return the card that ``name`` contains, or None."""
     return next((card for card in CARDS if card.name.lower() in name.lower()), None)
 
 

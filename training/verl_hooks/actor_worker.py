@@ -20,7 +20,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 class PolicyTrainingWorker(TrainingWorker):
     """verl's worker with two additions that a batch can ask for.
 
-    ``skip_grad_norm``: an update whose gradient norm is larger is left out, as one that is not finite is.
+    ``skip_grad_norm``: an update with a larger gradient norm is left out, as one that is not finite is.
     ``sft_clip_grad``: a second optimizer with moments of its own and a constant learning rate makes the update, and the
     norm of the gradient is held to this. It is in the checkpoint.
     """
@@ -71,14 +71,14 @@ class PolicyTrainingWorker(TrainingWorker):
 
 
 class PolicyWorker(ActorRolloutRefWorker):
-    """verl's worker of actor and vLLM, whose actor is a `PolicyTrainingWorker`."""
+    """verl's worker of actor and vLLM, with an actor that is a `PolicyTrainingWorker`."""
 
     actor_worker_cls = PolicyTrainingWorker
 
 
 @contextmanager
 def skipping_above(engine: Any, limit: float) -> Iterator[None]:
-    """Let ``engine`` leave out an update whose gradient norm is above ``limit``; it reports the norm all the same."""
+    """Let ``engine`` leave out an update with a gradient norm above ``limit``; it reports the norm all the same."""
     engine.optimizer_step = partial(_step_up_to, engine, limit)  # verl has no hook between the norm and the step
     try:
         yield

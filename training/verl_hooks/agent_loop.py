@@ -39,7 +39,7 @@ def start_of(row: dict[str, Any]) -> Start:
 
 
 class OffPolicyOutput(AgentLoopOutput):
-    """A sample whose first ``prefix_length`` response tokens are off-policy; it cost ``requests`` generations.
+    """A sample with ``prefix_length`` off-policy tokens at the start of its response; it cost ``requests`` generations.
 
     ``versions`` has for each response token the version of the weights that sampled it: the number of updates they had
     seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy

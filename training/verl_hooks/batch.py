@@ -34,7 +34,7 @@ LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": ""}
 
 
 def sample_of(key: str) -> tuple[str, int]:
-    """Return prompt and number of a sample, whose key is "<prompt>_<sample>_<turn>"."""
+    """Return prompt and number of a sample with the key "<prompt>_<sample>_<turn>"."""
     prompt, sample, _ = key.rsplit("_", 2)
     return prompt, int(sample)
 

@@ -173,7 +173,7 @@ def _check_cuts(update: Update) -> None:
             require(
                 near and torch.allclose(gradient, slopes, rtol=TOLERANCE, atol=TOLERANCE),
                 f"loss {name}: {loss:g} in one micro-batch, {other:g} in {len(ends) - 1} on {ranks} ranks: its terms "
-                "must be sums over tokens, whose divisors are counts of the whole update",
+                "must be sums over tokens, divided by counts of the whole update",
             )
 
 

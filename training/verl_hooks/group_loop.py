@@ -77,7 +77,7 @@ GroupLoopWorker = ray.remote(_GroupLoopWorker)
 
 
 class GroupLoopManager(AgentLoopManagerTQ):
-    """verl's manager of agent loops, whose workers ask the method for more samples."""
+    """verl's manager of agent loops, with workers that ask the method for more samples."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

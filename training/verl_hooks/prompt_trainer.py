@@ -1,6 +1,6 @@
 """verl's trainer as the tools of a method: which prompts a batch has, how samples start, and rows of its own.
 
-Those rows are targets for supervised updates, and responses whose entropies are compared.
+Those rows are targets for supervised updates, and responses with entropies to compare.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class Problems:
 
 
 class PromptTrainer(PPOTrainer):
-    """verl's trainer, whose method plans the samples of each prompt and chooses prompts; most of the method's tools."""
+    """verl's trainer; the method plans the samples of each prompt and chooses prompts. It has most of its tools."""
 
     dispatched = 0  # prompts that came from the dataset, where rollouts are asynchronous or the method chooses prompts
 

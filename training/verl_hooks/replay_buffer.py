@@ -24,7 +24,7 @@ class Finished(NamedTuple):
 
 
 class GroupReplayBuffer(ReplayBuffer):
-    """verl's buffer; it drops groups whose off-policy samples failed.
+    """verl's buffer; it drops groups with failed off-policy samples.
 
     Which groups carry no signal, a filter decides by the rewards of all samples or of on-policy samples
     (`Method.decide`). Those that teach nevertheless stay (`Method.keeps`), as a group that was never solved does where
@@ -107,7 +107,7 @@ class GroupReplayBuffer(ReplayBuffer):
         return None if self.method.keeps(solved=solved, off_policy=off_policy) else deciding[0].value
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
-        """Return the prompts of the samples ``keys`` whose groups have no off-policy samples."""
+        """Return the prompts of the samples ``keys`` in groups without off-policy samples."""
         if not self.off_policy_samples:
             return {sample_of(key)[0] for key in keys}
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["group_off_policy"])

@@ -176,7 +176,7 @@ TeacherLoopWorker = ray.remote(_TeacherLoopWorker)
 
 
 class TeacherLoopManager(AgentLoopManagerTQ):
-    """verl's manager of agent loops, whose workers ask the teacher."""
+    """verl's manager of agent loops, with workers that ask the teacher."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

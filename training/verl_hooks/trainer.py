@@ -53,7 +53,7 @@ def extra_info(batch: KVBatchMeta) -> dict[str, Any]:
 
 
 class MixedPolicy(PromptTrainer):
-    """Mixed-policy GRPO for any trainer of verl, whose order of a step and other methods stay unchanged."""
+    """Mixed-policy GRPO for any trainer of verl; its order of a step and other methods stay unchanged."""
 
     buffer = GroupReplayBuffer
 

@@ -44,7 +44,7 @@ def test_no_row_is_hidden_behind_the_family_before_it() -> None:
         ("validation/source/score", True, "Validation: reward of source score"),
         ("reward/source/on_policy", True, "Reward of source on_policy"),
         ("solved/source/law", True, "Groups of source law with a solved sample, share"),
-        ("reward/errors", True, "Samples whose verifier failed"),
+        ("reward/errors", True, "Samples that the verifier failed on"),
         ("timing_s/gen", True, "Duration of gen, s"),
         ("perf/time_per_step", False, "Performance: time_per_step"),
     ],

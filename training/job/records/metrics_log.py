@@ -73,6 +73,6 @@ def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def require_finite(step: int, metrics: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raise a FloatingPointError that names ``step`` and those of ``names`` whose metric is nan or infinite."""
+    """Raise a FloatingPointError that names ``step`` and the ``names`` with a metric that is nan or infinite."""
     if broken := {name: metrics[name] for name in names if not math.isfinite(metrics[name])}:
         raise FloatingPointError(f"step {step}: " + ", ".join(f"{name} is {value}" for name, value in broken.items()))

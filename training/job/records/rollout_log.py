@@ -28,7 +28,7 @@ class Rollout:
 
 
 def steps(folder: Path) -> list[int]:
-    """The steps whose samples are in ``folder`` (a run's ``rollouts``), first to last."""
+    """The steps with samples in ``folder`` (a run's ``rollouts``), first to last."""
     return sorted(int(file.stem) for file in folder.glob("*.jsonl") if file.stem.isdigit())
 
 

@@ -100,7 +100,7 @@ class SeparateTrainer(AsynchronousPolicy, PPOTrainerSeparateAsync):
 
 
 class PinningActorWorker(DetachActorWorker):
-    """verl's worker, whose copy of the weights that a step starts from is a copy on a CPU, too.
+    """verl's worker, with its copy of the weights that a step starts from on a CPU, too.
 
     verl's ``tensor.cpu()`` is the tensor itself where the weights lie in the memory of the node, and the next update
     would change what should be compared with.

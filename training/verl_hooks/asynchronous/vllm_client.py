@@ -1,4 +1,4 @@
-"""A client of vLLM whose samples survive a weight update, and the balancer that measures how long vLLM is busy."""
+"""A client of vLLM that carries samples over a weight update, and the balancer that measures how long vLLM is busy."""
 
 import asyncio
 import time
