@@ -27,7 +27,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup training-environment demo gym languages ui test test-all mutants test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
+.PHONY: help setup training-environment demo gym languages ui test test-all mutants test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock rehearse test-interop \
   frozen frozen-trainings unit-orchestration unit-training others-orchestration others-training
 
 help:  ## list the targets (luffy --help lists the commands)
@@ -134,6 +134,12 @@ test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code,
 	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
 	  tests/integration/test_training_layouts.py -q
 	@.venv-gpu-lock/bin/python -m pytest tests/integration/test_training_zoo.py -q -m "not slow"
+
+rehearse:  ## import what you pack for a GPU machine without a network (WHEELS=FOLDER, PYTHON=: one that has its torch)
+	@rm -rf var/rehearsal && $(PYTHON) -m venv --system-site-packages var/rehearsal
+	@var/rehearsal/bin/python $(PIP_INSTALL) --no-index $(WHEELS)/*.whl
+	@var/rehearsal/bin/python -m pip check
+	@var/rehearsal/bin/python -m pytest tests/gpu_lock -q -k import
 
 frozen: setup  ## make results and compare them with the recorded ones (BASE=COMMIT: with those of a commit)
 	@$(ORCHESTRATION) -m tests.frozen $(if $(BASE),--base $(BASE))

@@ -55,6 +55,12 @@ def test_a_second_setup_leaves_orchestration_and_a_changed_lock_is_installed(mak
     assert make("setup") == ["-m venv .venv", *ORCHESTRATION, SETUP]
 
 
+def test_what_is_packed_is_installed_without_an_index_checked_and_imported(make):
+    wheels = "-m pip install -qq --disable-pip-version-check --no-deps --no-index wheels/*.whl"
+    checks = ["-m pip check", "-m pytest tests/gpu_lock -q -k import"]
+    assert make("rehearse", "WHEELS=wheels") == ["-m venv --system-site-packages var/rehearsal", wheels, *checks]
+
+
 def test_another_python_builds_the_environment_anew(make):
     make("setup")
     assert make("setup", VERSION="3.12") == ["-m venv --clear .venv", *ORCHESTRATION, SETUP]
