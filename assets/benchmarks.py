@@ -10,6 +10,8 @@ from assets.shared.metadata import columns, counts, preview
 from assets.shared.references import SuiteReference
 from core import kinds
 from core.code_digest import identity
+from core.files import write_table
+from evaluation.sample_tables import problem_digests
 
 KEY = dg.AssetKey(["benchmarks", "suite"])
 FILE = "suite.parquet"
@@ -26,9 +28,7 @@ FILE = "suite.parquet"
 def benchmarks_suite(
     context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy]
 ) -> dg.MaterializeResult[SuiteReference]:
-    from core.files import write_table
     from evaluation.benchmarks.benchmark_problems import read_suite
-    from evaluation.sample_tables import problem_digests
 
     with user_errors(context):
         storage = luffy.storage

@@ -9,6 +9,7 @@ from assets.shared.luffy import IO_MANAGER, Luffy
 from assets.shared.references import Reference
 from assets.targets import REJECTED
 from core import kinds
+from core.files import digest_file
 
 BROWSER = dg.AssetKey(["targets", "browser"])
 PAGE = "browser.html"
@@ -28,7 +29,6 @@ PAGE = "browser.html"
 def browser(
     context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], rejected: Reference
 ) -> dg.MaterializeResult[Reference]:
-    from core.files import digest_file
     from targets.prepared_files import read_prepared
     from targets.trace_browser import browse
 

@@ -11,12 +11,13 @@ from assets.shared.failures import user_errors
 from assets.shared.luffy import Luffy, Names
 from assets.shared.metadata import cell
 from assets.shared.references import TrainReference
+from assets.shared.targets_metadata import by_source
 from assets.targets import TRAIN
 from core import kinds
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.parquet import digest_shards, is_there
-from targets.check.expectations import CheckResult, load_checks
+from targets.check.expectations import CheckResult, load_checks, summarize, validate
 
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 RESULTS = "results.json"  # the results of one suite on the same files
@@ -142,7 +143,6 @@ def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
         context: dg.AssetCheckExecutionContext, luffy: dg.ResourceParam[Luffy], train: TrainReference
     ) -> Iterator[dg.AssetCheckResult]:
         from targets.check.checks_page import PAGE, write_page
-        from targets.check.expectations import summarize, validate
 
         with user_errors(context):
             storage = luffy.storage
@@ -172,7 +172,6 @@ def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
     def targets_account(
         context: dg.AssetCheckExecutionContext, luffy: dg.ResourceParam[Luffy], train: TrainReference
     ) -> dg.AssetCheckResult:
-        from assets.shared.targets_metadata import by_source
         from targets.prepared_files import read_prepared
         from targets.select.split import read_split, reconcile
 

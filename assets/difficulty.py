@@ -21,6 +21,7 @@ from assets.targets import DIFFICULTY as KEY
 from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
+from core.files import digest_table, write_table
 from core.text.markdown import markdown_table
 from targets.settings import TargetSettings
 
@@ -57,7 +58,6 @@ def difficulty(
 ) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
-    from core.files import digest_table, write_table
     from evaluation.statistics.solve_rate import as_suite, graded_difficulty
     from targets.problems import NAME, read_problems
 
@@ -87,7 +87,6 @@ def difficulty(
 def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
-    from core.files import digest_table
     from evaluation.report import charts
     from evaluation.statistics.solve_rate import BINS, histogram
 

@@ -19,7 +19,7 @@ from assets.shared.storage import Storage
 from core import PROJECT, kinds
 from core.code_digest import identity
 from core.errors import InputError
-from core.files import digest_file
+from core.files import digest_file, digest_table
 from core.progress import progress_line
 from core.shared_settings import InterpreterSettings
 from evaluation.generation.endpoint import Endpoint
@@ -162,8 +162,6 @@ def generate_traces(
 def _keep(traces: Path, request: Path, storage: Storage) -> tuple[Path, str, int]:
     """Move traces and the request for them to the folder of their digest; return their file, digest and rows."""
     import pyarrow.parquet as pq
-
-    from core.files import digest_table
 
     table = pq.read_table(traces)
     if not table.num_rows:

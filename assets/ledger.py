@@ -15,6 +15,7 @@ from assets.training import POLICY
 from core import kinds
 from core.files import digest_file
 from core.ledger_verdicts import LEARNED_FILE, VERDICTS
+from core.model.lineage_file import read_manifest
 
 LEDGER = dg.AssetKey(["training", "ledger"])
 PAGE = "ledger.html"
@@ -35,8 +36,6 @@ OTHER_TARGETS = "none: the targets were prepared anew after this training; mater
 def ledger(
     context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], policy: PolicyReference, rejected: Reference
 ) -> dg.MaterializeResult[Reference]:
-    from core.model.lineage_file import read_manifest
-
     with user_errors(context):
         storage = luffy.storage
         manifest = read_manifest(Path(policy.path))

@@ -1,7 +1,7 @@
 """The asset report/scorecard: base and policy on the same problems, with the lineage of both."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,9 @@ from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import decision_rows
 from evaluation.promotion.promotion_rules import compare_with_champion
-from evaluation.promotion.records import Checkpoint, ScoreFile
-from evaluation.report.scorecard.publish import PAGE
+from evaluation.promotion.records import Checkpoint, Contenders, ScoreFile
+from evaluation.report.scorecard.publish import PAGE, write_scorecard
+from evaluation.sample_tables import read_scores, read_suite_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +90,6 @@ def _scorecard(
     luffy_interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[ScorecardReference]:
     from evaluation.report.scorecard.scorecard import build_scorecard
-    from evaluation.sample_tables import read_scores, read_suite_file
     from grading.contamination import search_lineage
 
     with user_errors(context):
@@ -101,13 +101,15 @@ def _scorecard(
             role: {b.name: luffy.read(context, key(b, role), ScoresReference) for b in luffy.suite} for role in ROLES
         }
         check_checkpoints(scores, luffy.suite, base, policy)
-        sides = _Sides(
-            _checkpoint(policy, scores["policy"]), _checkpoint(base, scores["base"]), _opponent(scores["policy"])
+        contenders = Contenders(
+            policy=_checkpoint(policy, scores["policy"]),
+            base=_checkpoint(base, scores["base"]),
+            opponent=_opponent(scores["policy"]),
         )
-        lineage = read_manifest(Path(policy.path)).to_json()
+        lineage = read_manifest(Path(policy.path))
         contamination = search_lineage(lineage, Path(policy.path), problems)
-        champion = _champion_files(storage, sides)
-        decision = _decision(Registry(storage.path), sides, luffy, contamination)
+        champion = _champion_files(storage, contenders)
+        decision = _decision(Registry(storage.path), contenders, luffy, contamination)
         tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
         card = build_scorecard(
             tables["base"],
@@ -133,9 +135,7 @@ def _scorecard(
         reference = ScorecardReference(
             path=str(folder),
             digest=digest,
-            policy=sides.policy,
-            base=sides.base,
-            opponent=sides.opponent,
+            contenders=contenders,
             inspect_logs=str(logs) if logs else None,
         )
         return reference.result(_metadata(card, reference, storage))
@@ -156,19 +156,8 @@ def scorecard_asset(suite: Sequence[Benchmark]) -> dg.AssetsDefinition:
     )(_scorecard)
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The models that a scorecard is about, with the files of their scores."""
-
-    policy: Checkpoint
-    base: Checkpoint
-    opponent: Checkpoint | None  # with the answers that it gave beside the policy
-
-
 def _write(card: "Scorecard", storage: Storage, folder: Path, policy: Path, log: dg.DagsterLogManager) -> None:
     """Write the page into ``folder``, unless it is there, and the scores into the model card of the ``policy``."""
-    from evaluation.report.scorecard.publish import write_scorecard
-
     if not storage.has(folder, kinds.GRADED, log):
         with storage.writing(folder, kinds.GRADED) as temporary:
             write_scorecard(card, temporary)
@@ -188,32 +177,30 @@ def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
     return Checkpoint(path=str(reference.opponent_path), digest=reference.opponent, scores=files)
 
 
-def _champion_files(storage: Storage, sides: _Sides) -> dict[str, str]:
+def _champion_files(storage: Storage, contenders: Contenders) -> dict[str, str]:
     """Return the graded answers of the champion by benchmark, if it answered the same problems as the policy.
 
     They are the answers with which it defends its place, or otherwise those with which it won it.
     """
-    if sides.opponent:
-        is_base = sides.opponent.digest == sides.base.digest
-        return {} if is_base else {name: score.file for name, score in sides.opponent.scores.items()}
-    champion = Registry(storage.path).comparable_champion(sides.policy)
-    return {name: champion.scores[name].file for name in sides.policy.scores} if champion else {}
+    if contenders.opponent:
+        is_base = contenders.opponent.digest == contenders.base.digest
+        return {} if is_base else {name: score.file for name, score in contenders.opponent.scores.items()}
+    champion = Registry(storage.path).comparable_champion(contenders.policy)
+    return {name: champion.scores[name].file for name in contenders.policy.scores} if champion else {}
 
 
 def _decision(
-    registry: Registry, sides: _Sides, luffy: Luffy, contamination: "Contamination | None"
+    registry: Registry, contenders: Contenders, luffy: Luffy, contamination: "Contamination | None"
 ) -> list[tuple[str, str]]:
     """Describe what registry/champion would decide at this moment, or what it decided about the champion."""
     if all(benchmark.group != "evals" for benchmark in luffy.suite):
         return []  # registry/champion refuses such a suite
     champion = registry.champion()
-    if champion and champion.checkpoint == sides.policy.digest:
+    if champion and champion.checkpoint == contenders.policy.digest:
         return decision_rows(champion.decision)
     decision = compare_with_champion(
-        sides.policy,
-        sides.base,
+        contenders,
         champion,
-        opponent=sides.opponent,
         registry=registry,
         suite=luffy.suite,
         limits=luffy.settings.promotion,
@@ -234,8 +221,8 @@ def _metadata(card: "Scorecard", reference: ScorecardReference, storage: Storage
         **{f"{average.group} base": rounded(average.base) for average in card.averages},
         **{f"{average.group} policy": rounded(average.policy) for average in card.averages},
         **{f"{average.group} difference": rounded(average.difference) for average in card.averages},
-        "policy checkpoint": reference.policy.digest,
-        "base checkpoint": reference.base.digest,
+        "policy checkpoint": reference.contenders.policy.digest,
+        "base checkpoint": reference.contenders.base.digest,
         **({"inspect logs": dg.MetadataValue.path(logs)} if logs else {}),
     }
 
@@ -260,8 +247,6 @@ def _write_logs(
     suite: "pa.Table",
 ) -> Path:
     """Write the Inspect logs of both roles into a folder; its parent holds the logs of all scorecards."""
-    from datetime import UTC, datetime
-
     from evaluation.export.inspect_log import write_logs
 
     versions = [[reference.digest for reference in references.values()] for references in scores.values()]

@@ -1,7 +1,7 @@
 """targets/prepared, rejected and train: from raw traces to what the trainer reads."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from assets.benchmarks import KEY as SUITE
 from assets.generated import KEY as GENERATED
 from assets.generated import with_generated
 from assets.models import KEY as BASE
-from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
+from assets.shared.column_lineage import REJECTED_PARTS, TARGET_PARTS, column_lineage, made_from, mapped_from
 from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy, Names
@@ -29,7 +29,9 @@ from core import kinds
 from core.errors import InputError
 from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
+from targets.check.expectations import check_suite
 from targets.commands import Prepare
+from targets.files import PREPARED as PREPARED_FILE
 from targets.settings import TargetSettings
 
 if TYPE_CHECKING:
@@ -83,7 +85,6 @@ def prepared(
     base: ModelReference,
     luffy_interpreter: TrainingInterpreter,
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    from targets.check.expectations import check_suite
     from targets.prepared_files import hint_texts, kept_text, read_prepared, require_targets, reuse_texts
 
     with user_errors(context):
@@ -120,7 +121,7 @@ def prepared(
         for hint in hint_texts(kept):
             context.log.warning(hint)
         if names.key(PREPARED) in context.selected_asset_keys:
-            yield _prepared_result(names, kept, digest, reused, ["pass_rate"] if rates else [])
+            yield _prepared_result(names, kept, digest, reused, {"pass_rate": ("pass_rate",)} if rates else {})
         context.log.info(f"{kept_text(kept)}{', as before' if reused else ''}")
 
 
@@ -148,7 +149,6 @@ def prepare_traces(
     """Prepare ``settings`` into ``folder``: in this process, or in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
-    from targets.files import PREPARED as PREPARED_FILE
     from targets.prepare import prepare
 
     decisions = storage.path / "targets" / "decisions"
@@ -184,9 +184,10 @@ def prepare_traces(
 
 
 def _prepared_result(
-    names: Names, prepared: "Prepared", source_digest: str, reused: bool, pass_rate: list[str]
+    names: Names, prepared: "Prepared", source_digest: str, reused: bool, pass_rate: Mapping[str, tuple[str, ...]]
 ) -> dg.MaterializeResult[PreparedReference]:
-    """Return the result of targets/prepared; ``pass_rate`` lists the columns that come from targets/difficulty."""
+    """Return the result of targets/prepared; ``pass_rate``: the columns that come from targets/difficulty."""
+    made = mapped_from(prepared, TARGET_PARTS, SOURCE, GENERATED)
     reference = PreparedReference(
         path=str(prepared.prepared),
         digest=prepared.digest,
@@ -201,9 +202,7 @@ def _prepared_result(
     return reference.result(
         {
             **prepared_metadata(prepared),
-            "dagster/column_lineage": column_lineage(
-                names, {**target_columns(prepared, SOURCE, GENERATED), **copied_columns(pass_rate, DIFFICULTY)}
-            ),
+            "dagster/column_lineage": column_lineage(names, {**made, **made_from(DIFFICULTY, pass_rate)}),
             "reused": reused,
         },
         names.key(PREPARED),
@@ -214,7 +213,7 @@ def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.Mat
     return Reference(path=str(prepared.rejected), digest=digest_shards(prepared.rejected)).result(
         {
             **rejected_metadata(prepared),
-            "dagster/column_lineage": column_lineage(names, rejected_columns(prepared, SOURCE, GENERATED)),
+            "dagster/column_lineage": column_lineage(names, mapped_from(prepared, REJECTED_PARTS, SOURCE, GENERATED)),
             "reused": reused,
         },
         names.key(REJECTED),
@@ -263,7 +262,7 @@ def _train_result(
     from targets.select.split import read_split
 
     split = read_split(folder)
-    columns = pq.read_schema(shards(split.train)[0]).names
+    columns = {name: (name,) for name in pq.read_schema(shards(split.train)[0]).names}
     reference = TrainReference(
         path=str(split.train),
         digest=split.digest,
@@ -279,7 +278,7 @@ def _train_result(
     return reference.result(
         {
             **train_metadata(split.train, previous, prepared.profile),
-            "dagster/column_lineage": column_lineage(names, copied_columns(columns, PREPARED)),
+            "dagster/column_lineage": column_lineage(names, made_from(PREPARED, columns)),
             "held out": split.heldout_rows,
             "reused": reused,
         },

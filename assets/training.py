@@ -20,7 +20,9 @@ from assets.targets import TRAIN
 from core import kinds
 from core.files import read_json_lines
 from core.metric_table import REWARD
+from core.model.lineage_file import parse_manifest, read_manifest
 from evaluation.promotion.champions import Registry
+from training.config.overrides import read_by
 from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -64,7 +66,6 @@ def policy(
     base: ModelReference,
     luffy_interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[PolicyReference]:
-    from core.model.lineage_file import parse_manifest
     from training.job.run_folder import RunFolder
 
     with user_errors(context):
@@ -99,7 +100,6 @@ def training_request(
     settings: TrainingSettings, train: TrainReference, base: ModelReference, **more: Any
 ) -> "TrainingRequest":
     """Return the request of a training with the settings that its recipe reads, and ``more`` of its fields."""
-    from training.config.overrides import read_by
     from training.job.request import TrainingRequest
 
     chosen = settings.model_dump(include={"recipe", "hardware", "seed"})
@@ -118,7 +118,6 @@ def _result(
     registry: Registry,
 ) -> dg.MaterializeResult[PolicyReference]:
     """Return the policy in the run folder ``out``, with the metadata that the UI shows of its training."""
-    from core.model.lineage_file import read_manifest
     from training.job.run_folder import RunFolder
 
     folder = Path(observer.policy or out / "policy")

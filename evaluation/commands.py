@@ -6,22 +6,31 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PositiveInt
+from pydantic import BeforeValidator, PositiveInt, TypeAdapter, ValidationError
 
+from core import PROJECT
 from core.cli import say
 from core.code_digest import SHORT_DIGEST, identity
 from core.commands import Command, from_yaml, option
-from core.errors import InputError
-from core.files import write_text
+from core.errors import InputError, validated
+from core.files import read_json, read_object, write_table, write_text
+from core.machine.jsonl_tail import send_event
 from core.machine.request_paths import OutputFile, OutputFolder, check_output
+from core.metric_table import read_step_metrics
+from core.model.lineage_file import Manifest
+from core.model.prompts import PromptRecord
 from core.shared_settings import InterpreterSettings, StorageSettings
+from evaluation.benchmarks.suite import suite_entries
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Sampling
 from evaluation.generation.token_budget import Budget
+from evaluation.sample_tables import read_folder, read_suite_file, require_suite
 from evaluation.settings import (
     BenchmarkSettings,
     DifficultySettings,
@@ -29,6 +38,7 @@ from evaluation.settings import (
     GenerateSettings,
     SuiteSettings,
 )
+from grading.graded_table import Verifiers, grade_table, problems_of
 from grading.row_fields import Columns
 from grading.spec_values import read_spec, require_fields, spec_text
 from grading.verifiers.spec import open_verifier, parse_spec
@@ -83,7 +93,6 @@ class Suite(_Problems):
     out: OutputFile = option(..., "The file to write.", metavar="FILE.parquet")
 
     def run(self) -> None:
-        from core.files import write_table
         from evaluation.benchmarks.benchmark_files import local_files
 
         entries = self.suite.entries()
@@ -113,10 +122,8 @@ class Generate(Command):
     interpreter: InterpreterSettings = InterpreterSettings()
 
     def run(self) -> None:
-        from core.machine.jsonl_tail import send_event
         from evaluation.generation.generate import generate
         from evaluation.generation.model_source import open_model
-        from evaluation.sample_tables import read_suite_file
 
         table = read_suite_file(self.suite)
         if self.interpreter.backend != "local":
@@ -167,9 +174,6 @@ class Traces(Command):
     interpreter: InterpreterSettings = InterpreterSettings()
 
     def run(self) -> None:
-        from dataclasses import asdict, replace
-
-        from core.machine.jsonl_tail import send_event
         from evaluation.generation.model_source import open_model
         from evaluation.generation.teacher_traces import TraceOptions, draw_traces, read_problems
         from evaluation.statistics.solve_rate import verdicts_of
@@ -227,7 +231,6 @@ class Difficulty(Command):
     difficulty: DifficultySettings = DifficultySettings()
 
     def run(self) -> None:
-        from core.files import write_table
         from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
 
         settings, spec = self.difficulty, read_spec(self.verifier, "--verifier")
@@ -252,10 +255,7 @@ class Grade(Command):
     evaluation: EvaluationSettings = EvaluationSettings()
 
     def run(self) -> None:
-        from core.files import write_table
-        from evaluation.sample_tables import read_folder, read_suite_file
         from evaluation.statistics.benchmark_scores import summarize
-        from grading.graded_table import Verifiers, grade_table, problems_of
 
         table, tables = read_suite_file(self.suite), read_folder(self.samples, "samples")
         for samples in tables.values():
@@ -320,8 +320,6 @@ class Compare(_Problems):
         return {name: results[name] for name in self.models}
 
     def _suite(self) -> "pa.Table":
-        from evaluation.sample_tables import read_suite_file
-
         if self.suite.name.endswith(".parquet"):
             return read_suite_file(Path(self.suite.name))
         return self.problems(self.suite.entries())
@@ -382,13 +380,9 @@ class Report(Command):
     markdown: OutputFile | None = option(None, "Also write a summary to this file.", metavar="FILE.md")
 
     def run(self) -> None:
-        from core.metric_table import read_step_metrics
-        from evaluation.benchmarks.suite import suite_entries
-        from evaluation.report.scorecard.report_inputs import read_filter_counts, read_lineage
         from evaluation.report.scorecard.scorecard import build_scorecard
         from evaluation.report.scorecard.scorecard_html import write_page
         from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
-        from evaluation.sample_tables import read_folder, read_suite_file, require_suite
         from grading.contamination import search_lineage, search_targets
 
         inputs = (self.suite, self.base, self.policy, self.champion, self.targets, self.lineage)
@@ -396,11 +390,13 @@ class Report(Command):
         if self.markdown:
             check_output(self.markdown, *inputs, self.metrics, self.filter_counts, self.out)
         table = read_suite_file(self.suite)
-        lineage, contamination = read_lineage(self.lineage) if self.lineage else {}, None
+        lineage = contamination = None
+        if self.lineage:
+            advice = "; give the lineage.json of a policy"
+            lineage = validated(Manifest, read_object(self.lineage), f"{self.lineage}: ", advice)
+            contamination = None if self.targets else search_lineage(lineage, self.lineage.parent, table)
         if self.targets:
             contamination = search_targets(self.targets, table)
-        elif self.lineage:
-            contamination = search_lineage(lineage, self.lineage.parent, table)
         folders = {"base": self.base, "policy": self.policy, "champion": self.champion}
         results = {role: read_folder(folder, "graded") for role, folder in folders.items() if folder}
         for role, tables in results.items():
@@ -413,7 +409,7 @@ class Report(Command):
             contamination=contamination,
             lineage=lineage,
             training_metrics=read_step_metrics(self.metrics) if self.metrics else [],
-            filter_counts=read_filter_counts(self.filter_counts) if self.filter_counts else [],
+            filter_counts=_filter_counts(self.filter_counts) if self.filter_counts else [],
         )
         write_page(scorecard, self.out)
         if self.markdown:
@@ -430,7 +426,6 @@ class Browse(Command):
 
     def run(self) -> None:
         from evaluation.report.sample_browser import browse
-        from evaluation.sample_tables import read_folder
 
         check_output(self.out, self.results)
         rows = browse(read_folder(self.results, "graded"), self.out)
@@ -459,10 +454,6 @@ class Export(Command):
     )
 
     def run(self) -> None:
-        from core import PROJECT
-        from core.model.prompts import PromptRecord
-        from evaluation.sample_tables import read_folder, read_suite_file
-
         if self.kind == "inspect":
             self._logs()
             return
@@ -476,10 +467,7 @@ class Export(Command):
         say(f"PYTHONPATH={PROJECT} lm_eval --include_path {self.out} --tasks luffy{template} --model …")
 
     def _logs(self) -> None:
-        from datetime import UTC, datetime
-
         from evaluation.export.inspect_log import write_logs
-        from evaluation.sample_tables import read_folder, read_suite_file
 
         if self.samples is None or self.thinking is not None:
             raise InputError("export inspect: give --samples with the folder that `grade` wrote, and no --thinking")
@@ -490,13 +478,20 @@ class Export(Command):
             say(path)
 
 
+def _filter_counts(path: Path) -> list[tuple[str, int]]:
+    counts = read_json(path)
+    try:
+        return TypeAdapter(list[tuple[str, int]]).validate_python(counts)
+    except ValidationError:
+        raise InputError(f"{path}: expected [[step, rows], …], got {counts!r:.80}") from None
+
+
 COMMANDS = (Suite, Generate, Traces, Difficulty, Grade, Compare, Leaderboard, Report, Browse, Export)
 
 
 def _submit(name: str, command: Command, interpreter: InterpreterSettings, out: Path) -> None:
     """Run a command as a job of a cluster, which keeps its log and progress below ``out``."""
     from core.backends.elsewhere import run_elsewhere
-    from core.machine.jsonl_tail import send_event
 
     _leave_on_term()  # which ends the job
     here = command.model_copy(update={"interpreter": InterpreterSettings()})

@@ -12,14 +12,13 @@ trapezoid?".
 """
 
 import json
-import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from core.model.lineage_file import Manifest
 from core.parquet import is_there, read_table, shards
 from core.text.patterns import compile_quick_pattern
 
@@ -155,11 +154,10 @@ def search_targets(path: Path, benchmark: "pa.Table") -> Contamination:
     return Contamination(len(problems), benchmark.num_rows, matches)
 
 
-def search_lineage(lineage: Mapping[str, Any], checkpoint: Path, benchmark: "pa.Table") -> Contamination | None:
+def search_lineage(lineage: Manifest, checkpoint: Path, benchmark: "pa.Table") -> Contamination | None:
     """`search_targets` in the file that the ``lineage.json`` of ``checkpoint`` names; None if the file is gone."""
-    name = lineage.get("targets", {}).get("path")
-    path = Path(os.path.normpath(checkpoint.resolve() / name)) if name else None
-    return search_targets(path, benchmark) if path and is_there(path) else None
+    path = lineage.targets.locate(checkpoint)
+    return search_targets(path, benchmark) if is_there(path) else None
 
 
 def templated_benchmarks(benchmark: "pa.Table") -> set[str]:

@@ -18,6 +18,10 @@ from assets.training import POLICY
 from core import kinds
 from core.code_digest import identity
 from core.errors import InputError
+from core.files import read_json
+from core.model.lineage_file import MANIFEST
+from core.model.model_folder import model_digest
+from evaluation.sample_tables import read_suite_file
 
 if TYPE_CHECKING:
     from evaluation.statistics.benchmark_scores import Summary
@@ -44,8 +48,6 @@ def checkpoints(
 ) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
-    from core.model.model_folder import model_digest
-    from evaluation.sample_tables import read_suite_file
     from evaluation.statistics.benchmark_scores import summarize
     from training.job.checkpoints import complete_steps
 
@@ -98,9 +100,6 @@ def _write_model(
 ) -> None:
     """Write the model of a checkpoint, with the lineage of the policy, which records its training prompt."""
     import shutil
-
-    from core.files import read_json
-    from core.model.lineage_file import MANIFEST
 
     dtype = read_json(run / "policy" / "config.json")["dtype"]
     arguments = ["training", "export", "--run", str(run), "--step", str(step), "--dtype", dtype, "--out", str(out)]

@@ -7,14 +7,13 @@ answers, because no answer ever chose it.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import dagster as dg
-
 from assets.models import KEY as BASE
+from assets.shared.luffy import Luffy
 from assets.shared.references import ModelReference, Reference, SuiteReference
-from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.model.lineage_file import read_manifest
@@ -24,181 +23,134 @@ from evaluation.promotion.answer_counts import answers_by_problem, first_round, 
 from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.match import Match, compare_answers, smallest_gain
 from evaluation.promotion.promotion_rules import allowed_losses, reason_without_comparison, test_identity
-from evaluation.promotion.records import Checkpoint, PolicyRecord, PromotionLimits, ScoreFile
-from evaluation.settings import EvaluationSettings
+from evaluation.promotion.records import Checkpoint, PolicyRecord, ScoreFile
+from evaluation.sample_tables import read_scores, read_suite_file
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The files of a model's samples, and those of their verdicts, by benchmark."""
+    """A model, the files of its samples, and those of their verdicts, by benchmark."""
 
+    model: Reference
     samples: Mapping[str, Path]
     graded: Mapping[str, Path]
 
 
-@dataclass(frozen=True)
-class Contest:
-    """The answers of a policy, and those of its opponent to the same problems; None if it needs none."""
-
-    policy: Answers
-    opponent: Reference | None = None
-    opponent_answers: Answers = field(default_factory=lambda: Answers({}, {}))
-
-
 Draw = Callable[[Reference, int, Counts | None], Answers]  # a model's answers, with a seed and counts
-
-
-def hold_contest(
-    context: dg.AssetExecutionContext,
-    policy: Reference,
-    suite: SuiteReference,
-    benchmarks: Sequence[Benchmark],
-    config: EvaluationSettings,
-    promotion: PromotionLimits,
-    storage: Storage,
-    draw: Draw,
-) -> Contest:
-    """Draw the answers of ``policy`` to ``benchmarks``, and those of its opponent if its own are not enough."""
-    registry = Registry(storage.path)
-    champion = registry.champion()
-    settled = champion is not None and reason_without_comparison(_checkpoint(policy), champion) is not None
-    if config.until_decided:
-        if settled:
-            return Contest(draw(policy, config.seed, _counts_again(policy, champion, benchmarks, suite, config)))
-        rounds = _Rounds(registry, champion, benchmarks, suite, config, promotion)
-        opponent = (
-            _as_reference(champion) if champion else storage.read_reference(BASE.to_user_string(), ModelReference)
-        )
-        return rounds.play(context, policy, opponent, draw)
-    if not settled:
-        level = registry.error_budget(promotion.error_rate).level
-        context.log.warning(_what_can_be_shown(_problems(suite), benchmarks, config, level))
-    answers = draw(policy, config.seed, None)
-    if champion is None or settled:
-        return Contest(answers)
-    opponent = _as_reference(champion)
-    return Contest(answers, opponent, draw(opponent, defence_seed(config.seed, opponent), None))
-
-
-def _what_can_be_shown(
-    problems: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark], config: EvaluationSettings, level: float
-) -> str:
-    """Return which gain in domain a fixed number of answers can show; the answers are not drawn yet."""
-    counts = [len(problems[b.name]) * int(config.samples or b.samples) for b in benchmarks if b.group == "evals"]
-    if not counts:
-        return "no benchmark in domain is selected, so these answers cannot promote a policy"
-    gain = smallest_gain(counts, level)
-    can = "no gain can be shown" if gain is None else f"no gain below {100 * gain:.1f} points can be shown"
-    return f"with {sum(counts):,} answers in domain {can}; evaluation.samples=until_decided draws as many as it takes"
-
-
-def defence_seed(seed: int, champion: Reference) -> int:
-    """Return the seed of the answers with which a champion defends its place; it won with answers of another seed."""
-    return int(identity("defence", seed, champion.digest)[:8], 16)
+Pair = tuple[Answers, Answers | None]  # of a policy, and of its opponent to the same problems if it needs one
 
 
 @dataclass(frozen=True)
-class _Rounds:
-    """The answers of a policy and its opponent, which are drawn in rounds until they decide."""
+class AnswersOfPolicy:
+    """How the answers of a policy to ``benchmarks`` are drawn, and those of its opponent if its own are not enough."""
 
-    registry: Registry
-    champion: PolicyRecord | None
-    benchmarks: Sequence[Benchmark]
+    luffy: Luffy
+    policy: Reference
     suite: SuiteReference
-    config: EvaluationSettings
-    promotion: PromotionLimits
+    benchmarks: Sequence[Benchmark]
+    draw: Draw
+    say: Callable[[str], None]
 
-    def play(self, context: dg.AssetExecutionContext, policy: Reference, opponent: Reference, draw: Draw) -> Contest:
-        seed = defence_seed(self.config.seed, opponent) if self.champion else self.config.seed
-        problems = _problems(self.suite)
-        most = most_answers(self.benchmarks, {name: len(ids) for name, ids in problems.items()})
-        answers = first_round(self.benchmarks)
+    def drawn(self) -> Pair:
+        """Draw the answers; with a fixed number of them, say before which gain they can show."""
+        config, champion = self.luffy.settings.evaluation, self.champion
+        if champion and reason_without_comparison(self.policy.digest, champion):
+            return self.draw(self.policy, config.seed, self._counts_again(champion)), None
+        if config.until_decided:
+            return self._until_decided()
+        self.say(self._what_can_be_shown())
+        answers = self.draw(self.policy, config.seed, None)
+        return answers, self.draw(*self._opponent(), None) if champion else None
+
+    @cached_property
+    def registry(self) -> Registry:
+        return Registry(self.luffy.storage.path)
+
+    @cached_property
+    def champion(self) -> PolicyRecord | None:
+        return self.registry.champion()
+
+    @cached_property
+    def problems(self) -> Mapping[str, Sequence[str]]:
+        """The ids of the problems, by benchmark."""
+        problems: dict[str, list[str]] = {}
+        for row in read_suite_file(Path(self.suite.path)).select(["benchmark", "id"]).to_pylist():
+            problems.setdefault(row["benchmark"], []).append(row["id"])
+        return problems
+
+    def _what_can_be_shown(self) -> str:
+        """Return which gain in domain a fixed number of answers can show; the answers are not drawn yet."""
+        samples, main = self.luffy.settings.evaluation.samples, [b for b in self.benchmarks if b.group == "evals"]
+        if not main:
+            return "no benchmark in domain is selected, so these answers cannot promote a policy"
+        counts = [len(self.problems[b.name]) * int(samples or b.samples) for b in main]
+        gain = smallest_gain(counts, self.registry.error_budget(self.luffy.settings.promotion.error_rate).level)
+        can = "no gain can be shown" if gain is None else f"no gain below {100 * gain:.1f} points can be shown"
+        return (
+            f"with {sum(counts):,} answers in domain {can}; evaluation.samples=until_decided draws as many as it takes"
+        )
+
+    def _opponent(self) -> tuple[Reference, int]:
+        """Return the opponent and the seed of its answers; InputError unless the champion is the one promoted."""
+        seed, champion = self.luffy.settings.evaluation.seed, self.champion
+        if champion is None:
+            return self.luffy.storage.read_reference(BASE.to_user_string(), ModelReference), seed
+        if read_manifest(Path(champion.policy)).checkpoint_digest != champion.checkpoint:
+            raise InputError(
+                f"{champion.policy}: not the champion {champion.checkpoint[:SHORT_DIGEST]} any more, which has to "
+                "answer beside the policy; restore it, or promote another policy by hand"
+            )
+        return Reference(path=champion.policy, digest=champion.checkpoint), defence_seed(seed, champion.checkpoint)
+
+    def _until_decided(self) -> Pair:
+        """Draw the answers of both models in rounds, until they decide."""
+        ours, (opponent, seed) = self.luffy.settings.evaluation.seed, self._opponent()
+        most = most_answers(self.benchmarks, {name: len(ids) for name, ids in self.problems.items()})
+        number = first_round(self.benchmarks)
         while True:
-            counts = _counts(problems, answers, self.benchmarks, self.config.seed)
-            contest = Contest(draw(policy, self.config.seed, counts), opponent, draw(opponent, seed, counts))
-            comparison = self._compare(contest, policy, most)
-            difference = f"{100 * comparison.gain.difference:+.1f} points in domain"
-            found = "shown" if comparison.gain.shown else "not shown"
-            context.log.info(f"{comparison.answers:,} answers of each model: {difference}, {found}")
-            if (more := next_round(comparison, answers)) is None:
-                return contest
-            answers = more
+            counts = self._counts(number)
+            pair = self.draw(self.policy, ours, counts), self.draw(opponent, seed, counts)
+            match = self._match(*pair, most)
+            shown = f"{100 * match.gain.difference:+.1f} points in domain, {'' if match.gain.shown else 'not '}shown"
+            self.say(f"{match.answers:,} answers of each model: {shown}")
+            if (more := next_round(match, number)) is None:
+                return pair
+            number = more
 
-    def _compare(self, contest: Contest, policy: Reference, most: Mapping[str, int]) -> Match:
-        from evaluation.sample_tables import read_scores
+    def _match(self, answers: Answers, opponent: Answers, most: Mapping[str, int]) -> Match:
+        ours, theirs = (read_scores({n: str(file) for n, file in of.graded.items()}) for of in (answers, opponent))
+        policy = Checkpoint(path=self.policy.path, digest=self.policy.digest, scores=self._scores())
+        base, limits = read_manifest(Path(self.policy.path)).base_model.digest, self.luffy.settings.promotion
+        level = self.registry.level(test_identity(policy, opponent.model.digest, ours), limits.error_rate)
+        allowed = allowed_losses(self.registry, self.champion, base, self.benchmarks, limits.max_ood_drop)
+        return compare_answers(theirs, ours, self.benchmarks, level, allowed, most)
 
-        opponent, answers = (
-            read_scores({name: str(file) for name, file in files.graded.items()})
-            for files in (contest.opponent_answers, contest.policy)
-        )
-        base = read_manifest(Path(policy.path)).base_model.digest
-        assert contest.opponent is not None
-        checkpoint = _checkpoint(policy, _to_answer(self.suite, self.benchmarks, sequential=True))
-        test = test_identity(checkpoint, contest.opponent.digest, answers)
-        return compare_answers(
-            opponent,
-            answers,
-            suite=self.benchmarks,
-            level=self.registry.level(test, self.promotion.error_rate),
-            limits=allowed_losses(self.registry, self.champion, base, self.benchmarks, self.promotion.max_ood_drop),
-            most=most,
-            sequential=True,
-        )
+    def _counts_again(self, champion: PolicyRecord) -> Counts | None:
+        """Return how often a policy that no answer can promote gets each problem: as often as it did, or in one round.
 
+        None with a fixed number of answers.
+        """
+        if not self.luffy.settings.evaluation.until_decided:
+            return None
+        scores = self._scores()
+        if champion.checkpoint == self.policy.digest and not missing_scores(champion.scores, scores):
+            tables = read_scores({name: champion.scores[name].file for name in scores})
+            return {name: Counter(table["id"].to_pylist()) for name, table in tables.items()}
+        return self._counts(first_round(self.benchmarks))
 
-def _counts_again(
-    policy: Reference,
-    champion: PolicyRecord | None,
-    benchmarks: Sequence[Benchmark],
-    suite: SuiteReference,
-    config: EvaluationSettings,
-) -> Counts:
-    """Return how often a policy that no answer can promote gets each problem: as often as it did, or in one round."""
-    from evaluation.sample_tables import read_scores
+    def _counts(self, answers: Mapping[str, int]) -> Counts:
+        first, seed = first_round(self.benchmarks), self.luffy.settings.evaluation.seed
+        return {
+            name: answers_by_problem(self.problems[name], first[name], count, f"{seed}/{name}")
+            for name, count in answers.items()
+        }
 
-    problems = _to_answer(suite, benchmarks, sequential=True)
-    if champion and champion.checkpoint == policy.digest and not missing_scores(champion.scores, problems):
-        tables = read_scores({name: champion.scores[name].file for name in problems})
-        return {name: Counter(table["id"].to_pylist()) for name, table in tables.items()}
-    return _counts(_problems(suite), first_round(benchmarks), benchmarks, config.seed)
+    def _scores(self) -> dict[str, ScoreFile]:
+        """Return the options with which a model answers the benchmarks as the policy does."""
+        digests = self.suite.digests
+        return {b.name: ScoreFile(file="", problems=digests[b.name], sequential=True) for b in self.benchmarks}
 
 
-def _counts(
-    problems: Mapping[str, Sequence[str]], answers: Mapping[str, int], benchmarks: Sequence[Benchmark], seed: int
-) -> Counts:
-    first = first_round(benchmarks)
-    return {
-        name: answers_by_problem(problems[name], first[name], count, f"{seed}/{name}")
-        for name, count in answers.items()
-    }
-
-
-def _problems(suite: SuiteReference) -> dict[str, list[str]]:
-    """Return the ids of the problems, by benchmark."""
-    from evaluation.sample_tables import read_suite_file
-
-    problems: dict[str, list[str]] = {}
-    for row in read_suite_file(Path(suite.path)).select(["benchmark", "id"]).to_pylist():
-        problems.setdefault(row["benchmark"], []).append(row["id"])
-    return problems
-
-
-def _to_answer(
-    suite: SuiteReference, benchmarks: Sequence[Benchmark], *, sequential: bool = False
-) -> dict[str, ScoreFile]:
-    """Return the options with which a model answers ``benchmarks`` so that its answers compare with the policy's."""
-    return {b.name: ScoreFile(file="", problems=suite.digests[b.name], sequential=sequential) for b in benchmarks}
-
-
-def _as_reference(champion: PolicyRecord) -> Reference:
-    """Return the champion's model; InputError unless it is the one that was promoted."""
-    if read_manifest(Path(champion.policy)).checkpoint_digest != champion.checkpoint:
-        raise InputError(
-            f"{champion.policy}: not the champion {champion.checkpoint[:SHORT_DIGEST]} any more, which has to answer "
-            "beside the policy; restore it, or promote another policy by hand"
-        )
-    return Reference(path=champion.policy, digest=champion.checkpoint)
-
-
-def _checkpoint(model: Reference, scores: Mapping[str, ScoreFile] | None = None) -> Checkpoint:
-    return Checkpoint(path=model.path, digest=model.digest, scores=dict(scores or {}))
+def defence_seed(seed: int, champion: str) -> int:
+    """Return the seed of the answers with which a champion defends its place; it won with answers of another seed."""
+    return int(identity("defence", seed, champion)[:8], 16)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.evals.opponent_answers import Answers, Contest, hold_contest
+from assets.evals.opponent_answers import Answers, AnswersOfPolicy, Pair
 from assets.models import KEY as BASE
-from assets.shared.column_lineage import column_lineage, graded_columns
+from assets.shared.column_lineage import GRADED_PARTS, column_lineage, made_from
 from assets.shared.failures import user_errors
 from assets.shared.gpu_slot import TAG, gpu_slot
 from assets.shared.interpreter_process import TrainingInterpreter
@@ -25,11 +25,17 @@ from assets.training import POLICY
 from core import kinds
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
+from core.files import digest_table, write_table
+from core.model.lineage_file import read_manifest
+from core.model.prompts import PromptRecord
 from core.progress import progress_line
 from core.shared_settings import InterpreterSettings
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.generation.requests import Counts
+from evaluation.sample_tables import read_suite_file
 from evaluation.settings import EvaluationSettings
+from grading.graded_table import Verifiers, grade_table, verifier_digests
+from training.config.overrides import SFT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,8 +87,6 @@ def _scores(
     suite: SuiteReference,
     interpreter: TrainingInterpreter,
 ) -> Iterator[dg.MaterializeResult[ScoresReference]]:
-    from evaluation.sample_tables import read_suite_file
-
     storage = luffy.storage
     settings = luffy.settings.evaluation
     selected = {asset.path[-1]: asset for asset in sorted(context.selected_asset_keys)}
@@ -93,22 +97,22 @@ def _scores(
     def draw(drawn: Reference, seed: int, counts: Counts | None, options: EvaluationSettings = settings) -> Answers:
         options = options.model_copy(update={"seed": seed})
         samples = generate(context, list(selected), drawn, suite, options, storage, interpreter, counts)
-        return Answers(samples, grade(context, samples, questions, options, storage))
+        return Answers(drawn, samples, grade(context, samples, questions, options, storage))
 
+    benchmarks = [benchmark for benchmark in luffy.suite if benchmark.name in selected]
     if "policy" in {asset.path[-2] for asset in selected.values()}:
         check_policy(model)
-        benchmarks = [benchmark for benchmark in luffy.suite if benchmark.name in selected]
         if settings.until_decided and len(benchmarks) < len(luffy.suite):
             raise InputError("samples: until_decided takes all benchmarks of the policy together; select all of them")
-        contest = hold_contest(context, model, suite, benchmarks, settings, luffy.settings.promotion, storage, draw)
+        pair = AnswersOfPolicy(luffy, model, suite, benchmarks, draw, context.log.info).drawn()
     else:
-        contest = Contest(draw(model, settings.seed, None, settings.of_base()))
-        files = [contest.policy.graded[b.name] for b in luffy.suite if b.group == "evals" and b.name in selected]
+        pair = draw(model, settings.seed, None, settings.of_base()), None
+        files = [pair[0].graded[benchmark.name] for benchmark in benchmarks if benchmark.group == "evals"]
         if advice := recipe_advice(luffy.settings.training.recipe, files):
             context.log.warning(advice)
     accuracies = []
     for name, asset in selected.items():
-        result = _result(luffy.names, asset, contest, model, suite, name)
+        result = _result(luffy.names, asset, pair, suite, name)
         accuracies.append(f"{name} {result.value.accuracy:.1%}")
         yield result
     context.log.info(", ".join(accuracies))
@@ -119,7 +123,6 @@ def recipe_advice(recipe: str, graded: Sequence[Path]) -> str | None:
     import pyarrow.parquet as pq
 
     from training.config.compose import compose
-    from training.config.overrides import SFT
 
     scores = [score for file in graded for score in pq.read_table(file, columns=["score"])["score"].to_pylist()]
     composed = compose(recipe, "cpu", ())
@@ -147,8 +150,6 @@ def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
 
 def check_policy(policy: Reference) -> None:
     """Raise InputError unless the checkpoint is, byte for byte, the one that training/policy produced."""
-    from core.model.lineage_file import read_manifest
-
     if (digest := read_manifest(Path(policy.path)).checkpoint_digest) != policy.digest:
         raise InputError(
             f"checkpoint {policy.path} has the digest {digest[:SHORT_DIGEST]}, but training/policy produced "
@@ -237,9 +238,6 @@ def grade(
     """Return the verdict files of ``samples``, after grading those that have none."""
     import pyarrow.parquet as pq
 
-    from core.files import write_table
-    from grading.graded_table import Verifiers, grade_table, verifier_digests
-
     settings = [options.thinking, options.truncated, options.grade_limit_s]
     folders = {}
     for name, path in samples.items():
@@ -257,19 +255,18 @@ def grade(
 
 
 def _result(
-    names: Names, asset: dg.AssetKey, contest: Contest, model: Reference, suite: SuiteReference, name: str
+    names: Names, asset: dg.AssetKey, pair: Pair, suite: SuiteReference, name: str
 ) -> dg.MaterializeResult[ScoresReference]:
     import pyarrow.parquet as pq
 
-    from core.files import digest_table
-    from core.model.prompts import PromptRecord
     from core.schemas import is_sequential
     from evaluation.statistics.benchmark_scores import summarize
 
-    graded, samples = contest.policy.graded[name], contest.policy.samples[name]
-    defence = contest.opponent_answers.graded.get(name)
+    answers, opponent = pair
+    graded, model = answers.graded[name], answers.model
     table = pq.read_table(graded)
     summary = summarize(table)
+    defence = str(opponent.graded[name]) if opponent else None
     reference = ScoresReference(
         path=str(graded),
         digest=identity(digest_table(table), model.digest),
@@ -277,9 +274,9 @@ def _result(
         problems=suite.digests[name],
         accuracy=summary.mean,
         sequential=is_sequential([table]),
-        opponent=contest.opponent.digest if contest.opponent else None,
-        opponent_path=contest.opponent.path if contest.opponent else None,
-        opponent_scores=str(defence) if defence else None,
+        opponent=opponent.model.digest if opponent else None,
+        opponent_path=opponent.model.path if opponent else None,
+        opponent_scores=defence,
     )
     return reference.result(
         {
@@ -288,11 +285,11 @@ def _result(
             "prompt template": PromptRecord.of(table).name or "not recorded",
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
-            "dagster/column_lineage": column_lineage(names, graded_columns(SUITE)),
+            "dagster/column_lineage": column_lineage(names, made_from(SUITE, GRADED_PARTS)),
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
             "file": dg.MetadataValue.path(str(graded)),
-            "generated": dg.MetadataValue.path(str(samples)),
-            **({"answers of its opponent": dg.MetadataValue.path(str(defence))} if defence else {}),
+            "generated": dg.MetadataValue.path(str(answers.samples[name])),
+            **({"answers of its opponent": dg.MetadataValue.path(defence)} if defence else {}),
         },
         asset,
     )

@@ -19,6 +19,7 @@ from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import decision_rows, outcome_text
 from evaluation.promotion.promotion_rules import compare_with_champion
 from evaluation.promotion.records import Decision, PolicyRecord, PromotionLimits
+from evaluation.sample_tables import read_suite_file
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
@@ -46,12 +47,11 @@ def champion(
     luffy: dg.ResourceParam[Luffy],
     scorecard: ScorecardReference,
 ) -> dg.MaterializeResult[ChampionReference]:
-    from evaluation.sample_tables import read_suite_file
     from grading.contamination import search_lineage
 
     with user_errors(context):
         storage = luffy.storage
-        policy, base, limits = scorecard.policy, scorecard.base, luffy.settings.promotion
+        policy, limits = scorecard.contenders.policy, luffy.settings.promotion
         lineage = read_manifest(Path(policy.path))
         if version := lineage.upstream.get("targets", {}).get("digest"):
             checked = verdicts(context.instance, check_keys(luffy), version)
@@ -63,16 +63,14 @@ def champion(
             record, champion, file = registry.record_decision(
                 policy,
                 lambda current: compare_with_champion(
-                    policy,
-                    base,
+                    scorecard.contenders,
                     current,
-                    opponent=scorecard.opponent,
                     registry=registry,
                     suite=luffy.suite,
                     limits=limits,
-                    search=lambda: search_lineage(lineage.to_json(), Path(policy.path), suite_problems),
+                    search=lambda: search_lineage(lineage, Path(policy.path), suite_problems),
                 ),
-                base=base.digest,
+                base=scorecard.contenders.base.digest,
                 scorecard=scorecard.path,
                 limits=limits,
                 dagster_run=context.run_id,
@@ -80,7 +78,7 @@ def champion(
         decision = record.decision
         verb = outcome_text(decision)
         context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
-        return _result(registry, record.decision, champion, file, limits)
+        return _result(registry, decision, champion, file, limits)
 
 
 def _result(

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.shared.luffy import Names
+from targets.files import read_metadata
+from targets.source_settings import GENERATED
 
 if TYPE_CHECKING:
     from targets.prepared_files import Prepared
 
 Columns = Mapping[str, Iterable[tuple[dg.AssetKey, str]]]  # by column, the columns that it is made from
+Parts = Mapping[str, tuple[str, ...]]
 # What the columns of targets/prepared and targets/rejected are made from, as keys of a mapping (targets.source).
 TARGET_PARTS = {
     "prompt": ("problem", "system"),
@@ -24,32 +27,19 @@ REJECTED_PARTS = {
     "gold": ("answer",),
     "upstream_correct": ("upstream_correct",),
     "verdict": ("answer", "response"),
-    "response": ("response", "reasoning"),
-    "response_chars": ("response", "reasoning"),
-    "reason": ("problem", "answer", "response"),
-    "reasons": ("problem", "answer", "response"),
-    "detail": ("problem", "answer", "response"),
+    **dict.fromkeys(("response", "response_chars"), ("response", "reasoning")),
+    **dict.fromkeys(("reason", "reasons", "detail"), ("problem", "answer", "response")),
 }
 # What the columns of a file with verdicts are made from, as columns of benchmarks/suite.
 GRADED_PARTS = {
-    "benchmark": ("benchmark",),
-    "id": ("id",),
-    "prompt": ("prompt",),
+    **{name: (name,) for name in ("benchmark", "id", "prompt", "gold", "subject")},
     "response": ("prompt",),
-    "gold": ("gold",),
-    "subject": ("subject",),
-    "verdict": ("gold", "verifier"),
-    "score": ("gold", "verifier"),
+    **dict.fromkeys(("verdict", "score"), ("gold", "verifier")),
 }
 
 
 def column_lineage(names: Names, columns: Columns) -> dg.TableColumnLineage:
-    """Return the lineage of a table's columns for the UI; a column without an input column is left out.
-
-    Args:
-        names: Names of our assets.
-        columns: The columns of the table, with keys as the modules of the assets have them.
-    """
+    """Return the lineage of a table's columns for the UI, with keys as the modules of the assets have them."""
     deps = {
         name: [dg.TableColumnDep(asset_key=names.key(key), column_name=column) for key, column in dict.fromkeys(parts)]
         for name, parts in columns.items()
@@ -57,46 +47,22 @@ def column_lineage(names: Names, columns: Columns) -> dg.TableColumnLineage:
     return dg.TableColumnLineage({name: parts for name, parts in deps.items() if parts})
 
 
-def copied_columns(names: Iterable[str], upstream: dg.AssetKey) -> Columns:
-    """Return the lineage of columns that ``upstream`` has under the same names."""
-    return {name: [(upstream, name)] for name in names}
+def made_from(upstream: dg.AssetKey, parts: Parts) -> Columns:
+    """Return the lineage of columns that are made from those of one table."""
+    return {name: [(upstream, part) for part in of] for name, of in parts.items()}
 
 
-def target_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
-    """Return the lineage of targets/prepared, by the mappings with which its sources were read."""
-    return _mapped(prepared, TARGET_PARTS, source, generated)
+def mapped_from(prepared: "Prepared", parts: Parts, source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
+    """Return the lineage of a preparation's columns, by the mappings with which its sources were read.
 
-
-def rejected_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
-    """Return the lineage of targets/rejected, by the mappings with which its sources were read."""
-    return _mapped(prepared, REJECTED_PARTS, source, generated)
-
-
-def graded_columns(suite: dg.AssetKey) -> Columns:
-    """Return the lineage of a file with verdicts."""
-    return {name: [(suite, part) for part in parts] for name, parts in GRADED_PARTS.items()}
-
-
-def _mapped(
-    prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: dg.AssetKey, generated: dg.AssetKey
-) -> Columns:
-    """Return the columns of the source behind each column; a path into a struct counts as the struct."""
-    from targets.files import read_metadata
-    from targets.source_settings import GENERATED
-
+    A path into a struct counts as the struct.
+    """
     mappings = json.loads(read_metadata(prepared.prepared, "prepare the targets again")["mappings"])
-    paths = prepared.config.paths
-    return {
-        column: [
-            (generated if paths[mapping["source"]] == GENERATED else source, path.partition(".")[0])
-            for mapping in mappings
-            for part in names
-            for path in _paths(mapping[part])
-        ]
-        for column, names in parts.items()
-    }
-
-
-def _paths(value: str | list[str] | None) -> list[str]:
-    """Return the columns that a part of a mapping names."""
-    return value if isinstance(value, list) else [value] if value else []
+    columns: dict[str, list[tuple[dg.AssetKey, str]]] = {name: [] for name in parts}
+    for mapping in mappings:
+        key = generated if prepared.config.paths[mapping["source"]] == GENERATED else source
+        for name, of in parts.items():
+            paths = [mapping[part] for part in of if mapping[part]]
+            for path in (one for part in paths for one in (part if isinstance(part, list) else [part])):
+                columns[name].append((key, path.partition(".")[0]))
+    return columns

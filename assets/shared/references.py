@@ -11,7 +11,7 @@ from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.model.lineage_file import parse_manifest
 from core.model.model_folder import model_files
-from evaluation.promotion.records import Checkpoint
+from evaluation.promotion.records import Contenders
 
 REFERENCE = "reference"  # entry of a materialization: the reference as JSON
 MAKER = ".code_digest"  # file in the folder of a result: the digest of the code that made it
@@ -147,9 +147,7 @@ class ScoresReference(Reference):
 class ScorecardReference(Reference):
     """Reference to the result of report/scorecard."""
 
-    policy: Checkpoint
-    base: Checkpoint
-    opponent: Checkpoint | None = None  # the champion, or the base, with the answers that it gave beside the policy
+    contenders: Contenders
     inspect_logs: str | None = None  # folder
 
 

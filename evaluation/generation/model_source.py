@@ -8,6 +8,7 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,8 +191,6 @@ def checkpoint_digest(model: Path) -> str:
 
 def _vllm_version() -> str:
     """Return vllm's distribution, its version, and the runner if you chose one: each changes the samples."""
-    from importlib import metadata
-
     name = metadata.packages_distributions()["vllm"][0]
     runner = f" {RUNNER}={os.environ[RUNNER]}" if RUNNER in os.environ else ""
     return f"{name} {metadata.version(name)}{runner}"

@@ -194,12 +194,10 @@ class Match:
 def compare_answers(
     opponent: "Mapping[str, pa.Table]",
     policy: "Mapping[str, pa.Table]",
-    *,
     suite: Sequence[Benchmark],
     level: float,
     limits: Mapping[str, float],
     most: Mapping[str, int] | None = None,
-    sequential: bool = False,
 ) -> Match:
     """Compare GRADED tables of a policy with its opponent's, answer by answer.
 
@@ -207,22 +205,21 @@ def compare_answers(
         level: chance of showing a gain where there is none, and on each benchmark a loss as smaller than it is.
         limits: the loss that is allowed on each benchmark out of domain.
         most: answers to each benchmark of a group that may be drawn in all; None: no more.
-        sequential: the answers were drawn until decided.
 
     Raises:
         InputError: the suite has no benchmark in domain, or the answers are not to the same problems.
     """
+    from core.schemas import is_sequential
+
     parts = {b.name: answer_differences(opponent[b.name], policy[b.name]) for b in suite if b.name in policy}
     main = [parts[b.name] for b in suite if b.name in parts and b.group == "evals"]
     if not main:
         raise InputError("the suite has no in-domain benchmark (group evals), on which a champion is chosen")
-    in_all = {group: answers * (len(main) if group == "evals" else 1) for group, answers in (most or {}).items()}
+    most_in_domain, most_outside = (most["evals"] * len(main), most.get("ood")) if most else (None, None)
     return Match(
-        gain=weigh(main, level, most=in_all.get("evals")),
-        losses={
-            name: weigh([parts[name]], level, bound=-limit, most=in_all.get("ood")) for name, limit in limits.items()
-        },
+        gain=weigh(main, level, most=most_in_domain),
+        losses={name: weigh([parts[name]], level, bound=-limit, most=most_outside) for name, limit in limits.items()},
         limits=limits,
         answers=sum(map(len, parts.values())),
-        sequential=sequential,
+        sequential=is_sequential(policy.values()),
     )

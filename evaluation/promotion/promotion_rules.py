@@ -13,7 +13,7 @@ from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.decision_text import about, e_value
 from evaluation.promotion.match import Evidence, Match, compare_answers
-from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits
+from evaluation.promotion.records import Checkpoint, Contenders, Decision, PolicyRecord, PromotionLimits
 from evaluation.sample_tables import read_scores, recorded
 
 if TYPE_CHECKING:
@@ -25,26 +25,25 @@ Z90 = 1.6448536269514722  # scipy.stats.norm.ppf(0.95)
 
 
 def compare_with_champion(
-    policy: Checkpoint,
-    base: Checkpoint,
+    contenders: Contenders,
     champion: PolicyRecord | None,
     *,
-    opponent: Checkpoint | None,
     registry: Registry,
     suite: Sequence[Benchmark],
     limits: PromotionLimits,
     search: "Callable[[], Contamination | None]",
 ) -> Decision:
-    """Decide on ``policy`` by comparing it with the champion, or with ``base`` if there is no champion yet.
+    """Decide on a policy by comparing it with the champion, or with its base if there is no champion yet.
 
     The chance of any false promotion, over all decisions of ``registry``, is at most ``limits.error_rate``.
 
     Args:
-        opponent: the champion with the answers with which it defends its place against ``policy``; see `evals`.
+        contenders: The opponent is the champion with the answers with which it defends its place against the policy.
         search: Looks for the suite's problems among the targets of the policy; None where these are gone.
     """
+    policy, base, opponent = contenders.policy, contenders.base, contenders.opponent
     against = champion.checkpoint if champion else base.digest
-    if champion and (reason := reason_without_comparison(policy, champion)):
+    if champion and (reason := reason_without_comparison(policy.digest, champion)):
         return Decision(promoted=False, against=against, reasons=[reason])
     scores = opponent.scores if opponent and opponent.digest == against else {} if champion else base.scores
     if (champion or opponent) and (missing := missing_scores(scores, policy.scores)):
@@ -54,23 +53,67 @@ def compare_with_champion(
         )
         return Decision(promoted=False, against=against, reasons=[reason])
     _require_scored(policy)
-    overlap, contamination = search(), None
-    if overlap is not None:
-        contamination = {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}
-    answers = read_scores({name: score.file for name, score in policy.scores.items()})
-    opponents = read_scores({name: scores[name].file for name in policy.scores})
-    return _decide(
-        opponents,
-        answers,
-        read_scores({b.name: base.scores[b.name].file for b in suite if b.group == "ood" and b.name in base.scores}),
-        policy=policy,
-        base=base.digest,
-        champion=champion,
-        registry=registry,
-        suite=suite,
-        limits=limits,
-        contamination=contamination,
+    overlap = search()
+    counts = None if overlap is None else {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}
+    answers, theirs = (read_scores({name: of[name].file for name in policy.scores}) for of in (policy.scores, scores))
+    test = test_identity(policy, against, answers)
+    budget, level = registry.error_budget(limits.error_rate), registry.level(test, limits.error_rate)
+    allowed = allowed_losses(registry, champion, base.digest, suite, limits.max_ood_drop)
+    match = compare_answers(theirs, answers, suite, level, allowed)
+    before = read_scores(
+        {b.name: base.scores[b.name].file for b in suite if b.group == "ood" and b.name in base.scores}
     )
+    gains = {name: _gain_over(table, answers[name]) for name, table in before.items()}
+    above = {name: gain for name, (gain, _) in gains.items()}
+    truncated = {name: t["finish_reason"].to_pylist().count("length") / t.num_rows for name, t in answers.items()}
+    refusals, open_points, more = _points(match, level)
+    refusals += _below_the_best(above, registry.best_above_base(base.digest), limits.max_ood_drop)
+    refusals += _other_reasons(truncated, counts, limits)
+    promoted = not refusals and not open_points
+    spent = level if registry.is_new(test) and not promoted else 0.0
+    return Decision(
+        promoted=promoted,
+        outcome="promoted" if promoted else "refused" if refusals else "not_decided",
+        reasons=refusals + open_points,
+        against=against,
+        difference=match.gain.difference,
+        ood={name: loss.difference for name, loss in match.losses.items()},
+        above_base=above,
+        surely_above_base={name: gain - Z90 * error for name, (gain, error) in gains.items()},
+        truncated=truncated,
+        contamination=counts,
+        test=test,
+        level=level,
+        left=budget.left - spent,
+        log_evidence=match.gain.log_value,
+        answers=match.answers,
+        more_answers=more if open_points and not refusals else None,
+    )
+
+
+def reason_without_comparison(policy: str, champion: PolicyRecord) -> str | None:
+    """Return why the policy of this digest cannot replace ``champion``, whatever its scores; None if these decide."""
+    if champion.checkpoint == policy:
+        return "it is already the champion"
+    if policy in champion.rejected:
+        return "it was rolled back by hand, so only `luffy champion promote` can bring it back"
+    return None
+
+
+def test_identity(policy: Checkpoint, against: str, answers: "Mapping[str, pa.Table]") -> str:
+    """Return what is compared: two models on the same problems with the same sampling. It spends its level once."""
+    sampling = sorted({recorded(table, "sampling") for table in answers.values()})
+    return identity(policy.digest, against, {name: s.problems for name, s in policy.scores.items()}, sampling)
+
+
+def allowed_losses(
+    registry: Registry, champion: PolicyRecord | None, base: str, suite: Sequence[Benchmark], limit: float
+) -> dict[str, float]:
+    """Return how much may be lost out of domain: ``limit``, less what the champion is below the best one ever."""
+    best = registry.best_above_base(base)
+    present = champion.decision.above_base if champion and champion.base == base else {}
+    names = [benchmark.name for benchmark in suite if benchmark.group == "ood"]
+    return {name: limit - max(0.0, best.get(name, 0.0) - present.get(name, best.get(name, 0.0))) for name in names}
 
 
 def _require_scored(policy: Checkpoint) -> None:
@@ -81,68 +124,6 @@ def _require_scored(policy: Checkpoint) -> None:
             f"checkpoint {policy.path} is {present[:SHORT_DIGEST]}, but the scores are of "
             f"{policy.digest[:SHORT_DIGEST]}: score it again"
         )
-
-
-def _decide(
-    opponent: "Mapping[str, pa.Table]",
-    policy_answers: "Mapping[str, pa.Table]",
-    base_answers: "Mapping[str, pa.Table]",
-    *,
-    policy: Checkpoint,
-    base: str,
-    champion: PolicyRecord | None,
-    registry: Registry,
-    suite: Sequence[Benchmark],
-    limits: PromotionLimits,
-    contamination: dict[str, int] | None,
-) -> Decision:
-    """Decide from answers to the same problems.
-
-    Args:
-        opponent, policy_answers, base_answers: GRADED tables by benchmark.
-        base: digest of the base.
-        contamination: problems found among the policy's targets, by benchmark; None where the targets are gone, which
-            is a reason against the promotion too.
-    """
-    from core.schemas import is_sequential
-
-    against = champion.checkpoint if champion else base
-    test = test_identity(policy, against, policy_answers)
-    budget, level = registry.error_budget(limits.error_rate), registry.level(test, limits.error_rate)
-    comparison = compare_answers(
-        opponent,
-        policy_answers,
-        suite=suite,
-        level=level,
-        limits=allowed_losses(registry, champion, base, suite, limits.max_ood_drop),
-        sequential=is_sequential(policy_answers.values()),
-    )
-    gains = {name: _gain_over(table, policy_answers[name]) for name, table in base_answers.items()}
-    above = {name: gain for name, (gain, _) in gains.items()}
-    refusals, open_points, more = _points(comparison, level)
-    refusals += _below_the_best(above, registry.best_above_base(base), limits.max_ood_drop)
-    truncated = _truncated(policy_answers)
-    refusals += _other_reasons(truncated, contamination, limits)
-    promoted = not refusals and not open_points
-    spent = level if registry.is_new(test) else 0.0
-    return Decision(
-        promoted=promoted,
-        outcome="promoted" if promoted else "refused" if refusals else "not_decided",
-        reasons=refusals + open_points,
-        against=against,
-        difference=comparison.gain.difference,
-        ood={name: loss.difference for name, loss in comparison.losses.items()},
-        above_base=above,
-        surely_above_base={name: gain - Z90 * error for name, (gain, error) in gains.items()},
-        truncated=truncated,
-        contamination=contamination,
-        test=test,
-        level=level,
-        left=budget.left if promoted else budget.left - spent,
-        log_evidence=comparison.gain.log_value,
-        answers=comparison.answers,
-        more_answers=more if open_points and not refusals else None,
-    )
 
 
 def _gain_over(before: "pa.Table", after: "pa.Table") -> tuple[float, float]:
@@ -163,34 +144,6 @@ def _below_the_best(above: Mapping[str, float], best: Mapping[str, float], limit
         for name, gain in above.items()
         if gain < best.get(name, 0.0) - limit
     ]
-
-
-def _truncated(answers: "Mapping[str, pa.Table]") -> dict[str, float]:
-    """Return the share of answers that were cut at the token limit, by benchmark."""
-    return {
-        name: table["finish_reason"].to_pylist().count("length") / table.num_rows for name, table in answers.items()
-    }
-
-
-def test_identity(policy: Checkpoint, against: str, answers: "Mapping[str, pa.Table]") -> str:
-    """Return what is compared: two models on the same problems with the same sampling. It spends its level once."""
-    sampling = sorted({recorded(table, "sampling") for table in answers.values()})
-    return identity(policy.digest, against, {name: s.problems for name, s in policy.scores.items()}, sampling)
-
-
-def allowed_losses(
-    registry: Registry, champion: PolicyRecord | None, base: str, suite: Sequence[Benchmark], limit: float
-) -> dict[str, float]:
-    """Return how much may be lost out of domain: ``limit``, less what the champion is below the best one ever."""
-    best, present = (
-        registry.best_above_base(base),
-        champion.decision.above_base if champion and champion.base == base else {},
-    )
-    return {
-        b.name: limit - max(0.0, best.get(b.name, 0.0) - present.get(b.name, best.get(b.name, 0.0)))
-        for b in suite
-        if b.group == "ood"
-    }
 
 
 def _points(comparison: Match, level: float) -> tuple[list[str], list[str], int | None]:
@@ -235,12 +188,3 @@ def _other_reasons(
             "the targets that the policy was trained on are gone, so they cannot be searched for benchmark problems",
         ]
     return reasons + [f"{name}: {n} problems are among the training targets" for name, n in contamination.items() if n]
-
-
-def reason_without_comparison(policy: Checkpoint, champion: PolicyRecord) -> str | None:
-    """Return why ``policy`` cannot replace ``champion``, whatever its scores; None if its scores decide."""
-    if champion.checkpoint == policy.digest:
-        return "it is already the champion"
-    if policy.digest in champion.rejected:
-        return "it was rolled back by hand, so only `luffy champion promote` can bring it back"
-    return None

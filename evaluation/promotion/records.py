@@ -70,6 +70,14 @@ class Checkpoint(_Record):
     scores: dict[str, ScoreFile]
 
 
+class Contenders(_Record):
+    """A policy, the base that it was trained from, and the model that answered the same problems beside it, if any."""
+
+    policy: Checkpoint
+    base: Checkpoint
+    opponent: Checkpoint | None = None  # the champion, or the base, with the answers that it gave beside the policy
+
+
 class Decision(_Record):
     """An outcome with every number behind it, or a move by hand."""
 

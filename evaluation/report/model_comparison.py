@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
+from core.files import digest_bytes, write_table
 from core.model.model_folder import HUB_ID
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.model_source import LocalModel, open_model
 from evaluation.report.table import Table, change, p_value, percent, power_from, score
+from evaluation.sample_tables import checkpoint_of, read_folder
 from evaluation.settings import EvaluationSettings
 from evaluation.statistics.benchmark_scores import SHARES, pass_at_k, solved_samples, summarize
 from evaluation.statistics.paired import paired_difference
+from grading.graded_table import Verifiers, grade_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +35,6 @@ def stored_results(names: Sequence[str]) -> dict[str, Results]:
     Raises:
         InputError: A name is given twice, or is neither a folder of results nor a model.
     """
-    from evaluation.sample_tables import checkpoint_of, read_folder
-
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"compare: {', '.join(repeated)} given twice; give each model once")
     stored = {name: Path(name) for name in names if any(Path(name).glob("*.parquet"))}
@@ -74,10 +75,6 @@ def _evaluate(
     folder: Path,
     out: Path | None,
 ) -> Results:
-    from core.files import digest_bytes, write_table
-    from evaluation.sample_tables import read_folder
-    from grading.graded_table import Verifiers, grade_table
-
     generate(model, suite, folder, sampling=settings.sampling(settings.fixed_samples), cache=cache)
     rules = {"thinking": settings.thinking, "truncated": settings.truncated}
     with Verifiers(settings.grade_workers, settings.grade_limit_s) as verifiers:

@@ -21,6 +21,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 
 from assets.shared.launchpad import COMMAND, write_settings
 from assets.shared.storage import Storage
+from core.files import read_json
 from core.machine.interruptible import INTERRUPTED
 from core.machine.processes import die_with_parent
 from core.plugins.config_files import recipe_name
@@ -164,7 +165,6 @@ def _cancel_when(asked: threading.Event, instance: dg.DagsterInstance, tags: dic
 
 def _kept(storage: Storage, run_id: str, view: RunView) -> Iterator[str]:
     """Describe what a cancelled run leaves for the next one to continue from."""
-    from core.files import read_json
     from training.job.checkpoints import latest_step
 
     if done := view.names(done=True):

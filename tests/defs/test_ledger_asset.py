@@ -14,7 +14,6 @@ from core.ledger_verdicts import LEARNED_FILE, VERDICTS
 from core.model.base_model import SHIPPED
 from core.model.lineage_file import write_manifest
 from core.schemas import LEARNED
-from evaluation.report.scorecard.lineage_summary import Lineage
 from targets.prepare import prepare
 from targets.settings import build_config
 from tests import manifests
@@ -79,12 +78,6 @@ def test_traces_of_another_preparation_are_on_no_page(build):
 
 def test_a_recipe_without_a_ledger_says_so(build):
     assert "targets by verdict" not in metadata(Written(build()))
-
-
-def test_the_scorecard_has_the_counts_of_the_lineage():
-    counts = {"s": {"taught": 3}}
-    assert Lineage.from_manifest(manifests.manifest(ledger=counts).to_json()).learned() == counts
-    assert Lineage.from_manifest(manifests.manifest().to_json()).learned() == {}
 
 
 def test_the_documentation_defines_every_verdict():

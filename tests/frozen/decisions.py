@@ -14,7 +14,7 @@ from core.model.model_folder import model_digest
 from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.promotion_rules import compare_with_champion
-from evaluation.promotion.records import Checkpoint, PromotionLimits, ScoreFile
+from evaluation.promotion.records import Checkpoint, Contenders, PromotionLimits, ScoreFile
 from grading.contamination import Contamination
 
 SEQUENCES, LENGTH = 400, 3
@@ -41,8 +41,9 @@ def sequence(seed: int, candidates: list[Checkpoint]) -> list[dict[str, Any]]:
         registry, suite = Registry(Path(folder)), load_suite(PROFILE)
         for policy in policies:
             opponent = by_digest[champion.checkpoint] if (champion := registry.champion()) else None
-            fixed = {"opponent": opponent, "registry": registry, "suite": suite, "limits": limits}
-            decide = partial(compare_with_champion, policy, base, search=lambda: Contamination(0, 0, ()), **fixed)
+            contenders = Contenders(policy=policy, base=base, opponent=opponent)
+            fixed = {"registry": registry, "suite": suite, "limits": limits}
+            decide = partial(compare_with_champion, contenders, search=lambda: Contamination(0, 0, ()), **fixed)
             record, *_ = registry.record_decision(
                 policy, decide, base=base.digest, scorecard="", limits=limits, dagster_run=""
             )

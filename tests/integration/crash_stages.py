@@ -65,7 +65,7 @@ def decide(folder: Path, number: int) -> None:
         return
 
     def compare(current: PolicyRecord | None) -> Decision:
-        reason = reason_without_comparison(policy, current) if current else None
+        reason = reason_without_comparison(policy.digest, current) if current else None
         return Decision(promoted=not reason, reasons=[])
 
     registry.record_decision(policy, compare, base="b", scorecard="", limits=PromotionLimits(), dagster_run="r")

@@ -68,7 +68,7 @@ class Storage:
         """What the asset does, with the comparison of scores settled by ``better``."""
 
         def compare(champion: PolicyRecord | None) -> Decision:
-            reason = reason_without_comparison(policy, champion) if champion else None
+            reason = reason_without_comparison(policy.digest, champion) if champion else None
             meanwhile()
             if read_manifest(Path(policy.path)).checkpoint_digest != policy.digest:
                 raise InputError("not the policy that was scored")

@@ -12,10 +12,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.model.lineage_file import Manifest
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import GROUPS, Benchmark, Published
 from evaluation.report.comparison_warnings import grading_warnings, prompt_warnings, sampling_warnings
-from evaluation.report.scorecard.lineage_summary import Lineage, costs
+from evaluation.report.scorecard.lineage_summary import costs
 from evaluation.report.scorecard.transcripts import Transcript, choose_transcripts
 from evaluation.sample_tables import checkpoint_of, recorded
 from evaluation.statistics.benchmark_scores import UNSETTLED, Summary, summarize
@@ -89,7 +90,7 @@ class Scorecard:
     policy: str
     rows: tuple[Row, ...]
     averages: tuple[Average, ...]
-    lineage: Lineage
+    lineage: Manifest | None  # of the policy
     training_metrics: Sequence[Mapping[str, Any]]
     filter_counts: Sequence[tuple[str, int]]
     transcripts: Sequence[Transcript]
@@ -131,7 +132,7 @@ def build_scorecard(
     suite: Sequence[Benchmark],
     champion: "Mapping[str, pa.Table] | None" = None,
     contamination: Contamination | None = None,
-    lineage: Mapping[str, Any] | None = None,
+    lineage: Manifest | None = None,
     training_metrics: Sequence[Mapping[str, Any]] = (),
     filter_counts: Iterable[tuple[str, int]] = (),
     decision: Sequence[tuple[str, str]] = (),
@@ -157,11 +158,10 @@ def build_scorecard(
 
     entries = {entry.name: entry for entry in suite}
     _check_benchmarks(base, policy, champion, entries)
-    made_of = Lineage.from_manifest(lineage or {})
     if is_sequential(policy.values()):
         base = {name: _on_problems_of(policy[name], table) for name, table in base.items()}
     roles = {"base": base, "policy": policy} | ({"champion": champion} if champion else {})
-    checkpoints = _checkpoints(roles, made_of)
+    checkpoints = _checkpoints(roles, lineage)
     rows = tuple(
         _row(entries[name], base[name], policy[name], champion[name] if champion else None)
         for name in entries
@@ -174,7 +174,7 @@ def build_scorecard(
         champion=checkpoints.get("champion", ""),
         rows=rows,
         averages=tuple(_average(group, rows) for group in GROUPS if any(row.group == group for row in rows)),
-        lineage=made_of,
+        lineage=lineage,
         training_metrics=training_metrics,
         filter_counts=[(str(name), int(rows)) for name, rows in filter_counts],
         transcripts=choose_transcripts({name: (base[name], policy[name]) for name in entries if name in base}),
@@ -187,7 +187,7 @@ def build_scorecard(
             *_contamination_warnings(contamination),
         ),
         contamination=contamination,
-        costs=costs(made_of, training_metrics, roles),
+        costs=costs(lineage, training_metrics, roles),
         decision=decision,
         explanation=explanation,
     )
@@ -208,10 +208,11 @@ def _check_benchmarks(
         raise InputError(f"scorecard: {', '.join(unknown)}: not in the suite, which has {', '.join(suite)}")
 
 
-def _checkpoints(roles: "Mapping[str, Mapping[str, pa.Table]]", made_of: Lineage) -> dict[str, str]:
+def _checkpoints(roles: "Mapping[str, Mapping[str, pa.Table]]", lineage: Manifest | None) -> dict[str, str]:
     """Return the digest of the checkpoint of each role; InputError for one that the lineage does not name."""
     checkpoints = {role: checkpoint_of(tables, f"scorecard: the {role}'s scores") for role, tables in roles.items()}
-    for role, expected in (("base", made_of.base), ("policy", made_of.checkpoint)):
+    named = {"base": lineage.base_model.digest, "policy": lineage.checkpoint_digest} if lineage else {}
+    for role, expected in named.items():
         if checkpoints[role] and expected and checkpoints[role] != expected:
             raise InputError(
                 f"scorecard: the {role}'s scores are of checkpoint {checkpoints[role][:16]}, but the lineage names "

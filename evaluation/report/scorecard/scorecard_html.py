@@ -1,5 +1,6 @@
 """The scorecard as one self-contained HTML page."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from evaluation.report.figures import training_curves
 from evaluation.report.html_page import figure, render
 from evaluation.report.scorecard.scorecard import Row, Scorecard
 from evaluation.report.scorecard.scorecard_text import (
-    composition_table,
-    learned_table,
+    lineage_tables,
     published_models,
     samples_table,
     scores_table,
@@ -46,6 +46,7 @@ def render_page(card: Scorecard) -> str:
     """Return the page's HTML text."""
     counts = [(f"{r.name} · {role}", s.verdicts) for r in card.rows for role, s in r.roles().items() if s != r.champion]
     curves = {SFT_LOSS: "Supervised loss", **titles(View.RECIPES)}
+    composition, learned = lineage_tables(card.lineage)
     shares = charts.shares("What became of the samples", counts, list(VERDICTS))
     return render(
         "scorecard.html.jinja",
@@ -67,8 +68,9 @@ def render_page(card: Scorecard) -> str:
         ],
         curves=[figure(svg) for svg in training_curves(card.training_metrics, curves)[:MOST_CURVES]],
         funnel=figure(charts.funnel("Rows after each stage", card.filter_counts)) if card.filter_counts else None,
-        composition=composition_table(card),
-        learned=learned_table(card.lineage.learned()),
+        composition=composition,
+        learned=learned,
+        manifest=json.dumps(card.lineage.to_json(), indent=2, ensure_ascii=False) if card.lineage else "",
         repeated=_repeated_problems(card),
         chain=_chain(card),
         kinds=KINDS,
@@ -121,12 +123,9 @@ def _repeated_problems(card: Scorecard) -> Table:
 
 def _chain(card: Scorecard) -> Sequence[tuple[str, str, str]]:
     """Return (what, digest, detail) from the targets to the policy, as far as the lineage knows them."""
-    lineage = card.lineage
-    rows = f"{lineage.target_rows:,} rows" if lineage.target_rows is not None else ""
-    trained = ", ".join(filter(None, [lineage.recipe, f"{lineage.steps} steps" if lineage.steps else ""]))
-    chain = [
-        ("Targets", lineage.targets, rows),
-        ("Base model", card.base, lineage.base_source),
-        ("Policy", card.policy, trained),
-    ]
+    chain, trained, lineage = [("Base model", card.base, "")], "", card.lineage
+    if lineage:
+        chain = [("Targets", lineage.targets.digest, f"{lineage.targets.rows:,} rows"), *chain]
+        trained = f"{lineage.request.recipe}, {lineage.steps} steps"
+    chain.append(("Policy", card.policy, trained))
     return [link for link in chain if link[1]]

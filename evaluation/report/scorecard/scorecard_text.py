@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from core.cli import printable
 from core.ledger_verdicts import VERDICTS
+from core.model.lineage_file import Manifest
 from core.text.markdown import escape_markdown
 from core.text.patterns import compile_quick_pattern
 from evaluation.benchmarks.suite import GROUPS
+from evaluation.report.scorecard.lineage_summary import composition
 from evaluation.report.scorecard.scorecard import Row, Scorecard
 from evaluation.report.scorecard.transcripts import SHOWN
 from evaluation.report.table import Cell, Table, change, p_value, percent, score
@@ -54,15 +56,13 @@ def render_markdown(card: Scorecard) -> str:
     ]
     if card.filter_counts:
         parts.append(Table.of_pairs(("targets", "rows left"), card.filter_counts).to_markdown())
-    if card.lineage.composition():
-        parts.append(composition_table(card).to_markdown())
-    if card.lineage.learned():
-        parts.append(learned_table(card.lineage.learned()).to_markdown())
     if card.contamination:
         compared = f"{card.contamination.targets:,} training problems compared with {card.contamination.problems:,}"
         parts.append(f"Contamination: {compared} of the benchmarks, {len(card.contamination.matches):,} repeat one.")
-    if targets := card.lineage.targets:
-        parts.append(f"Lineage: targets `{targets[:16]}` → policy `{card.policy[:16]}` from base `{card.base[:16]}`.")
+    if card.lineage:
+        parts += [table.to_markdown() for table in lineage_tables(card.lineage) if table.rows]
+        targets = card.lineage.targets.digest[:16]
+        parts.append(f"Lineage: targets `{targets}` → policy `{card.policy[:16]}` from base `{card.base[:16]}`.")
     if card.decision:
         parts.append(Table.of_pairs(("promotion", ""), card.decision).to_markdown())
     if card.costs:
@@ -125,14 +125,14 @@ def samples_table(card: Scorecard) -> Table:
     return table
 
 
-def composition_table(card: Scorecard) -> Table:
-    """Return how many traces were read, and how many became targets, by source, teacher, license or other metadata."""
+def lineage_tables(lineage: Manifest | None) -> tuple[Table, Table]:
+    """Return what the targets are made of, by source, teacher, license or other metadata, and what became of them."""
     table = Table(["targets by", "", "traces read", "targets kept", "share kept"], left=(0, 1))
     previous = ""
-    for name, value, read, kept in card.lineage.composition():
+    for name, value, read, kept in composition(lineage):
         table.add("" if name == previous else name, value, f"{read:,}", f"{kept:,}", percent(kept / read))
         previous = name
-    return table
+    return table, learned_table((lineage.ledger if lineage else None) or {})
 
 
 def learned_table(sources: Mapping[str, Mapping[str, int]]) -> Table:

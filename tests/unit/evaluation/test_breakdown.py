@@ -2,11 +2,12 @@
 
 from itertools import pairwise
 
+import manifests
 import pyarrow as pa
 import pytest
 
 from core.schemas import GRADED
-from evaluation.report.scorecard.lineage_summary import Lineage, costs
+from evaluation.report.scorecard.lineage_summary import costs
 from evaluation.statistics.by_category import by_length, by_subject
 
 
@@ -43,16 +44,13 @@ def test_length_bins_hold_every_sample_once(n):
 
 def test_costs_are_those_of_the_records():
     metrics = [{"step": i, "data": {"timing_s/step": 30.0, "perf/total_num_tokens": 1000}} for i in range(1, 61)]
-    lineage = {
-        "config": {"trainer": {"nnodes": 2, "n_gpus_per_node": 8}},
-        "started": "2026-01-01T00:00:00+00:00",
-        "finished": "2026-01-01T00:45:00+00:00",
-    }
+    trainer, finished = {"nnodes": 2, "n_gpus_per_node": 8}, "2026-01-01T00:45:00+00:00"
+    lineage = manifests.manifest(config={"trainer": trainer}, finished=finished)
     results = {"policy": {"b": table([("1", None, 7, 1), ("2", None, 5, 0)])}}
-    assert costs(Lineage.from_manifest(lineage), metrics, results) == [
+    assert costs(lineage, metrics, results) == [
         ("training", "30.0 min in 60 steps on 16 devices: 8.00 device-hours"),
         ("last attempt at training, with start and export", "45.0 min"),
         ("tokens trained on", "60,000"),
         ("samples of the policy", "2 with 12 tokens"),
     ]
-    assert costs(Lineage(), [], {}) == []
+    assert costs(None, [], {}) == []

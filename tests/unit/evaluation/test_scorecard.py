@@ -3,14 +3,17 @@
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
+import manifests
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from core.errors import InputError
+from core.model.lineage_file import InputRecord
 from evaluation.benchmarks.suite import Benchmark, load_suite
-from evaluation.report.scorecard.lineage_summary import Lineage
+from evaluation.report.scorecard.lineage_summary import composition
 from evaluation.report.scorecard.publish import MARKDOWN, NUMBERS, PAGE, TEXT, write_scorecard
 from evaluation.report.scorecard.scorecard import build_scorecard
 from evaluation.report.scorecard.scorecard_html import render_page, write_page
@@ -20,14 +23,14 @@ from grading.contamination import Contamination, Match
 
 HOSTILE = "</pre><script>alert('x')</script> {{ 7 * 7 }} <img src=x onerror=alert(1)> & \x00"
 BASE, POLICY = "b" * 64, "a" * 64
-LINEAGE = {
-    "request": {"recipe": "luffy", "hardware": "cpu"},
-    "targets": {"digest": "c" * 64, "rows": 1843},
-    "base_model": {"digest": BASE, "source": "<embedded>"},
-    "checkpoint_digest": POLICY,
-    "steps": 80,
-    "config": {"lr": 1e-4},
-}
+LINEAGE = manifests.manifest(
+    request=manifests.request(recipe="<luffy>"),
+    targets=manifests.targets(digest="c" * 64, rows=1843),
+    base_model=InputRecord(path=Path("base"), digest=BASE),
+    checkpoint_digest=POLICY,
+    steps=80,
+    ledger={"mine.jsonl": {"taught": 1234}},
+)
 METRICS = [{"step": i, "data": {"reward/on_policy": i / 10, "actor/entropy": float("nan")}} for i in range(1, 9)]
 
 
@@ -119,7 +122,11 @@ def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path)
     before, after = ({n: t.set_column(t.schema.get_field_index("response"), "response", pc.binary_join_element_wise(
         t["response"], HOSTILE, "")) for n, t in tables.items()} for tables in results)  # fmt: skip
     hostile = build_scorecard(
-        before, after, suite=load_suite("embedded"), lineage=LINEAGE | {"note": HOSTILE}, filter_counts=[(HOSTILE, 3)]
+        before,
+        after,
+        suite=load_suite("embedded"),
+        lineage=LINEAGE.model_copy(update={"upstream": {"note": HOSTILE}}),
+        filter_counts=[(HOSTILE, 3)],
     )
     for scorecard in (card, hostile):
         path = tmp_path / "card.html"
@@ -155,6 +162,7 @@ def test_page_shows_every_part(card):
         "\u22123,230",
         "Lineage",
         "cccccccccccccccc",
+        "1,234",
         "wrong before training, right after",
         "right before training, wrong after",
         "stopped at the token limit",
@@ -164,7 +172,7 @@ def test_page_shows_every_part(card):
         assert part in text, part
     assert re.findall(r"<h2>(.*?)</h2>", text)[:3] == ["Scores", "Training", "Samples"]
     assert "Entropy" not in text  # a curve of nothing but nan is no curve
-    assert "&lt;embedded&gt;" in text
+    assert "&lt;luffy&gt; against its base" in text
 
 
 def test_partly_right_answers_are_told_apart(graded):
@@ -186,9 +194,10 @@ def test_mixed_checkpoints_are_refused(results, graded):
     with pytest.raises(InputError, match=r"the policy's scores are of different checkpoints \(a+, d+\)"):
         build_scorecard(before, after | {"arithmetic": other}, suite=suite)
     with pytest.raises(InputError, match=r"the policy's scores are of checkpoint a+, but the lineage names e+"):
-        build_scorecard(before, after, suite=suite, lineage=LINEAGE | {"checkpoint_digest": "e" * 64})
+        build_scorecard(before, after, suite=suite, lineage=LINEAGE.model_copy(update={"checkpoint_digest": "e" * 64}))
     with pytest.raises(InputError, match=r"the base's scores are of checkpoint b+, but the lineage names f+"):
-        build_scorecard(before, after, suite=suite, lineage=LINEAGE | {"base_model": {"digest": "f" * 64}})
+        base = InputRecord(path=Path("base"), digest="f" * 64)
+        build_scorecard(before, after, suite=suite, lineage=LINEAGE.model_copy(update={"base_model": base}))
 
 
 def test_unequal_benchmarks_are_refused(results):
@@ -300,7 +309,7 @@ def test_long_responses_keep_both_ends():
 def test_the_targets_are_broken_down_by_what_their_sources_declare(results):
     def composed(**metadata):
         values = {"format": "luffy-targets"} | {name: json.dumps(value) for name, value in metadata.items()}
-        lineage = LINEAGE | {"targets": LINEAGE["targets"] | {"metadata": values}}
+        lineage = LINEAGE.model_copy(update={"targets": manifests.targets(metadata=values)})
         return build_scorecard(*results, suite=load_suite("embedded"), lineage=lineage)
 
     sources = {"mine.jsonl": {"read": 10, "kept": 4}, "generated.parquet": {"read": 40, "kept": 10}}
@@ -308,19 +317,19 @@ def test_the_targets_are_broken_down_by_what_their_sources_declare(results):
     breakdown["license"] = {f"license {k}": {"read": 1, "kept": 0} for k in range(50)}
     card = composed(sources=sources, breakdown=breakdown)
     page, markdown = render_page(card), render_markdown(card)
-    assert card.lineage.composition()[:3] == [
+    assert composition(card.lineage)[:3] == [
         ("source", "generated.parquet", 40, 10),
         ("source", "mine.jsonl", 10, 4),
         ("teacher", "e" * 16, 40, 10),
     ]
-    assert len(card.lineage.composition()) == 4 + 20  # the most frequent values of each
+    assert len(composition(card.lineage)) == 4 + 20  # the most frequent values of each
     assert "What the targets are made of" in page and "<script>alert" not in page and "<script>alert" not in markdown
     assert "| source | generated.parquet | 40 | 10 | 25.0% |" in markdown
     assert "targets by" not in render_markdown(composed(sources={"embedded": {"read": 9, "kept": 9}}, breakdown={}))
-    assert composed(sources=sources).lineage.composition()  # several sources without metadata
+    assert composition(composed(sources=sources).lineage)  # several sources without metadata
 
 
 def test_targets_of_another_preparation_have_no_breakdown(card):
     foreign = {"sources": "not JSON"}  # a file of somebody else may use the key as it likes
-    assert not Lineage.from_manifest({"targets": {"metadata": foreign}}).composition()
-    assert not card.lineage.composition()
+    assert not composition(manifests.manifest(targets=manifests.targets(metadata=foreign)))
+    assert not composition(card.lineage)
