@@ -78,9 +78,6 @@ class _Problems(Command):
 
         settings = self.benchmarks
         chosen = {"limit": settings.limit, "seed": settings.seed, "system_prompt": settings.system_prompt}
-        for folder in (folder for folder in settings.folders if not folder.is_dir()):
-            fault = "is a file; expected a folder" if folder.exists() else "no such folder"
-            raise InputError(f"benchmarks.roots: {folder}: {fault}")
         return read_suite(entries, settings.folders, **chosen)
 
 

@@ -23,9 +23,8 @@ def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str,
     direct subfolder of one. If there is none, the first source of the hub is downloaded (or taken from the local cache)
     at its revision.
     """
-    folders = [Path(root).expanduser() for root in roots]
     for source in benchmark.sources:
-        if source.file and (file := _local_file(source.file, folders)):
+        if source.file and (file := _local_file(source.file, roots)):
             return source, str(file), read_rows(file)
     failed = ""
     for source in benchmark.sources:
@@ -35,14 +34,13 @@ def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str,
             return source, *_hub_rows(source)
         except InputError as error:
             failed = f" {error}."
-    raise InputError(_not_found(benchmark, folders, failed))
+    raise InputError(_not_found(benchmark, roots, failed))
 
 
 def local_files(benchmarks: Iterable[Benchmark], roots: Sequence[Path]) -> list[Path]:
     """Return the files of ``benchmarks`` that are on this machine, where `find_rows` looks for them."""
-    folders = [Path(root).expanduser() for root in roots]
     sources = (source for benchmark in benchmarks for source in benchmark.sources)
-    return [file for source in sources if source.file and (file := _local_file(source.file, folders))]
+    return [file for source in sources if source.file and (file := _local_file(source.file, roots))]
 
 
 def _local_file(name: str, folders: Sequence[Path]) -> Path | None:
@@ -62,12 +60,10 @@ def _hub_rows(source: Source) -> tuple[str, Rows]:
 
 def _not_found(benchmark: Benchmark, folders: Sequence[Path], failed: str) -> str:
     files = " or ".join(source.file or f"of the hub's {source.hub}" for source in benchmark.sources)
-    missing = [str(folder) for folder in folders if not folder.is_dir()]
     searched = ", ".join(str(folder) for folder in folders) or "a root folder (none is given)"
-    note = f" ({', '.join(missing)}: no such folder)" if missing else ""
     where = f" ({benchmark.obtain})" if benchmark.obtain else ""
     return (
-        f"benchmark {benchmark.name}: no file {files} beside the suite, nor in {searched}{note}.{failed} Put the "
+        f"benchmark {benchmark.name}: no file {files} beside the suite, nor in {searched}.{failed} Put the "
         f"file{where} there, name its folder (--roots, --benchmark-root, or benchmarks.roots in a profile), or leave "
         "this benchmark out of the suite"
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,21 +38,16 @@ class Problem:
     fields: str | None = None  # what the verifier reads beside the gold answer, as JSON
 
 
-def read_suite(
-    benchmarks: Iterable[Benchmark],
-    roots: Sequence[Path],
-    *,
-    limit: int | None = None,
-    seed: int = 0,
-    system_prompt: str | None = None,
-) -> "pa.Table":
-    """Return all rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata."""
+def read_suite(benchmarks: Sequence[Benchmark], roots: Sequence[Path], **options: Any) -> "pa.Table":
+    """Return all rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata.
+
+    ``options``: those of `read_benchmark`.
+    """
     import pyarrow as pa
 
     from core.schemas import ENTRIES_KEY
 
-    benchmarks = list(benchmarks)
-    tables = [read_benchmark(b, roots, limit=limit, seed=seed, system_prompt=system_prompt) for b in benchmarks]
+    tables = [read_benchmark(benchmark, roots, **options) for benchmark in benchmarks]
     entries = json.dumps([benchmark.model_dump(mode="json") for benchmark in benchmarks])
     return pa.concat_tables(tables).replace_schema_metadata({ENTRIES_KEY: entries})
 
@@ -80,8 +75,6 @@ def read_benchmark(
 
     from core.schemas import BENCHMARK
 
-    if limit is not None and limit < 1:
-        raise InputError(f"benchmark {benchmark.name}: a limit of {limit} problems; expected 1 or more, or no limit")
     limit = min((count for count in (limit, benchmark.sample) if count is not None), default=None)
     if benchmark.generator:
         problems = _generate(benchmark, limit, seed)

@@ -8,20 +8,24 @@ context, is kept with the ``finish_reason`` "length".
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import write_table
+from core.machine.request_paths import writable_folder
 from core.progress import BatchProgress
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.model_source import LocalModel
-from evaluation.generation.requests import Completion, Counts, SampleRequest, Sampling, sample_requests
+from evaluation.generation.requests import Completion, Counts, SampleKey, SampleRequest, Sampling, sample_requests
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from evaluation.generation.sample_cache import SampleCache
 
 CACHE = Path("var/storage/samples")  # cache of the command line; the Dagster assets keep theirs in their storage
 
@@ -56,7 +60,6 @@ def generate(
     lacks.
     """
     from core.schemas import UNTIL_DECIDED
-    from evaluation.generation.complete import complete
     from evaluation.generation.sample_cache import SampleCache
 
     sampling = sampling or Sampling()
@@ -76,6 +79,38 @@ def generate(
             output.add(request, completion)
     assert set(output.paths) == set(names), f"not generated: {sorted(set(names) - set(output.paths))}"
     return output.paths
+
+
+def complete(
+    model: LocalModel | Endpoint,
+    requests: Sequence[SampleRequest],
+    sampling: Sampling,
+    samples: "SampleCache",
+    progress: BatchProgress,
+    **options: Any,
+) -> Iterator[tuple[SampleRequest, Completion]]:
+    """Yield each request with its completion: first those in ``samples``, then the others as ``model`` draws them.
+
+    Requests of the same prompt and number are one sample. ``options`` are further ones of the model's ``draw``.
+    Raises InputError if samples must be drawn, and ``samples`` cannot keep them.
+    """
+    cached = samples.lookup(request.key for request in requests)
+    progress.skip(Counter(request.benchmark for request in requests if request.key in cached))
+    missing: dict[SampleKey, list[SampleRequest]] = defaultdict(list)
+    for request in requests:
+        if request.key in cached:
+            yield request, cached[request.key]
+        else:
+            missing[request.key].append(request)
+    if not missing:
+        return
+    writable_folder(samples.folder)
+    unique = [same[0] for same in missing.values()]
+    with closing(model.draw(unique, sampling, samples, **options)) as drawn:
+        for number, completion in drawn:
+            for request in missing[unique[number].key]:
+                progress.add(request.benchmark)
+                yield request, completion
 
 
 class _Output:

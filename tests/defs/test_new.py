@@ -48,7 +48,7 @@ def test_it_writes_the_profile_of_the_folder(crates, capsys, verifier, kind):
     (source,), (benchmark,) = settings.targets.sources, settings.suite.entries()
     assert source.spec == benchmark.spec and parse_spec(benchmark.verifier, "").type == kind
     assert Path(settings.storage.root) == crates / "outputs"
-    suite = read_suite([benchmark], settings.benchmarks.roots)
+    suite = read_suite([benchmark], settings.benchmarks.folders)
     prepared = prepare(settings.targets, crates / "prepared", benchmarks=suite, tokenizer_json=SHIPPED)
     assert suite.num_rows == prepared.counts["held_for_benchmark"] == 19
     assert kept_text(prepared) == "99 of 120 traces are used, 19 held for the benchmark"

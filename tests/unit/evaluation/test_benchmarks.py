@@ -128,10 +128,8 @@ def test_whoever_has_none_of_the_papers_files_hears_where_they_are(tmp_path):
 
 
 def test_bad_files_are_named(tmp_path):
-    with pytest.raises(
-        InputError, match=r"mine: no file mine.jsonl beside the suite, nor in .*no such folder.*--roots"
-    ):
-        read_benchmark(entry(), [tmp_path, tmp_path / "absent"])
+    with pytest.raises(InputError, match=r"mine: no file mine.jsonl beside the suite, nor in .*--roots"):
+        read_benchmark(entry(), [tmp_path])
     (tmp_path / "mine.jsonl").write_bytes(b'{"q": "\xff"}')
     with pytest.raises(InputError, match="not UTF-8 at byte 7"):
         read_benchmark(entry(), [tmp_path])
@@ -142,8 +140,6 @@ def test_bad_files_are_named(tmp_path):
     (tmp_path / "mine.parquet").write_text("not parquet")
     with pytest.raises(InputError, match="not a readable parquet file"):
         read_benchmark(entry(file="mine.parquet"), [tmp_path])
-    with pytest.raises(InputError, match="limit of 0"):
-        read_benchmark(entry(), [tmp_path], limit=0)
 
 
 @pytest.mark.parametrize(

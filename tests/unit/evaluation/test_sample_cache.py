@@ -11,8 +11,8 @@ import pytest
 
 from core.errors import InputError
 from core.progress import BatchProgress
-from evaluation.generation.complete import complete
 from evaluation.generation.endpoint import Endpoint
+from evaluation.generation.generate import complete
 from evaluation.generation.requests import Completion, SampleRequest, Sampling, prompt_digest
 from evaluation.generation.sample_cache import SampleCache
 
