@@ -5,10 +5,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+from core.arithmetic import problems
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
+from core.schemas import BENCHMARK, ENTRIES_KEY
 from evaluation.benchmarks.benchmark_files import find_rows, read_fields, read_path
 from evaluation.benchmarks.choice_options import labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.golds import choice_labels, is_empty_cell, option_indices, read_golds
@@ -17,10 +21,6 @@ from grading.answers.extraction import LETTERS, SEPARATOR
 from grading.gym_tasks import ENTRY, read_entries
 from grading.row_fields import OPTIONS, row_fields
 from grading.spec_values import require_fitting_golds, spec_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 FIRST_TASK_SEED = 1_000_000  # first seed of the problems that benchmarks generate
 
@@ -38,15 +38,11 @@ class Problem:
     fields: str | None = None  # what the verifier reads beside the gold answer, as JSON
 
 
-def read_suite(benchmarks: Sequence[Benchmark], roots: Sequence[Path], **options: Any) -> "pa.Table":
+def read_suite(benchmarks: Sequence[Benchmark], roots: Sequence[Path], **options: Any) -> pa.Table:
     """Return all rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata.
 
     ``options``: those of `read_benchmark`.
     """
-    import pyarrow as pa
-
-    from core.schemas import ENTRIES_KEY
-
     tables = [read_benchmark(benchmark, roots, **options) for benchmark in benchmarks]
     entries = json.dumps([benchmark.model_dump(mode="json") for benchmark in benchmarks])
     return pa.concat_tables(tables).replace_schema_metadata({ENTRIES_KEY: entries})
@@ -59,7 +55,7 @@ def read_benchmark(
     limit: int | None = None,
     seed: int = 0,
     system_prompt: str | None = None,
-) -> "pa.Table":
+) -> pa.Table:
     """Return the problems of one benchmark as a BENCHMARK table.
 
     Args:
@@ -71,10 +67,6 @@ def read_benchmark(
 
     Raises InputError for a missing file, column or gold answer, and for a duplicate that is not marked as repeated.
     """
-    import pyarrow as pa
-
-    from core.schemas import BENCHMARK
-
     limit = min((count for count in (limit, benchmark.sample) if count is not None), default=None)
     if benchmark.generator:
         problems = _generate(benchmark, limit, seed)
@@ -120,8 +112,6 @@ def _sample(problems: list[Problem], name: str, limit: int | None, seed: int) ->
 
 
 def _generate(benchmark: Benchmark, limit: int | None, seed: int) -> list[Problem]:
-    from core.arithmetic import problems
-
     assert benchmark.generator and benchmark.size
     if benchmark.task:
         return _task_problems(benchmark, benchmark.task, min(benchmark.size, limit or benchmark.size), seed)

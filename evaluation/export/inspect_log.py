@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import pyarrow as pa
 
 from core.code_digest import SHORT_DIGEST, identity
 from core.files import atomic_write, digest_table
@@ -22,17 +24,14 @@ from evaluation.benchmarks.suite import Benchmark, suite_entries
 from evaluation.sample_tables import model_name, problem_digests, require_suite
 from evaluation.statistics.benchmark_scores import Summary, problem_scores, summarize
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 VERSION = 2  # version of the format
 STOP_REASONS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}  # ours -> Inspect's
 ROWS = 256  # number of rows that are texts at the same time
 
 
 def write_logs(
-    results: "Mapping[str, pa.Table]",
-    suite: "pa.Table",
+    results: Mapping[str, pa.Table],
+    suite: pa.Table,
     out: Path,
     *,
     graded: datetime,
@@ -66,7 +65,7 @@ class _Log:
     """The log of one model on one benchmark."""
 
     benchmark: Benchmark
-    table: "pa.Table"
+    table: pa.Table
     problems: Mapping[str, str]  # texts by id
     problems_digest: str
     graded: datetime

@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from core.errors import InputError
@@ -19,9 +20,6 @@ from evaluation.benchmarks.suite import Benchmark, suite_entries
 from evaluation.generation.requests import Sampling
 from evaluation.sample_tables import recorded
 from grading.graded_table import problems_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 GROUP, FILTER, METRIC = "luffy", "all", "accuracy"
 AVERAGE = {"metric": METRIC, "aggregation": "mean", "weight_by_size": False, "filter_list": [FILTER]}
@@ -33,7 +31,7 @@ class Function(str):
 
 
 def write_tasks(
-    suite: "pa.Table", out: Path, *, sampled: "Mapping[str, pa.Table] | None" = None, thinking: bool | None = None
+    suite: pa.Table, out: Path, *, sampled: Mapping[str, pa.Table] | None = None, thinking: bool | None = None
 ) -> list[str]:
     """Write a task per benchmark, the group of them and the grader into folder ``out``; returns the tasks' names.
 
@@ -79,7 +77,7 @@ class _Task:
     prompts: Mapping[str, str]
 
     @classmethod
-    def of_samples(cls, benchmark: Benchmark, samples: "pa.Table", thinking: bool | None) -> "_Task":
+    def of_samples(cls, benchmark: Benchmark, samples: pa.Table, thinking: bool | None) -> "_Task":
         sampling = json.loads(recorded(samples, "sampling") or "{}")
         sampling = {name: value for name, value in sampling.items() if name in Sampling.__dataclass_fields__}
         count, prompt = max(samples["sample"].to_pylist()) + 1, PromptRecord.of(samples)

@@ -2,15 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from core.model.prompts import PromptRecord
 from evaluation.sample_tables import grading_record, recorded
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Results = Mapping[str, "pa.Table"]  # benchmark -> GRADED
+Results = Mapping[str, pa.Table]  # benchmark -> GRADED
 Names = tuple[str, str]  # of the two results, for the reader
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
@@ -19,14 +20,12 @@ from core.files import digest_bytes
 from core.model.endpoints import endpoint_of
 from core.model.prompts import PromptRecord
 from core.parquet import read_parquet
+from core.schemas import GRADED
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
 from evaluation.sample_tables import grading_record, model_name, read_graded, recorded
 from evaluation.statistics.benchmark_scores import golds_by_problem, summarize
 from evaluation.statistics.paired import average_difference, paired_difference
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
     return "\n\n".join([title, *parts]) + "\n"
 
 
-def _rank(settings: str, digest: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") -> Ranking:
+def _rank(settings: str, digest: str, checkpoints: Mapping[str, Mapping[str, pa.Table]]) -> Ranking:
     """Return the ranking of checkpoints by the tables of each benchmark, all on the same problems."""
     scores, problems = {}, 0
     for checkpoint, tables in checkpoints.items():
@@ -131,7 +130,7 @@ def _age(file: Path) -> tuple[int, Path]:
     return -file.stat().st_mtime_ns, file
 
 
-def _problems(tables: "Mapping[str, pa.Table]") -> str:
+def _problems(tables: Mapping[str, pa.Table]) -> str:
     """Return the digest of the problems of each benchmark, with their gold answers and recorded verifiers."""
     parts = {}
     for name, table in tables.items():
@@ -141,15 +140,13 @@ def _problems(tables: "Mapping[str, pa.Table]") -> str:
     return digest_bytes(json.dumps(parts, sort_keys=True).encode())
 
 
-def _read_graded(file: Path) -> "pa.Table | None":
+def _read_graded(file: Path) -> pa.Table | None:
     """Return a GRADED table with rows, None for another kind of file."""
-    from core.schemas import GRADED
-
     names = read_parquet(file, "grade the samples again, or keep other files elsewhere").schema.names
     return read_graded(file) if set(GRADED.names) <= set(names) else None
 
 
-def _settings(table: "pa.Table") -> str:
+def _settings(table: pa.Table) -> str:
     """Return the sampling settings, the prompt's digest, and the rules for thoughts and for truncated answers."""
     sampling, grading = json.loads(recorded(table, "sampling") or "{}"), grading_record(table)
     settings = ", ".join(f"{name} {value}" for name, value in sampling.items() if name != "samples")

@@ -7,7 +7,8 @@ here on one suite; samples come from the cache where it has them.
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
@@ -23,10 +24,7 @@ from evaluation.statistics.benchmark_scores import SHARES, pass_at_k, solved_sam
 from evaluation.statistics.paired import paired_difference
 from grading.graded_table import Verifiers, grade_table
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Results = dict[str, "pa.Table"]  # benchmark -> GRADED
+Results = dict[str, pa.Table]  # benchmark -> GRADED
 
 
 def stored_results(names: Sequence[str]) -> dict[str, Results]:
@@ -52,7 +50,7 @@ def stored_results(names: Sequence[str]) -> dict[str, Results]:
 
 
 def evaluate(
-    names: Sequence[str], suite: "pa.Table", settings: EvaluationSettings, cache: Path, out: Path | None
+    names: Sequence[str], suite: pa.Table, settings: EvaluationSettings, cache: Path, out: Path | None
 ) -> dict[str, Results]:
     """Sample and grade models on ``suite``; return {name: {benchmark: GRADED}}.
 
@@ -69,7 +67,7 @@ def evaluate(
 
 def _evaluate(
     model: LocalModel | Endpoint,
-    suite: "pa.Table",
+    suite: pa.Table,
     settings: EvaluationSettings,
     cache: Path,
     folder: Path,

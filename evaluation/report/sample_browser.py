@@ -2,24 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from core.browser.page import Page, Row, write_page
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FACETS = ("verdict", "benchmark", "subject", "finish reason")
 
 
-def browse(results: "Mapping[str, pa.Table]", out: Path) -> int:
+def browse(results: Mapping[str, pa.Table], out: Path) -> int:
     """Write the page of GRADED tables, by benchmark, to ``out``; returns the number of rows on it."""
     count = sum(table.num_rows for table in results.values())
     summary = {name: f"{table.num_rows:,} samples" for name, table in results.items()}
     return write_page(Page("Samples", FACETS, summary), _rows(results), count, out)
 
 
-def _rows(results: "Mapping[str, pa.Table]") -> Iterator[Row]:
+def _rows(results: Mapping[str, pa.Table]) -> Iterator[Row]:
     for name, table in results.items():
         for batch in table.to_batches(max_chunksize=1024):
             for row in batch.to_pylist():

@@ -4,15 +4,14 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from core.errors import InputError
 from evaluation.statistics.intervals import mean_and_error, mean_interval
 from grading.answers.spelling import normalize
 from grading.verdict import Verdict
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 UNANSWERED = (Verdict.NO_ANSWER, Verdict.NO_THINK_END)
 SHARES = {
@@ -51,7 +50,7 @@ class Summary:
         return ", ".join([line, *(f"{share:.1%} {name}" for name, share in notes if share)])
 
 
-def problem_scores(graded: "pa.Table") -> dict[str, list[float]]:
+def problem_scores(graded: pa.Table) -> dict[str, list[float]]:
     """Return the scores of each problem's samples by problem id and sample number; InputError for an empty table."""
     if not graded.num_rows:
         raise InputError("no graded samples: generate and grade some first")
@@ -62,7 +61,7 @@ def problem_scores(graded: "pa.Table") -> dict[str, list[float]]:
     return dict(scores)
 
 
-def golds_by_problem(graded: "pa.Table") -> dict[str, set[str]]:
+def golds_by_problem(graded: pa.Table) -> dict[str, set[str]]:
     """Return the gold answers in the rows of each problem: that which a response gives, or else the first."""
     golds: dict[str, set[str]] = defaultdict(set)
     for row in graded.select(["id", "gold"]).to_pylist():
@@ -70,7 +69,7 @@ def golds_by_problem(graded: "pa.Table") -> dict[str, set[str]]:
     return golds
 
 
-def solved_samples(graded: "pa.Table") -> dict[str, list[bool]]:
+def solved_samples(graded: pa.Table) -> dict[str, list[bool]]:
     """Return whether each sample of a problem solves it, by problem: its verdict is "correct", whatever its score."""
     solved: dict[str, list[bool]] = defaultdict(list)
     for row in graded.select(["id", "verdict"]).to_pylist():
@@ -78,7 +77,7 @@ def solved_samples(graded: "pa.Table") -> dict[str, list[bool]]:
     return solved
 
 
-def summarize(graded: "pa.Table") -> Summary:
+def summarize(graded: pa.Table) -> Summary:
     """Return the scores of one model on one benchmark from its GRADED rows."""
     scores = problem_scores(graded)
     names = graded["benchmark"].unique().to_pylist()
@@ -126,7 +125,7 @@ def pass_at_k(solved: dict[str, list[bool]], k: int) -> float:
     return 1 - math.fsum(missed) / len(missed)
 
 
-def majority_at_k(graded: "pa.Table") -> float:
+def majority_at_k(graded: pa.Table) -> float:
     """Return maj@k: the score of each problem's most frequent answer (self-consistency, arXiv 2203.11171).
 
     Tied answers share the vote. All right answers count as one answer however they are written; truncated and

@@ -4,12 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from evaluation.statistics.intervals import mean_interval
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LENGTH_BINS = 5
 MOST_SUBJECTS = 20
@@ -37,7 +35,7 @@ class LengthBin:
     mean: float
 
 
-def by_subject(base: "pa.Table", policy: "pa.Table") -> tuple[Subject, ...]:
+def by_subject(base: pa.Table, policy: pa.Table) -> tuple[Subject, ...]:
     """Scores by subject from two GRADED tables of the same problems; empty unless at least two subjects are known."""
     before, after = _scores_by_subject(base), _scores_by_subject(policy)
     if len(after) < 2 or before.keys() != after.keys():
@@ -48,7 +46,7 @@ def by_subject(base: "pa.Table", policy: "pa.Table") -> tuple[Subject, ...]:
     )
 
 
-def _scores_by_subject(graded: "pa.Table") -> dict[str, list[float]]:
+def _scores_by_subject(graded: pa.Table) -> dict[str, list[float]]:
     """Return the mean score of each problem, by subject."""
     problems: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in graded.select(["subject", "id", "score"]).to_pylist():
@@ -73,7 +71,7 @@ def _interval(scores: Sequence[float]) -> Interval:
     return low, fmean(scores), high
 
 
-def by_length(graded: "pa.Table") -> tuple[LengthBin, ...]:
+def by_length(graded: pa.Table) -> tuple[LengthBin, ...]:
     """Return the samples in up to `LENGTH_BINS` equal parts by length; samples of equal length stay together."""
     rows = sorted(zip(graded["tokens"].to_pylist(), graded["score"].to_pylist(), strict=True))
     bins, start = [], 0

@@ -4,15 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from core.errors import InputError
 from evaluation.sample_tables import grading_record
 from evaluation.statistics.benchmark_scores import golds_by_problem, problem_scores
 from evaluation.statistics.intervals import Z95, agresti_min, mean_and_error
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Z80 = 0.8416212335729143  # scipy.stats.norm.ppf(0.8)
 RESAMPLES = 10_000
@@ -48,7 +46,7 @@ class Difference:
         return (Z95 + Z80) * self.standard_error
 
 
-def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
+def paired_difference(first: pa.Table, second: pa.Table) -> Difference:
     """Subtract the first from the second of two GRADED tables of one benchmark.
 
     With one sample per problem that scores 0 or 1: the exact McNemar test and the interval of Agresti and Min. With
@@ -78,7 +76,7 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
     return Difference(name, len(deltas), mean, *t_interval(deltas), error, sign_flip(deltas), test)
 
 
-def _differ_in_golds(first: "pa.Table", second: "pa.Table") -> bool:
+def _differ_in_golds(first: pa.Table, second: pa.Table) -> bool:
     """Whether two results are of other problems or golds by their digests, or else whether no gold of a problem agrees.
 
     A row has one of the golds of its problem, so two results of one suite may have different ones.

@@ -8,7 +8,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.references import ModelReference, TrainReference
@@ -16,11 +17,11 @@ from assets.shared.storage import Storage
 from assets.training import training_request
 from core import PROJECT
 from core.files import write_table
+from core.schemas import BENCHMARK
+from evaluation.statistics.solve_rate import as_suite
 from pipelines.cli.run import run_graph
 from pipelines.settings import Settings, load
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from training.diagnosis.record import sample_rows
 
 SELECTION = "+key:targets/train or +key:models/base"
 NAME = "prompts"  # name of the benchmark that holds the prompts
@@ -74,14 +75,8 @@ def _sampling(limit: int, train: TrainReference, base: ModelReference, folder: P
     return [*arguments, "--samples", str(SAMPLES), "--cache", str(folder / "cache")]
 
 
-def prompts(targets: Path) -> "pa.Table":
+def prompts(targets: Path) -> pa.Table:
     """Return the problems of the rows that are looked at, as a suite."""
-    import pyarrow as pa
-
-    from core.schemas import BENCHMARK
-    from evaluation.statistics.solve_rate import as_suite
-    from training.diagnosis.record import sample_rows
-
     rows = [
         {
             "benchmark": NAME,

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from assets.evals.scores import key
 from assets.generated import KEY as GENERATED
 from assets.shared.references import GeneratedReference, PolicyReference, Reference, ScoresReference
@@ -133,8 +135,6 @@ def _measure(
 
 def _rates(storage: Storage, problems: Sequence[str]) -> list[float]:
     """Return the pass rate of each problem; one that no filter lets through was not measured, and counts as 1."""
-    import pyarrow.parquet as pq
-
     table = pq.read_table(storage.read_reference(DIFFICULTY.to_user_string(), Reference).path)
     rates = {problem_digest(row["problem"]): row["pass_rate"] for row in table.to_pylist()}
     return [rates.get(problem_digest(problem), 1.0) for problem in problems]
@@ -142,8 +142,6 @@ def _rates(storage: Storage, problems: Sequence[str]) -> list[float]:
 
 def _record(storage: Storage, settings: Settings, count: int, wanted: Sequence[int], file: Path) -> Round:
     """Read what the run of a round has made, and keep it in ``file``, by which a later command knows the round."""
-    import pyarrow.parquet as pq
-
     traces = pq.read_table(storage.read_reference(GENERATED.to_user_string(), GeneratedReference).path)
     policy = storage.read_reference(POLICY.to_user_string(), PolicyReference)
     scores = [

@@ -202,9 +202,9 @@ def test_their_own_command_trains_a_policy_and_scores_it(their_project: Path, ca
     (package / "reasoner.yaml").write_text(lines["profile"] + SMALL)
     call("dg", "launch", "--assets", '+key:"reasoner/report/scorecard"')
     reference = read_reference(their_project / "reasoner", "report/scorecard")
-    lineage = json.loads((Path(reference["policy"]["path"]) / "lineage.json").read_text())
+    lineage = json.loads((Path(reference["contenders"]["policy"]["path"]) / "lineage.json").read_text())
     assert lineage["targets"]["rows"] == 30 and lineage["steps"] == 2
-    assert set(reference["policy"]["scores"]) == set(reference["base"]["scores"]) != set()
+    assert set(reference["contenders"]["policy"]["scores"]) == set(reference["contenders"]["base"]["scores"]) != set()
 
 
 def test_a_component_of_dg_gives_the_same_definitions(their_project: Path, call):

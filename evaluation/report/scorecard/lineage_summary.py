@@ -4,15 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from core.metric_table import STEP_SECONDS, STEP_TOKENS
 from core.model.lineage_file import Manifest
 from core.text.patterns import compile_full_match
 from evaluation.sample_tables import recorded
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MOST_VALUES = 20  # most values of one metadata column
 DIGEST = compile_full_match(r"[0-9a-f]{40,}")
@@ -39,7 +38,7 @@ def composition(manifest: Manifest | None) -> list[tuple[str, str, int, int]]:
 
 
 def costs(
-    manifest: Manifest | None, metrics: Sequence[Mapping[str, Any]], results: "Mapping[str, Mapping[str, pa.Table]]"
+    manifest: Manifest | None, metrics: Sequence[Mapping[str, Any]], results: Mapping[str, Mapping[str, pa.Table]]
 ) -> list[tuple[str, str]]:
     """List the cost of training and evaluation as (what, how much) pairs, as far as the records say.
 

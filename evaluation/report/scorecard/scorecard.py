@@ -9,11 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from core.errors import InputError
 from core.model.lineage_file import Manifest
 from core.model.prompts import PromptRecord
+from core.schemas import is_sequential
 from evaluation.benchmarks.suite import GROUPS, Benchmark, Published
 from evaluation.report.comparison_warnings import grading_warnings, prompt_warnings, sampling_warnings
 from evaluation.report.scorecard.lineage_summary import costs
@@ -24,9 +28,6 @@ from evaluation.statistics.by_category import LengthBin, Subject, by_length, by_
 from evaluation.statistics.paired import Difference, average_difference, paired_difference
 from grading.contamination import Contamination
 from grading.verdict import Verdict
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MANY_TRUNCATED = 0.05
 SAMPLING = {
@@ -126,11 +127,11 @@ class Scorecard:
 
 
 def build_scorecard(
-    base: "Mapping[str, pa.Table]",
-    policy: "Mapping[str, pa.Table]",
+    base: Mapping[str, pa.Table],
+    policy: Mapping[str, pa.Table],
     *,
     suite: Sequence[Benchmark],
-    champion: "Mapping[str, pa.Table] | None" = None,
+    champion: Mapping[str, pa.Table] | None = None,
     contamination: Contamination | None = None,
     lineage: Manifest | None = None,
     training_metrics: Sequence[Mapping[str, Any]] = (),
@@ -154,8 +155,6 @@ def build_scorecard(
         InputError: for results of several checkpoints or of others than the lineage names, for benchmarks that only one
             side has, and for different problems.
     """
-    from core.schemas import is_sequential
-
     entries = {entry.name: entry for entry in suite}
     _check_benchmarks(base, policy, champion, entries)
     if is_sequential(policy.values()):
@@ -208,7 +207,7 @@ def _check_benchmarks(
         raise InputError(f"scorecard: {', '.join(unknown)}: not in the suite, which has {', '.join(suite)}")
 
 
-def _checkpoints(roles: "Mapping[str, Mapping[str, pa.Table]]", lineage: Manifest | None) -> dict[str, str]:
+def _checkpoints(roles: Mapping[str, Mapping[str, pa.Table]], lineage: Manifest | None) -> dict[str, str]:
     """Return the digest of the checkpoint of each role; InputError for one that the lineage does not name."""
     checkpoints = {role: checkpoint_of(tables, f"scorecard: the {role}'s scores") for role, tables in roles.items()}
     named = {"base": lineage.base_model.digest, "policy": lineage.checkpoint_digest} if lineage else {}
@@ -221,7 +220,7 @@ def _checkpoints(roles: "Mapping[str, Mapping[str, pa.Table]]", lineage: Manifes
     return checkpoints
 
 
-def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.Table | None") -> Row:
+def _row(entry: Benchmark, base: pa.Table, policy: pa.Table, champion: pa.Table | None) -> Row:
     return Row(
         title=entry.title,
         group=entry.group,
@@ -238,10 +237,8 @@ def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.T
     )
 
 
-def _on_problems_of(policy: "pa.Table", base: "pa.Table") -> "pa.Table":
+def _on_problems_of(policy: pa.Table, base: pa.Table) -> pa.Table:
     """Return the answers of the base to the problems that a policy was asked until it was decided."""
-    import pyarrow.compute as pc
-
     return base.filter(pc.field("id").isin(policy["id"].unique()))
 
 
@@ -279,7 +276,7 @@ def _sampling_text(settings: set[str], rows: Sequence[Row]) -> str:
     return ", ".join([samples, *(text.format(values[name]) for name, text in SAMPLING.items() if name in values)])
 
 
-def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
+def _prompt_warnings(roles: Mapping[str, Mapping[str, pa.Table]]) -> list[str]:
     """Warn if a checkpoint got another prompt than in its training, or than the other checkpoints."""
     warnings = []
     for role, tables in roles.items():
@@ -294,7 +291,7 @@ def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]
     return warnings
 
 
-def _grading_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
+def _grading_warnings(roles: Mapping[str, Mapping[str, pa.Table]]) -> list[str]:
     return [
         warning
         for role, tables in roles.items()

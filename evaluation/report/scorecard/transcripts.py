@@ -3,13 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from core.text.excerpt import shorten
 from grading.verdict import Verdict
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LONGEST = 6_000  # characters of a response on the page
 
@@ -41,7 +40,7 @@ class Transcript:
     before_extracted: str | None = None
 
 
-def choose_transcripts(tables: "Mapping[str, tuple[pa.Table, pa.Table]]") -> list[Transcript]:
+def choose_transcripts(tables: Mapping[str, tuple[pa.Table, pa.Table]]) -> list[Transcript]:
     """Choose transcripts of each kind per benchmark from {benchmark: (base, policy)}, by the rows alone.
 
     That is one of each kind, or `SHOWN` gains where there is one benchmark.
@@ -50,7 +49,7 @@ def choose_transcripts(tables: "Mapping[str, tuple[pa.Table, pa.Table]]") -> lis
     return [transcript for name, pair in tables.items() for transcript in _choose(name, gains, *pair)]
 
 
-def _choose(name: str, gains: int, base: "pa.Table", policy: "pa.Table") -> list[Transcript]:
+def _choose(name: str, gains: int, base: pa.Table, policy: pa.Table) -> list[Transcript]:
     before = {(row["id"], row["sample"]): row for row in base.to_pylist()}
     chosen: dict[str, list[Transcript]] = {kind: [] for kind in KINDS}
     taken: set[str] = set()
