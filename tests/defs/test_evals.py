@@ -57,19 +57,6 @@ def test_a_benchmark_that_the_suite_lacks_says_so(build):
     assert "benchmarks/suite lacks arithmetic_mul" in message(result)
 
 
-def test_a_model_without_a_chat_template_is_refused_before_it_is_loaded(build, tmp_path: Path):
-    project: Project = build(**SMALL)
-    assert project.run("models/base", "benchmarks/suite").success
-    folder = Path(project.metadata("models/base")["folder"])
-    copy = tmp_path / "model"
-    copy.mkdir()
-    for file in folder.iterdir():
-        if file.name != "chat_template.jinja":
-            (copy / file.name).write_bytes(file.read_bytes())
-    result = build(**SMALL, model__source=str(copy)).run("models/base")
-    assert "no chat template" in message(result)
-
-
 @pytest.mark.parametrize(
     ("recipe", "right", "answers", "advised"),
     [

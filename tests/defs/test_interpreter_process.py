@@ -15,13 +15,10 @@ from assets.shared import failures
 from assets.shared.failures import ProgramKilled, user_errors
 from assets.shared.interpreter_process import TrainingInterpreter, _failure
 from assets.shared.live_metrics import METRICS, POINTS, StepObserver
-from core.errors import InputError, stopped
-from core.shared_settings import InterpreterSettings
-from evaluation.commands import Generate
+from core.errors import InputError
 from pipelines.definitions.sensors import reason
-from tests.defs.project import message, settings_of
+from tests.defs.project import message
 from training.job.checkpoints import STATE
-from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
@@ -94,11 +91,6 @@ def test_a_step_whose_program_was_killed_starts_again(tmp_path: Path, monkeypatc
     assert message(result) == KILLED
 
 
-@pytest.mark.parametrize(("status", "said"), [(-9, "SIGKILL"), (143, "SIGTERM"), (0, None), (1, None), (255, None)])
-def test_only_signals_count_as_killed(status: int, said: str | None):
-    assert stopped(status) == (said and f"was stopped by signal {said}")
-
-
 @pytest.mark.parametrize(
     ("status", "lines", "again"),
     [
@@ -112,12 +104,6 @@ def test_only_signals_count_as_killed(status: int, said: str | None):
 )
 def test_only_what_was_killed_starts_again(status: int, lines: list[str], again: bool):
     assert isinstance(_failure("training", status, lines, "python"), ProgramKilled) == again
-
-
-def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
-    with pytest.raises(Exception, match="luffy setup") as caught:
-        TrainingInterpreter(python=str(tmp_path / "none")).executable()
-    assert "interpreter.python" in str(caught.value)
 
 
 def test_an_interpreter_without_torch_is_refused_before_anything_starts():
@@ -227,18 +213,3 @@ def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
     worker.send_signal(signum)
     wait_until(lambda: not any(alive(pid) for pid in pids), 40)
     worker.wait(20)
-
-
-def test_trainings_and_evaluations_are_told_the_same_place():
-    place = {"backend": "slurm", "ray_address": None, "slurm": {"partition": "gpu", "time": 600}}
-    interpreter = TrainingInterpreter(python="python", backend="slurm", slurm=place["slurm"])
-    given = interpreter.placement(dg.build_asset_context())
-    training = TrainingRequest(targets="t", model="m", out="o", **given)
-    evaluation = Generate(model="m", suite="s", out="o", interpreter=InterpreterSettings(**given))
-    for request in (training, evaluation.interpreter):
-        assert request.model_dump(include=set(place)) == place
-
-
-def test_a_cluster_without_an_address_is_refused():
-    with pytest.raises(InputError, match=r"interpreter\.ray_address: backend ray needs"):
-        settings_of(LUFFY__INTERPRETER__BACKEND="ray")

@@ -1,7 +1,6 @@
 """Failures that are told: to the log, a webhook, by mail; never with a secret."""
 
 import json
-import socketserver
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -107,32 +106,3 @@ def test_a_training_that_goes_wrong_is_told_once_while_it_runs(server, monkeypat
     assert project.tick("notify_training_alerts", tick.cursor).skip_message == "warnings reported: 0"
     ((_, body),) = received
     assert "training/metrics, step 3\nwarning: the reward collapses" in body["text"]
-
-
-class Mailbox(socketserver.StreamRequestHandler):
-    """Accepts a mail by SMTP (RFC 5321) and gives it to its server."""
-
-    def handle(self) -> None:
-        self._answer("220 ready")
-        while (command := self.rfile.readline().decode().strip().upper()) != "QUIT":
-            if command == "DATA":
-                self._answer("354 go on")
-                self.server.received.append(b"".join(iter(self.rfile.readline, b".\r\n")).decode())
-            self._answer("250 ok")
-        self._answer("221 bye")
-
-    def _answer(self, line: str) -> None:
-        self.wfile.write(f"{line}\r\n".encode())
-
-
-def test_a_failure_is_mailed(failed, monkeypatch):
-    monkeypatch.setenv("SOME_TOKEN", PLANTED)
-    with socketserver.TCPServer(("127.0.0.1", 0), Mailbox) as server:
-        server.received = received = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"mailto://127.0.0.1:{server.server_address[1]}?from=luffy@localhost&to=ops@example.org"
-        monkeypatch.setenv("LUFFY_NOTIFY_URL", address)
-        send(NotifySettings(url_variables=["LUFFY_NOTIFY_URL"]), failure_notice(failed))
-        server.shutdown()
-    (mail,) = received
-    assert "ops@example.org" in mail and "Subject: run " in mail and PLANTED not in mail

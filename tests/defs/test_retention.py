@@ -111,13 +111,6 @@ def test_what_nobody_refers_to_goes_and_the_rest_stays(filled):
     assert project.metadata("operations/retention")["folders"] == 0
 
 
-def test_only_as_many_champions_stay_as_are_asked_for(filled):
-    project, made = filled
-    found = plan(project.storage, RetentionSettings(keep_champions=1))
-    paths = {removal.path for removal in found.removals}
-    assert made["before"] in paths and made["champion"] not in paths
-
-
 def test_what_was_rolled_back_takes_no_place_of_a_champion(filled):
     project, made = filled
     champion(project.storage, made["before"], made["kept"], made["old"], made["champion"])
@@ -125,6 +118,8 @@ def test_what_was_rolled_back_takes_no_place_of_a_champion(filled):
     write_json({**json.loads(file.read_text()), "rejected": ["1" * 64, "2" * 64]}, file)
     paths = {removal.path for removal in plan(project.storage, RetentionSettings(keep_champions=2)).removals}
     assert made["before"] not in paths and made["old"] in paths
+    paths = {removal.path for removal in plan(project.storage, RetentionSettings(keep_champions=1)).removals}
+    assert made["before"] in paths and made["champion"] not in paths
 
 
 def test_records_of_old_runs_go_unless_an_asset_shows_what_they_made(build, tmp_path):
@@ -330,13 +325,3 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypa
     machine, pid, since, number = trash_path.name.split("-")
     left = trash_path.rename(trash_path.with_name("-".join([machine, pid, str(int(since) - 1), number])))
     assert left in {removal.path for removal in plan(project.storage).removals}
-
-
-def test_the_champions_file_alone_protects_it(filled):
-    project, made = filled
-    for file in (project.storage / "registry" / "decisions").iterdir():
-        file.unlink()
-    record = json.loads((project.storage / "registry" / "champion.json").read_text())
-    assert record["policy"].startswith(str(made["champion"]))
-    paths = {removal.path for removal in plan(project.storage).removals}
-    assert not any(path.is_relative_to(made["champion"]) for path in paths)

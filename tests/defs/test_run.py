@@ -17,8 +17,8 @@ from core.errors import InputError
 from core.files import read_yaml
 from pipelines.cli.run import unread
 from pipelines.cli.selection import selection_keys
-from pipelines.definitions.dead_runs import end_dead_runs
 from pipelines.definitions.factory import build_defs
+from pipelines.definitions.instance import prepare_home
 from tests.defs.project import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,17 +126,13 @@ def test_only_keys_that_the_user_gave_are_told_to_have_no_effect() -> None:
     assert [unread(recipe, sets) for recipe in ("luffy", "sft")] == [[], ["method.advantage.use_std"]]
 
 
-def test_a_relative_home_starts_in_the_folder_of_the_user(environment, tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "tag:nothing"],
-        cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(ROOT), "DAGSTER_HOME": "mine"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 2 and "no asset has the tag nothing" in done.stderr
-    assert (tmp_path / "mine" / "dagster.yaml").is_file()
+def test_the_home_starts_in_the_folder_of_the_user_and_its_own_file_stays(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", "mine")
+    file = prepare_home(str(tmp_path)) / "dagster.yaml"
+    assert file == tmp_path / "mine" / "dagster.yaml" and file.is_file()
+    file.write_text("# mine\n")
+    assert prepare_home(str(tmp_path)) == file.parent and file.read_text() == "# mine\n"
 
 
 def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
@@ -161,9 +157,6 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
             1,
             "none.parquet",
         ),
-        ({"LUFFY__MODEL__SOURCE": "/no/model"}, ["--select", PART], 1, "models/base: model '/no/model' does not exist"),
-        ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `luffy setup`"),
-        ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
         ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints;"),
     ],
 )
@@ -201,25 +194,6 @@ def start_at_work(environment: dict[str, str], tmp_path: Path, *more: str) -> "s
     return process
 
 
-def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, monkeypatch):
-    process = start_at_work(environment, tmp_path)
-    prepared = tmp_path / "storage" / "targets" / "prepared"
-    os.killpg(process.pid, signal.SIGINT)
-    rest, _ = process.communicate()
-    assert process.wait(60) == 130, rest
-    assert "cancelled" in rest
-    assert not list(prepared.iterdir()) and not (tmp_path / "storage" / "targets" / "train").exists()
-    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
-    with dg.DagsterInstance.get() as instance:
-        (cancelled,) = instance.get_runs(limit=1)
-        assert cancelled.status == dg.DagsterRunStatus.CANCELED
-        entries = instance.all_logs(cancelled.run_id)
-    events = [entry.dagster_event for entry in entries if entry.dagster_event]
-    assert events[-1].event_type_value == "PIPELINE_CANCELED"
-    said = [entry.user_message for entry in entries if entry.dagster_event is None]
-    assert said[-1] == "cancelled; materialize again to run this step anew"
-
-
 @pytest.mark.parametrize("at_once", ["1", "2"])
 def test_nothing_survives_the_process_of_the_run_that_is_killed(environment, tmp_path: Path, at_once: str):
     process = start_at_work(environment, tmp_path, "--max-concurrent", at_once)
@@ -231,18 +205,6 @@ def test_nothing_survives_the_process_of_the_run_that_is_killed(environment, tmp
     assert not list((tmp_path / "storage" / "targets" / "prepared").glob("[!.]*"))  # the step did not go on to its end
 
 
-def test_a_run_whose_process_was_killed_is_ended_by_the_next(environment, monkeypatch):
-    assert run(environment, "--select", "group:benchmarks").returncode == 0
-    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
-    with dg.DagsterInstance.get() as instance:
-        finished = instance.get_runs()[0]
-        dead = finished._replace(run_id="11111111-2222-3333-4444-555555555555", status=dg.DagsterRunStatus.STARTED)
-        instance.add_run(dead)
-        assert end_dead_runs(instance) == [dead.run_id]
-        assert instance.get_run_by_id(dead.run_id).status == dg.DagsterRunStatus.CANCELED
-        assert instance.get_run_by_id(finished.run_id).status == dg.DagsterRunStatus.SUCCESS
-
-
 def test_a_taken_port_is_one_message(environment):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -252,10 +214,3 @@ def test_a_taken_port_is_one_message(environment):
     assert done.stderr.startswith("error: port ")
     assert "luffy ui --port 3001" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_an_operators_own_instance_file_is_kept(environment, tmp_path: Path):
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "dagster.yaml").write_text("# mine\ntelemetry: {enabled: false}\n")
-    assert run(environment, "--select", "group:benchmarks").returncode == 0
-    assert (tmp_path / "home" / "dagster.yaml").read_text().startswith("# mine")

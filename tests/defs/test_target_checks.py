@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.checks import ACCOUNTED, check_specs
 from core.schemas import REJECTED
 from targets.check import expectations as quality
 from tests.defs.project import message
@@ -62,15 +61,6 @@ def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build
     assert "no training interpreter" in message(many.run("training/policy"))
     prepare_unchecked(few)  # the newest evaluation is of another version, and passed
     assert "enough_rows failed" in message(few.run("training/policy"))
-
-
-def test_no_other_asset_has_blocking_checks_that_a_training_would_have_to_look_at(build):
-    project = build(**SMALL)
-    graph = project.defs.resolve_asset_graph()
-    assert {key.asset_key for key in graph.asset_check_keys} == {dg.AssetKey(["targets", "train"])}
-    blocking = {key for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
-    specs = [*check_specs(quality.SUITE), ACCOUNTED]
-    assert {key.name for key in blocking} == {spec.name for spec in specs if spec.blocking}
 
 
 def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):

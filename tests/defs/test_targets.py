@@ -90,14 +90,6 @@ def test_a_review_is_honoured_and_every_trace_stays_on_the_page(build, tmp_path)
     assert "review" not in project.metadata("targets/rejected")["reasons"]
 
 
-def test_a_source_can_be_observed(build):
-    project = build(**SMALL)
-    job = project.defs.resolve_job_def("observe_sources")
-    assert job.execute_in_process(instance=project.instance).success
-    found = project.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records[0]
-    assert found.asset_observation.metadata["dagster/row_count"].value == 300
-
-
 def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build, tmp_path: Path):
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
     unboxed = {**good_row(1), "response": "<think>\nhm\n</think>\n\nTwo."}

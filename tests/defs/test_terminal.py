@@ -126,7 +126,7 @@ def test_a_recorded_run_ends_with_what_to_do_next(environment):
     assert recording.raw.count(HIDE) == recording.raw.count(SHOW) > 0
 
 
-def test_ctrl_c_on_the_terminal_says_what_is_kept(environment, tmp_path: Path):
+def test_ctrl_c_on_the_terminal_cancels_and_says_what_is_kept(environment, tmp_path: Path, monkeypatch):
     more = ["--set", "targets.embedded_rows=40000"]
     recording = Recording(["pipelines.cli.luffy", "run", "--select", PART, *more], environment)
     prepared = tmp_path / "storage" / "targets" / "prepared"
@@ -142,6 +142,13 @@ def test_ctrl_c_on_the_terminal_says_what_is_kept(environment, tmp_path: Path):
     assert re.search(r"○ next +.*targets/train.*targets/checks", recording.text)
     assert any(re.match(r"kept: the outputs of .*models/base", line) for line in lines), recording.text
     assert not any(line.startswith("kept:") and "targets/prepared" in line for line in lines)
+    assert not list(prepared.iterdir()) and not (tmp_path / "storage" / "targets" / "train").exists()
+    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
+    with dg.DagsterInstance.get() as instance:
+        entries = instance.all_logs(instance.get_runs(limit=1)[0].run_id)
+    events = [entry.dagster_event.event_type_value for entry in entries if entry.dagster_event]
+    said = [entry.user_message for entry in entries if entry.dagster_event is None]
+    assert (events[-1], said[-1]) == ("PIPELINE_CANCELED", "cancelled; materialize again to run this step anew")
     assert lines[-1] == "cancelled; run the same command again to continue from the complete outputs"
     assert recording.raw.count(HIDE) == recording.raw.count(SHOW) > 0
 

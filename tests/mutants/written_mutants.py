@@ -222,9 +222,9 @@ def outputs_go_while_a_run_uses_them(original: Function, instance: Any, own: str
     return None
 
 
-@mutant("assets.generated:pool_of", "defs/test_generated.py")
-def a_local_teacher_takes_no_slot_of_the_gpu(original: Function, options: Any) -> str | None:
-    return None
+@mutant("assets.generated:generated_asset", "defs/test_generated.py")
+def a_local_teacher_takes_no_slot_of_the_gpu(original: Function, teacher: Any) -> Any:
+    return original(teacher.model_copy(update={"teacher": "teacher@http://127.0.0.1/v1"}))
 
 
 @mutant("assets.shared.live_metrics:observed", "defs/test_training_views.py")

@@ -66,16 +66,6 @@ def test_all_samples_are_on_one_page(graded_folders, tmp_path):
     assert [row[:3] for row in texts] == [[row["prompt"], row["gold"], row["response"]] for row in rows]
 
 
-def test_grading_counts_every_row(graded_folders, capsys):
-    _, _, policy = graded_folders
-    table = pq.read_table(policy / "arithmetic.parquet")
-    assert sum(table["score"].to_pylist()) == 24
-    assert table["verdict"].value_counts().to_pylist() == [
-        {"values": "correct", "counts": 24}, {"values": "truncated", "counts": 3}, {"values": "wrong", "counts": 3},
-    ]  # fmt: skip
-    assert table.schema.metadata[b"checkpoint"] == b"policy"
-
-
 def test_compare(graded_folders, capsys):
     _, base, policy = graded_folders
     assert main(["compare", str(base), str(policy)]) == 0
@@ -191,13 +181,11 @@ def test_nothing_is_graded_before_all_samples_are_checked(graded_folders, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_pass_at_more_than_is_stored_is_refused(graded_folders, capsys):
+def test_pass_at_k_is_one_more_column(graded_folders, capsys):
     _, base, policy = graded_folders
     assert main(["compare", str(base), str(policy), "--pass-at", "1"]) == 0
     header, _, _, after, *_ = capsys.readouterr().out.splitlines()
     assert "pass@1" in header and after.split()[4] == "80.0%"
-    assert main(["compare", str(base), str(policy), "--pass-at", "8"]) == 2
-    assert "every problem must have at least 8 samples; at least one has 1" in capsys.readouterr().err
 
 
 def test_leaderboard(graded_folders, tmp_path, capsys):
@@ -230,33 +218,6 @@ def test_report(graded_folders, tmp_path, capsys):
     assert "+70.0" in capsys.readouterr().out
     assert "Reward of on-policy samples" in page.read_text(encoding="utf-8")
     assert markdown.read_text(encoding="utf-8").startswith("**The trained model is better than the base on 2 of 2")
-
-
-def test_missing_rows_are_refused(graded_folders, tmp_path, capsys):
-    suite, base, _ = graded_folders
-    table = pq.read_table(base.parent / "samples/base/arithmetic.parquet")
-    write_table(table.slice(1), tmp_path / "samples/arithmetic.parquet")
-    status = main(
-        ["grade", "--suite", str(suite), "--samples", str(tmp_path / "samples"), "--out", str(tmp_path / "out")]
-    )
-    assert status == 2
-    assert "29 rows over 29 problems do not cover the 30 problems" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet of"),
-        (["suite", "--suite", "chess", "--out", "x.parquet"], "no suite 'chess'"),
-        (["suite", "--suite", "paper", "--set", "suite.only=[go]", "--out", "x.parquet"], "go: not in suite paper"),
-        (["suite", "--suite", "paper", "--out", "x.parquet"], "benchmark aime24: no file valid.all.parquet"),
-    ],
-)
-def test_mistakes_are_one_line(arguments, expected, capsys):
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and expected in error and error.count("\n") == 1
 
 
 def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):

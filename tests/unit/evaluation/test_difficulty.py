@@ -70,24 +70,8 @@ def test_samples_of_several_models_are_not_pooled(tmp_path: Path) -> None:
         measure_difficulty(tmp_path / "both.parquet", verifier, "law")
 
 
-def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
-    with open_verifier(VerifierSpec("math")) as verifier, pytest.raises(InputError, match="no samples"):
-        measure_difficulty(samples(tmp_path / "samples.parquet"), verifier, "law")
-
-
 def test_problems_are_a_suite_that_generation_reads() -> None:
     rows = [{"benchmark": "difficulty", "id": str(k), "problem": "1+1", "prompt": [], "gold": "2"} for k in (1, 2)]
     suite = as_suite(pa.Table.from_pylist(rows, BENCHMARK), samples=3)
     drawn = sample_requests(suite, ["difficulty"], Sampling(), lambda conversation: str(conversation))
     assert [(request.id, request.sample) for request in drawn] == [(str(k), n) for k in (1, 2) for n in range(3)]
-
-
-def test_graded_samples_of_a_suite_give_the_same_table() -> None:
-    suite = pa.table({"id": ["1", "2"], "problem": ["easy", "hard"]})
-    verdicts = ["correct", "wrong", "correct", "correct"]
-    graded = pa.table({"id": ["1", "2", "1", "2"], "sample": [0, 0, 1, 1], "verdict": verdicts})
-    rows = graded_difficulty(graded, suite, "base").to_pylist()
-    assert [(row["problem"], row["solved"], row["samples"], row["model"]) for row in rows] == [
-        ("easy", 2, 2, "base"),
-        ("hard", 1, 2, "base"),
-    ]

@@ -62,20 +62,6 @@ def test_the_same_results_give_the_same_log(files, tmp_path):
     assert one.name == two.name and one.read_bytes() == two.read_bytes()
 
 
-def test_results_of_another_suite_are_refused(files, graded, tmp_path, capsys):
-    suite, results = files
-    pq.write_table(graded({"other": [1]}), results / "b.parquet")
-    assert inspect(suite, results, tmp_path / "logs") == 2
-    assert "samples of b: 1 rows over 1 problems do not cover the 2 problems of the suite" in capsys.readouterr().err
-    assert not (tmp_path / "logs").exists()
-    assert (
-        main(["export", "lm-eval", "--suite", str(suite), "--samples", str(results), "--out", str(tmp_path / "tasks")])
-        == 2
-    )
-    assert "samples of b: 1 rows over 1 problems do not cover the 2 problems of the suite" in capsys.readouterr().err
-    assert not (tmp_path / "tasks").exists()
-
-
 def test_tasks_ask_the_messages_of_the_suite_or_the_prompts_of_samples(files, tmp_path):
     suite, results = files
     assert main(["export", "lm-eval", "--suite", str(suite), "--out", str(tmp_path / "messages")]) == 0

@@ -55,13 +55,6 @@ def test_files_only_ever_appear(tmp_path):
     assert all(len(Path(name).stem) == 64 for name in after if name.endswith(".parquet"))
 
 
-def test_an_error_keeps_what_was_drawn(tmp_path):
-    with pytest.raises(RuntimeError), SampleCache(tmp_path, GROUP) as cache:
-        cache.add(keys(1)[0], Completion("kept", 1, "stop"))
-        raise RuntimeError("the engine failed")
-    assert list(SampleCache(tmp_path, GROUP).lookup(keys(1))) == [keys(1)[0]]
-
-
 def test_a_killed_writer_leaves_whole_files(tmp_path):
     program = (
         "import sys, time, evaluation.generation.sample_cache as c\n"
