@@ -4,7 +4,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -204,8 +204,11 @@ class Pull(Command):
 COMMANDS = (Browse, Diff, Push, Pull)
 
 
+suite_of: Callable[[str, Sequence[Path]], "pa.Table"] | None = None  # `luffy targets` reads suites itself
+
+
 def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
-    """The problems of a parquet file, or of a suite that the evaluation reads in its own process."""
+    """The problems of a parquet file, or of a suite; without `suite_of` another process reads it."""
     import pyarrow as pa
 
     from core.parquet import read_table
@@ -216,10 +219,11 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
     with tempfile.TemporaryDirectory() as folder:
         path = Path(name)
         if path.suffix != ".parquet":
-            suite = str(path.absolute()) if is_path(name) else name
-            path = Path(folder) / "suite.parquet"
+            suite, path = str(path.absolute()) if is_path(name) else name, Path(folder) / "suite.parquet"
             options = [part for root in roots for part in ("--roots", str(root.absolute()))]
             try:
+                if suite_of:
+                    return suite_of(name, roots)
                 run_module("evaluation", "suite", "--suite", suite, "--out", str(path), *options)
             except InputError as error:
                 raise InputError(f"benchmarks {name}: {error}") from None

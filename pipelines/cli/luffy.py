@@ -318,6 +318,8 @@ class PackageCommand(TyperCommand):
         if name == "evaluate" and not asked:
             start_program("evaluate", "evaluation", args)
         program = import_module(f"{PACKAGES[name]}.__main__").app
+        if name == "targets":
+            import_module("targets.commands").suite_of = _suite
         if name == "train":
             from pipelines.cli.train import Train, names_program
 
@@ -325,6 +327,15 @@ class PackageCommand(TyperCommand):
                 start_program("train", "training", [text.removeprefix("training.config.") for text in args])
             add_default(program, Train)
         return typer.main.get_command(program).make_context(info_name, args, parent, **extra)
+
+
+def _suite(name: str, roots: Sequence[Path]) -> Any:
+    """Return the problems of a suite for `luffy targets`, which may not import the evaluation itself."""
+    from evaluation.benchmarks.benchmark_problems import read_suite
+    from evaluation.settings import BenchmarkSettings, SuiteSettings
+
+    folders = BenchmarkSettings(roots=[str(root.absolute()) for root in roots]).folders
+    return read_suite(SuiteSettings(name=name).entries(), folders)
 
 
 def research(context: typer.Context) -> None:
