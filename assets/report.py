@@ -261,7 +261,6 @@ def _write_logs(
 
 
 def _write_scores(policy: Path, card: "Scorecard") -> None:
-    """Add the scores of the policy to the model card of its folder."""
     from training.export.model_card import Score, write_scores
 
     scores = {}

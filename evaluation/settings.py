@@ -64,8 +64,8 @@ class BenchmarkSettings(Section):
         """The folders of ``roots``; a relative one is below the project. InputError for one that is not there."""
         folders = [PROJECT / Path(root).expanduser() for root in self.roots]
         for folder in (folder for folder in folders if not folder.is_dir()):
-            fault = "is a file" if folder.exists() else "no such folder"
-            raise InputError(f"benchmarks.roots: {folder}: {fault}; name the folder that has the files of the suite")
+            fault = "is a file; expected a folder" if folder.exists() else "no such folder; name that of the files"
+            raise InputError(f"benchmarks.roots: {folder}: {fault}")
         return folders
 
 

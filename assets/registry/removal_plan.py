@@ -152,7 +152,6 @@ def _samples_of_removed_policies(storage: Path) -> Iterator[Path]:
 
 
 def _newest(storage: Path) -> set[Path]:
-    """The run folder of the newest complete policy."""
     manifests = sorted((storage / RUNS).glob(f"*/policy/{MANIFEST}"), key=lambda file: file.stat().st_mtime)
     return {manifests[-1].parents[1]} if manifests else set()
 
@@ -189,7 +188,6 @@ def _named_in(file: Path, _changed_ns: int) -> tuple[str, ...]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

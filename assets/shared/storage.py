@@ -213,7 +213,6 @@ class ReferenceIOManager(dg.IOManager):
             )
 
     def _key(self, context: dg.OutputContext | dg.InputContext) -> str:
-        """Return ``stage/name`` of an asset."""
         return "/".join(context.asset_key.path[len(self.key_prefix) :])
 
 
@@ -227,7 +226,6 @@ def made_in_run(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, kin
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with every text in it changed."""
     if isinstance(value, dict):
         return {name: _mapped(inner, change) for name, inner in value.items()}
     if isinstance(value, list):

@@ -161,7 +161,6 @@ def _changed(examples: Sequence["Example"], other: str) -> dg.MarkdownMetadataVa
 
 
 def _first_rows(path: Path) -> dg.MarkdownMetadataValue:
-    """Read the first TARGET rows of a table, without the others."""
     import pyarrow as pa
 
     batch = next(read_batches(path, PREVIEW_ROWS, PREVIEW_COLUMNS))

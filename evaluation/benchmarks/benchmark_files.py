@@ -44,7 +44,6 @@ def local_files(benchmarks: Iterable[Benchmark], roots: Sequence[Path]) -> list[
 
 
 def _local_file(name: str, folders: Sequence[Path]) -> Path | None:
-    """Find the file ``name`` in one of ``folders`` or a direct subfolder of one, or at an absolute path."""
     file = Path(name).expanduser()
     below = [folder for root in folders for folder in (root, *sorted(root.glob("*/")))]
     candidates = [file] if file.is_absolute() else [folder / file for folder in below]

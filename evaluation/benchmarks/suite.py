@@ -100,7 +100,6 @@ class Source(BaseModel):
 
 
 def _file_here(source: Any, folder: Path) -> Any:
-    """Return a source with its file in ``folder``, unless that is one of the hub."""
     if not isinstance(source, dict) or "hub" in source or "file" not in source:
         return source
     return {**source, "file": user_path(source["file"], folder)}

@@ -235,5 +235,4 @@ class _Log:
 
 
 def _usage(tokens: int) -> dict[str, int]:
-    """Count the tokens of the response only."""
     return {"input_tokens": 0, "output_tokens": tokens, "total_tokens": tokens}

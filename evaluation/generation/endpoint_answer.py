@@ -96,7 +96,6 @@ def _parsed(raw: str) -> Any:
 
 
 def _message(message: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the text and the thoughts of a message."""
     fields = (_text(message.get(name)) for name in THOUGHTS)
     thoughts = next((field for field in fields if field.strip()), "")
     content = message.get("content")

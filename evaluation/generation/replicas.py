@@ -109,7 +109,6 @@ def _memory_of_a_gpu() -> int:
 
 
 def _gpus_per_node() -> list[int]:
-    """Return the GPUs of each node of the cluster, or of this machine."""
     if not _on_cluster():
         import torch
 
@@ -120,7 +119,6 @@ def _gpus_per_node() -> list[int]:
 
 
 def _connect(replicas: int = 1) -> None:
-    """Join the cluster, or start one of this node with room for ``replicas``."""
     shorten_temporary_folder()
     import ray
 

@@ -101,7 +101,6 @@ def inline(svg: str) -> str:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Apply `STYLE`, whatever the matplotlib settings elsewhere."""
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the viewer's fonts have it
         yield
@@ -285,7 +284,6 @@ def curves(
 
 
 def _bars(title: str, names: Sequence[str], right: float) -> _Chart:
-    """Return a chart of horizontal bars, 30 pixels per row."""
     labels = [_fit(name) for name in names]
     chart = _Chart(title, WIDE, 30 * len(names) + 6, left=_text_width(labels) + 20, right=right, top=3, bottom=3)
     chart.axes.set(ylim=(len(names) - 0.5, -0.5), xticks=[])
@@ -294,7 +292,6 @@ def _bars(title: str, names: Sequence[str], right: float) -> _Chart:
 
 
 def _beside_bar(chart: _Chart, end: float, y: float, text: str, colour: str = "soft", offset: float = 8) -> None:
-    """Write ``text`` so many pixels right of the end of a bar."""
     style = {"textcoords": "offset points", "va": "center_baseline", "fontsize": SMALL, "annotation_clip": False}
     chart.axes.annotate(text, (end, y), (offset, 0), color=LIGHT[colour], **style)
 
@@ -319,7 +316,6 @@ def _ends(chart: _Chart, first: float, last: float, unit: str) -> None:
 
 
 def _label_rows(chart: _Chart, places: Sequence[float], labels: Sequence[str]) -> None:
-    """Write each row's label left of the plot."""
     chart.axes.set_yticks(places, labels, fontsize=TEXT, color=LIGHT["ink"])
     chart.axes.tick_params(axis="y", pad=14)
 
@@ -332,12 +328,10 @@ def _fit(text: str, width: float = LABEL_WIDTH, lines: int = 2) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return ``text`` without the control characters that XML forbids."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _text_width(texts: str | Sequence[str]) -> float:
-    """Return the width in pixels of the longest line of ``texts``."""
     font = FontProperties(family="DejaVu Sans", size=TEXT)
     lines = [line for text in ([texts] if isinstance(texts, str) else texts) for line in text.split("\n") if line]
     return max((text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] for line in lines), default=0)

@@ -107,7 +107,6 @@ def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
 
 
 def _rank(settings: str, digest: str, checkpoints: Mapping[str, Mapping[str, pa.Table]]) -> Ranking:
-    """Return the ranking of checkpoints by the tables of each benchmark, all on the same problems."""
     scores, problems = {}, 0
     for checkpoint, tables in checkpoints.items():
         summaries = {name: summarize(table) for name, table in tables.items()}
@@ -141,7 +140,6 @@ def _problems(tables: Mapping[str, pa.Table]) -> str:
 
 
 def _read_graded(file: Path) -> pa.Table | None:
-    """Return a GRADED table with rows, None for another kind of file."""
     names = read_parquet(file, "grade the samples again, or keep other files elsewhere").schema.names
     return read_graded(file) if set(GRADED.names) <= set(names) else None
 

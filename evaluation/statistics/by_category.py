@@ -47,7 +47,6 @@ def by_subject(base: pa.Table, policy: pa.Table) -> tuple[Subject, ...]:
 
 
 def _scores_by_subject(graded: pa.Table) -> dict[str, list[float]]:
-    """Return the mean score of each problem, by subject."""
     problems: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in graded.select(["subject", "id", "score"]).to_pylist():
         if row["subject"] is not None:

@@ -13,7 +13,6 @@ import dagster as dg
 import pytest
 from processes import children, descendants, wait_gone
 
-from core.errors import InputError
 from core.files import read_yaml
 from pipelines.cli.run import unread
 from pipelines.cli.selection import selection_keys
@@ -103,22 +102,6 @@ def test_a_selection_takes_the_names_that_the_terminal_prints(selection: str, as
     defs = build_defs(settings_of(LUFFY_PROFILE="embedded"))
     selected, others = selection_keys(defs, selection, "everything")
     assert ({key.to_user_string() for key in selected}, others) == (assets, [])
-
-
-@pytest.mark.parametrize(
-    ("selection", "said"),
-    [
-        ("group:target", "no asset has the group target; did you mean targets?; known: bench"),
-        (f"{PART} or key:evals/bse", "no asset has the key evals/bse; did you mean evals/base?"),
-        ("models/bass", "no asset has the key models/bass; did you mean models/base?"),
-        ("targets/train(", "expected a selection such as +group:targets"),
-        ("status:fresh", "status: is no filter of a run; expected one of key, group,"),
-    ],
-)
-def test_a_selection_that_names_nothing_is_one_message(selection: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        selection_keys(build_defs(settings_of(LUFFY_PROFILE="embedded")), selection, "everything")
-    assert said in str(caught.value)
 
 
 def test_only_keys_that_the_user_gave_are_told_to_have_no_effect() -> None:

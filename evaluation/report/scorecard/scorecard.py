@@ -238,7 +238,6 @@ def _row(entry: Benchmark, base: pa.Table, policy: pa.Table, champion: pa.Table 
 
 
 def _on_problems_of(policy: pa.Table, base: pa.Table) -> pa.Table:
-    """Return the answers of the base to the problems that a policy was asked until it was decided."""
     return base.filter(pc.field("id").isin(policy["id"].unique()))
 
 
@@ -260,7 +259,6 @@ def _average(group: str, rows: Sequence[Row]) -> Average:
 
 
 def _published_average(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the mean of each model that has a published score on every benchmark."""
     scores = [row.published.scores if row.published else {} for row in rows]
     everywhere = [model for model in scores[0] if all(model in others for others in scores)]
     return {model: fmean(published[model] for published in scores) for model in everywhere}

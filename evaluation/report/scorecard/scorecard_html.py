@@ -98,7 +98,6 @@ def _length_chart(row: Row) -> str:
 
 
 def _key_figures(card: Scorecard) -> list[tuple[str, str, str, str]]:
-    """Return the large numbers at the top: (title, the policy's value, the base's, note)."""
     boxes = []
     for average in card.averages:
         title = f"{GROUPS[average.group]}, average" if average.benchmarks > 1 else GROUPS[average.group]

@@ -31,7 +31,6 @@ def render_text(card: Scorecard, width: int = 100) -> str:
 
 
 def _gains(card: Scorecard, width: int) -> Iterator[str]:
-    """Yield questions with the answers before and after the training, which made them right."""
     gains = [transcript for transcript in card.transcripts if transcript.kind == "gained"][:SHOWN]
     if gains:
         yield "\nbefore and after the training:"

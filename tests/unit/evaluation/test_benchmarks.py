@@ -12,12 +12,10 @@ from benchmark_files import entry, write_lines
 from processes import without_rights
 
 from core.errors import InputError
-from core.schemas import BENCHMARK, SAMPLE
-from evaluation.__main__ import main
+from core.schemas import BENCHMARK
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
 from evaluation.benchmarks.suite import Benchmark, load_suite, suite_entries
-from evaluation.sample_tables import read_folder, read_suite_file
-from grading.graded_table import Verifiers, grade_table
+from evaluation.sample_tables import read_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -97,27 +95,6 @@ def test_user_files_need_only_an_entry(tmp_path):
     assert read_benchmark(entry(file="mine.parquet"), [tmp_path])["problem"].to_pylist() == ["2+2"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([{"q": "2+2", "a": None}], "row 1: the gold answer (column a) is empty"),
-        ([{"q": "2+2", "a": "4"}, {"q": " ", "b": "4"}], "row 2: no column 'a'; the row has q, b"),
-        ([{"q": "2+2", "a": "4"}, {"q": "2+2", "a": "4"}], "repeated: true"),
-        (["{]"], "line 1: not JSON"),
-        (["[1]"], "row 1: expected a JSON object"),
-        ([], "mine.jsonl has no rows; give a file with problems"),
-        ([{"q": "2+2", "a": "A", "o": ["only one"]}], "expected a list of 2 to 10 options"),
-    ],
-)
-def test_bad_rows_are_named(tmp_path, rows, expected):
-    write_lines(tmp_path / "mine.jsonl", *rows)
-    columns = {"problem": "q", "gold": "a", **({"options": "o"} if '"o"' in str(rows).replace("'", '"') else {})}
-    with pytest.raises(InputError) as caught:
-        read_benchmark(entry(columns=columns), [tmp_path])
-    assert expected in str(caught.value)
-    assert "mine" in str(caught.value)
-
-
 def test_whoever_has_none_of_the_papers_files_hears_where_they_are(tmp_path):
     for benchmark in load_suite("paper"):
         with pytest.raises(InputError) as caught:
@@ -125,53 +102,6 @@ def test_whoever_has_none_of_the_papers_files_hears_where_they_are(tmp_path):
         said = str(caught.value)
         assert "github.com/ElliottYan/LUFFY" in said or "TIGER-Lab/MMLU-Pro" in said
         assert "\n" not in said
-
-
-def test_bad_files_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"mine: no file mine.jsonl beside the suite, nor in .*--roots"):
-        read_benchmark(entry(), [tmp_path])
-    (tmp_path / "mine.jsonl").write_bytes(b'{"q": "\xff"}')
-    with pytest.raises(InputError, match="not UTF-8 at byte 7"):
-        read_benchmark(entry(), [tmp_path])
-    broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"2+\xff"]).buffers())
-    pq.write_table(pa.table({"q": broken, "a": ["4"]}), tmp_path / "mine.parquet")
-    with pytest.raises(InputError, match=r"mine.parquet: not a readable parquet file .*Invalid UTF8"):
-        read_benchmark(entry(file="mine.parquet"), [tmp_path])
-    (tmp_path / "mine.parquet").write_text("not parquet")
-    with pytest.raises(InputError, match="not a readable parquet file"):
-        read_benchmark(entry(file="mine.parquet"), [tmp_path])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("benchmarks: []", "benchmarks: List should have at least 1 item"),
-        ("benchmarks: [{name: a, group: evals, title: A}]", "either `sources` or `generator`"),
-        ("benchmarks: [{name: a, group: evals, title: A, verifier: vibes}]", "benchmarks.0.verifier"),
-        ("benchmarks: [{name: a, colour: red}]", "benchmarks.0"),
-        (
-            "benchmarks: [{name: a, group: evals, title: A, sources: [{file: f, colums: {}}]}]",
-            "benchmarks.0.sources.0.colums is not a setting; did you mean columns?",
-        ),
-        ("benchmarks: [{name: a, group: evals, title: A, published: {sauce: S}, sources: [{file: f}]}]", "published"),
-        (": :", "not YAML"),
-    ],
-)
-def test_bad_suites_are_named(tmp_path, text, expected):
-    path = tmp_path / "suite.yaml"
-    path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        load_suite(path)
-    assert expected in str(caught.value)
-    assert str(path) in str(caught.value)
-
-
-def test_unknown_suite_lists_the_shipped_ones():
-    with pytest.raises(
-        InputError,
-        match=r"no suite 'papier'; did you mean paper\? expected one of comparison, embedded, paper, products, words",
-    ):
-        load_suite("papier")
 
 
 def test_a_prompt_of_the_entry_surrounds_the_problem_and_is_not_part_of_it(tmp_path):
@@ -246,27 +176,6 @@ def test_published_scores_are_those_of_the_paper(paper):
     for model, averages in {"Qwen2.5-Math-7B": (19.0, 15.4), "LUFFY": (50.1, 57.8)}.items():
         found = [sum(s[model] for s in group) / len(group) for group in (in_domain, ood)]
         assert found == pytest.approx(averages, abs=0.06)
-
-
-def test_a_benchmark_is_added_by_an_entry_in_a_yaml_file_alone(tmp_path):
-    write_lines(tmp_path / "sums.jsonl", {"question": "2+2=?", "answer": 4}, {"question": "1+2=?", "answer": 3})
-    suite = tmp_path / "mine.yaml"
-    suite.write_text(
-        "benchmarks:\n"
-        "  - name: sums\n"
-        "    group: ood\n"
-        "    title: My sums\n"
-        "    sources: [{file: sums.jsonl, columns: {problem: question, gold: answer}}]\n"
-    )
-    arguments = ["suite", "--suite", suite, "--roots", tmp_path, "--out", tmp_path / "suite.parquet"]
-    assert main(list(map(str, arguments))) == 0
-    table = read_suite_file(tmp_path / "suite.parquet")
-    assert table["gold"].to_pylist() == ["4", "3"] and suite_entries(table)[0].title == "My sums"
-    rows = [{"benchmark": "sums", "id": id, "sample": 0, "response": f"</think>\\boxed{{{gold}}}"}
-            for id, gold in zip(table["id"].to_pylist(), ["4", "5"], strict=True)]  # fmt: skip
-    with Verifiers() as verifiers:
-        graded = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), table, verifiers)
-    assert graded["score"].to_pylist() == [1.0, 0.0]
 
 
 def test_a_benchmark_can_be_a_sample_of_its_file(tmp_path):
