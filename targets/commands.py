@@ -30,6 +30,7 @@ MOST_VALUES = 10  # of each metadata, on the terminal
 LONGEST_PROBLEM = 160  # characters of a problem that came or went
 PREPARATION = option(..., "Folder of a preparation.", cli="", metavar="OUT")
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
+suite_of: Callable[[str, Sequence[Path]], "pa.Table"] | None = None  # `luffy targets` reads suites itself
 
 
 class Prepare(Command):
@@ -204,9 +205,6 @@ class Pull(Command):
 COMMANDS = (Browse, Diff, Push, Pull)
 
 
-suite_of: Callable[[str, Sequence[Path]], "pa.Table"] | None = None  # `luffy targets` reads suites itself
-
-
 def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
     """The problems of a parquet file, or of a suite; without `suite_of` another process reads it."""
     import pyarrow as pa
@@ -232,7 +230,6 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
 
 
 def _print_difference(difference: "Difference") -> None:
-    """Print two versions side by side, and the rows that came and went."""
     _print_lines([(what, f"{before:,}", f"{now:,}") for what, before, now in difference.lines])
     for what, rows in (("went", difference.went), ("came", difference.came)):
         say(f"\nproblems that {what}{'' if rows else ': none'}")
