@@ -1,4 +1,4 @@
-"""The asset targets/browser: a page for people with every trace, kept or rejected."""
+"""The asset targets/browser: a page for people with every trace, used or rejected."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ PAGE = "browser.html"
     kinds={"html"},
     code_version=kinds.PREPARED.code_version,
     ins={"rejected": dg.AssetIn(REJECTED)},
-    description="A page with every trace, kept or rejected. It filters, searches and renders formulas, and shows the "
-    "gold answer and the near duplicate beside each trace. Reviewers download their decisions as review.csv, and the "
+    description="A page with every trace, used or rejected. It filters, searches and renders formulas, and shows the "
+    "gold answer and the near duplicate of each trace. Reviewers download their decisions as review.csv, and the "
     "next preparation follows them if targets.review names that file.",
 )
 def browser(

@@ -166,7 +166,7 @@ def _write(card: "Scorecard", storage: Storage, folder: Path, policy: Path, log:
 
 
 def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
-    """Return the model that answered the same problems beside the policy; None unless all benchmarks have the same."""
+    """Return the model that answered the same problems as the policy; None unless all benchmarks have the same."""
     reference = next(iter(scores.values()))
     if reference.opponent is None or any(other.opponent != reference.opponent for other in scores.values()):
         return None

@@ -51,7 +51,7 @@ PREPARED_OUT = dg.AssetOut.from_spec(
         code_version=kinds.PREPARED.code_version,
         description="The targets that passed every filter: each answer is verified, each target has one think block "
         "and fits the token limits, and none is a duplicate or a benchmark problem. The checks read the profile that "
-        "is stored beside them.",
+        "is stored with them.",
     ),
     dagster_type=PreparedReference,
     io_manager_key=IO_MANAGER,

@@ -128,7 +128,7 @@ def measure(path: Path) -> tuple[int, float]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` that is gone afterwards; an error of the disk names ``path``."""
+    """Yield a temporary path in the folder of ``path`` that is gone afterwards; an error of the disk names ``path``."""
     temporary = temporary_name(path.parent)
     try:
         _make_folder(path.parent)

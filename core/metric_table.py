@@ -157,7 +157,7 @@ METRICS = (
     Metric("batch/generation_requests", "Requests to generate"),
     Metric("batch/missing_samples", "Samples that failed", better="lower"),
     Metric("batch/*", "Batch: {}"),
-    Metric("replay/stored", "Experiences kept for replay", live=False),
+    Metric("replay/stored", "Experiences stored for replay", live=False),
     Metric("replay/retired", "Prompts retired from replay", live=False),
     Metric("relift/waiting", "Unsolved prompts that wait for a supervised update", live=False),
     Metric("relift/targets", "Targets of a supervised update", live=False),

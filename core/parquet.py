@@ -52,7 +52,7 @@ def table_of_shard(path: Path) -> Path | None:
 
 
 def shards(path: Path) -> list[Path]:
-    """Return the files of the table ``path``, in order: itself, or the ``NAME-00000-of-000NN.parquet`` beside it.
+    """Return the files of the table ``path``, in order: itself, or the ``NAME-00000-of-000NN.parquet`` next to it.
 
     If there is neither, it is ``path``, so that reading it fails with its name.
 

@@ -91,7 +91,7 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
 
 
 def require_suite(results: "Mapping[str, pa.Table]", suite: "pa.Table", what: str) -> None:
-    """Raise InputError, which begins with ``what``, if GRADED tables are not of the problems and golds of ``suite``."""
+    """Raise InputError, which begins with ``what``, if GRADED tables have other problems or answers than ``suite``."""
     for name, table in results.items():
         try:
             problems = problems_of(table, suite)

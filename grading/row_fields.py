@@ -1,4 +1,4 @@
-"""The fields of a row: what a verifier may read beside the gold answer, in targets and benchmarks alike."""
+"""The fields of a row: what a verifier may read besides the gold answer, in targets and benchmarks alike."""
 
 import json
 from typing import Annotated, Any

@@ -40,7 +40,7 @@ def read_responses(file: Path, columns: Mapping[str, str] | None = None) -> list
     problem, and the ``columns``.
 
     Args:
-        columns: what the verifier reads beside these: {name: column or dotted path}, as `fields` of a source. None: all
+        columns: what else the verifier reads: {name: column or dotted path}, as `fields` of a source. None: all
             other keys of a row.
 
     Raises:

@@ -77,7 +77,7 @@ def serve(
     Args:
         prepare: imports what replies need, before the clock runs, and returns what computes them. An InputError that it
             raises is passed on.
-        memory: bytes of address space that a fork may take beside what this process takes.
+        memory: bytes of address space that a fork may take in addition to this process.
         renewed: bytes by which a fork may grow before the next one takes its place.
     """
     requests, replies = os.fdopen(os.dup(0), "rb"), os.dup(1)

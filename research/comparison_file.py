@@ -158,7 +158,7 @@ def check_names(given: Sequence[str] | Mapping[str, Any], names: Sequence[str], 
 def read_comparison(name: str) -> tuple[str, ComparisonFile]:
     """Read a shipped comparison by its name, or a file by its path; return its name and content.
 
-    A file with ``base: NAME`` extends another one beside it: ``seeds`` and ``overrides`` are merged by name.
+    A file with ``base: NAME`` extends another one in its folder: ``seeds`` and ``overrides`` are merged by name.
 
     Raises:
         InputError: there is no such file, or a key or value of it is wrong.

@@ -285,7 +285,7 @@ cached_test = cache(permutation_test)  # tables and page ask for the same pairs
 def paired(before: Recipe, after: Recipe) -> tuple[list[Run], list[Run]]:
     """Return the runs of the seeds that both recipes have, or of none if it is one seed of several.
 
-    A model that was not trained stands beside every seed.
+    A model that was not trained is compared with every seed.
     """
     runs = list(before.runs), list(after.runs)
     seeds = [{run.seed for run in some} for some in runs]
@@ -308,7 +308,7 @@ def compare_recipes(
 ) -> Comparison:
     """Compare ``recipes``, first the one called ``baseline``; InputError for fewer than two, or for other problems.
 
-    With the texts of ``problems``, answers of the model that was not trained stand beside those of ``answering`` (of
+    With the texts of ``problems``, answers of the untrained model stand next to the answers of ``answering`` (of
     the baseline if it is not among ``recipes``).
     """
     by_name = {recipe.name: recipe for recipe in recipes}

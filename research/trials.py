@@ -49,7 +49,7 @@ class Trials:
         return api.inputs(api.load(self.profile, self.sets))
 
     def record_base(self, suite: Path) -> None:
-        """Keep the problems and the scores of the base model beside the runs, unless some are there."""
+        """Store the problems and the scores of the base model with the runs, unless some are there."""
         if not (self.runs / BASE).is_dir():
             scored = api.scored(api.load(self.profile, self.sets), "base")
             record_tables(self.runs / BASE, scored.tables)

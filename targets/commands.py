@@ -131,7 +131,7 @@ class Prepare(Command):
 
 
 class Browse(Command):
-    """Write all traces of a preparation, kept and rejected, to one HTML page that opens offline.
+    """Write all traces of a preparation, used and rejected, to one HTML page that opens offline.
 
     Reviewers download their decisions from the page as review.csv, for `--set targets.review=review.csv`.
     """

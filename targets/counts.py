@@ -157,14 +157,14 @@ class Counts:
         return steps
 
     def hints(self) -> dict[str, str]:
-        """Advice on source blocks: a verifier that fits their golds, and what helps where most questions are alike.
+        """Advice on source blocks: a fitting verifier, and what helps where most questions are alike.
 
         That without a name is on all of them.
         """
         advice = {name: "; ".join(self._advice(name, counts)) for name, counts in self.all.by_source.items()}
         if count := self.problems_of_golds:
             advice[""] = (
-                f"{count:,} {'problem has' if count == 1 else 'problems have'} traces with golds of "
+                f"{count:,} {'problem has' if count == 1 else 'problems have'} traces with gold answers of "
                 "different texts: if they are not the same answer, correct them, or reject traces by targets.review"
             )
         return {name: text for name, text in advice.items() if text}

@@ -240,7 +240,7 @@ def staging(out_dir: Path, names: Sequence[str], outdated: Sequence[str] = ()) -
 
     Raises InputError while another process prepares into ``out_dir``. What a killed one left behind is cleared. An
     OSError (no space, no permission) gets the folder and the remedy into its message. If the block fails, ``out_dir``
-    is as it was, and a folder that was created here is removed. The lock file stays beside the files: were it unlinked,
+    is as it was, and a folder that was created here is removed. The lock file stays with the files: were it unlinked,
     two processes could hold two locks of one name.
     """
     created = not out_dir.exists()

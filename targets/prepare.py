@@ -98,7 +98,7 @@ def prepare(
             profile says so.
         tokenizer_json: the policy's tokenizer.json or its folder.
         progress: called with a stage, the rows done, and the rows in all where known.
-        cache: folder that keeps the decisions on each part of the source. None: nothing is kept.
+        cache: folder that keeps the decisions on each part of the source. None: nothing is stored.
         generated: file of the source ``generated``, as ``luffy evaluate traces`` writes it.
         force: whether everything is made again, whatever ``out_dir`` and ``cache`` have.
 

@@ -253,7 +253,7 @@ class TargetSettings(Section):
 
     @model_validator(mode="after")
     def _all_read(self, info: ValidationInfo) -> Self:
-        """Refuse a setting that would change nothing beside the others; what a file records has been accepted."""
+        """Refuse a setting that changes nothing, given the others; what a file records has been accepted."""
         if info.context == RECORDED:
             return self
         hub = any(HUB_ID(source.path) and not os.path.exists(source.path) for source in self.sources)

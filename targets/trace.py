@@ -18,7 +18,7 @@ LONGEST_METADATA = 200  # characters of a value
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """Why a trace cannot be a target: the name of the filter, the numbers or the text behind it, and the id of the
-    kept trace that it repeats.
+    accepted trace that it repeats.
     """
 
     reason: str
@@ -94,7 +94,7 @@ class Trace:
 
     @property
     def verifier_fields(self) -> dict[str, Any]:
-        """What its verifier reads beside the answer and the gold answer."""
+        """What its verifier reads besides the answer and the gold answer."""
         return {**row_fields(self.data_source, self.problem, None), **self.fields}
 
     @property

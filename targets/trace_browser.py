@@ -1,4 +1,4 @@
-"""``python -m targets browse``: all traces of a preparation, kept and rejected, on one page for people."""
+"""``python -m targets browse``: all traces of a preparation, used and rejected, on one page for people."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -47,7 +47,7 @@ def run_attempt(
     """Train as ``config`` says to the end, and pass each record of verl's to ``on_record``.
 
     Args:
-        attempt: where the log, the records and the end are kept.
+        attempt: where the log, the records and the end are written.
         config: verl's resolved configuration.
         environment: variables of every process of the job.
         stall_seconds: the longest time without a record.

@@ -39,7 +39,7 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
     description="The policy in use, which champion.json names. A new policy replaces it if its answers are evidence of "
     "a gain in domain, within the error rate of all decisions together, and if it loses no more out of domain than the "
     "limits allow, is rarely cut at the token limit, and was trained on none of the problems. The first policy is "
-    "compared with the base. Every decision is kept. To move the champion by hand, use `luffy champion promote` or "
+    "compared with the base. Every decision is recorded. To move the champion by hand, use `luffy champion promote` or "
     "`luffy champion rollback`.",
 )
 def champion(

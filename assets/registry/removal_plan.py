@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class References:
-    """The outputs that something refers to at a moment: ``whole`` ones stay with all files, ``kept`` ones stay."""
+    """The outputs that something refers to at a moment: ``whole`` ones stay with all files."""
 
     whole: frozenset[Path]
     kept: frozenset[Path]

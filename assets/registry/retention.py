@@ -42,7 +42,7 @@ PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitio
     code_version=code_version("assets/registry/removal_plan.py"),
     description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
     "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
-    "complete policy, the inputs of trainings, and every output that is referred to are kept. So is the record of the "
+    "complete policy, the inputs of trainings, and every output that is referred to stay. So is the record of the "
     "run behind the latest materialization of each asset.",
 )
 def retention(

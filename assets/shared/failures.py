@@ -27,7 +27,7 @@ def user_errors(context: Any) -> Iterator[None]:
     """Turn what ends the body of an asset or check into what Dagster records of it.
 
     An InputError is a failure without retries. A step starts again if its program was killed, `RESTARTS` times at most.
-    A cancellation is logged as one sentence, which says what is kept.
+    A cancellation is logged as one sentence, which says what remains.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the UI shows about a training: its curves, alone and beside the champion's, where the time went, and samples."""
+"""What the UI shows about a training: its curves, with the champion's and without, where the time went, and samples."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def numbers(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def against_champion(registry: Registry, digest: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the curves of the run beside those of the champion's run, or one sentence that says why there are none."""
+    """Return the run's curves next to the champion's, or one sentence that says why there are none."""
     return {"against the champion": dg.MetadataValue.md(_against_champion(registry, digest, records))}
 
 

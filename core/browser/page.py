@@ -45,7 +45,7 @@ class Row:
         facets: a value for each of the page's facets.
         length: characters of the whole response.
         notes: more about it, by name; an empty one is not shown.
-        duplicate_of: id of another row that is shown beside it, or a name for ``duplicate_problem``.
+        duplicate_of: id of another row that is shown next to it, or a name for ``duplicate_problem``.
     """
 
     id: str

@@ -100,7 +100,7 @@ def check_weights(folder: Path, config: Mapping[str, Any], *, trained: bool) -> 
     tensors, kind = read_tensors(folder), config["model_type"]
     if (folder / "adapter_config.json").is_file():
         raise InputError(
-            f"{folder}: an adapter beside the weights (adapter_config.json), which transformers adds to them and vLLM "
+            f"{folder}: an adapter next to the weights (adapter_config.json), which transformers adds to them and vLLM "
             "does not: merge it (PEFT: merge_and_unload), or remove its files"
         )
     _refuse_wrapped(folder, tensors)

@@ -115,12 +115,12 @@ def _joined(parts: Iterable[str], most: int) -> str:
         read.append(part)
         most -= len(part)
         if most < 0:
-            raise ValueError(f"it writes more than {ADDED_CHARACTERS:,} characters beside those of the conversation")
+            raise ValueError(f"it writes more than {ADDED_CHARACTERS:,} characters besides the conversation")
     return "".join(read)
 
 
 def _template_text(folder: Path) -> str | None:
-    """Return the chat template beside ``tokenizer_config.json`` or in it."""
+    """Return the chat template in or next to ``tokenizer_config.json``."""
     beside = folder / "chat_template.jinja"
     if beside.is_file():
         try:

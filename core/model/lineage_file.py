@@ -105,7 +105,7 @@ class Manifest(StageRecord):
 
 
 def write_manifest(checkpoint: Path, manifest: Manifest) -> None:
-    """Write ``lineage.json`` into ``checkpoint`` with the digest of the files beside it."""
+    """Write ``lineage.json`` into ``checkpoint`` with the digest of the files next to it."""
     complete = manifest.model_copy(update={"checkpoint_digest": model_digest(Path(checkpoint))})
     write_json(complete.to_json(), checkpoint / MANIFEST)
 
@@ -127,7 +127,7 @@ def parse_manifest(checkpoint: Path) -> Manifest:
 
 
 def read_manifest(checkpoint: Path) -> Manifest:
-    """Read the manifest of a checkpoint and check it against the files beside it; InputError if they do not match."""
+    """Read the manifest of a checkpoint and check it against the files next to it; InputError if they do not match."""
     manifest = parse_manifest(checkpoint)
     if manifest.checkpoint_digest != model_digest(Path(checkpoint)):
         raise InputError(f"checkpoint {checkpoint}: its files are not those that {MANIFEST} describes: train again")

@@ -78,7 +78,7 @@ def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
 
     Args:
         folder: A folder of the project, such as `RECIPES`.
-        beside: a file of the user's, a name or relative path is looked up first in its folder.
+        beside: a user's file; a name or relative path is looked up first in its folder.
 
     Raises:
         InputError: there is none, or a file of the user's has the name of a shipped one.

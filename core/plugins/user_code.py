@@ -1,6 +1,6 @@
 """The user's own code: how its functions are named and imported, and what of it an identity covers.
 
-An identity covers a Python file, and the modules beside it that it imports.
+An identity covers a Python file, and the neighbouring modules that it imports.
 """
 
 import ast
@@ -89,7 +89,7 @@ def check_defined(path: str) -> None:
 
 @cache
 def load_function(path: str) -> Callable[..., Any]:
-    """Return the function of a `function_path`; what its module imports from beside it is found."""
+    """Return the function of a `function_path`; its module can import from its own folder."""
     module, _, name = path.rpartition(":")
     if module.endswith(".py") and (folder := str(Path(module).parent)) not in sys.path:
         sys.path.append(folder)
@@ -178,7 +178,7 @@ def import_function(module: str, name: str) -> Callable[..., Any]:
 
 
 def _check_names_beside(file: Path) -> None:
-    """Raise InputError if Python would take another module for one beside ``file`` that it imports.
+    """Raise InputError if ``file`` imports a neighbour and Python would take another module for it.
 
     Two files of the user's from different folders may import helpers of one name, and a helper may have the name of a
     package: one of the two would run, and the identity would cover the other.
@@ -207,7 +207,7 @@ def _origin(top: str) -> Path | None:
 
 
 def user_code_digest(file: Path) -> str:
-    """Return the sha256 over `source_digests`, or of the file's bytes if it imports nothing from beside it."""
+    """Return the sha256 over `source_digests`, or of the file's bytes if it imports no neighbour."""
     digests = source_digests(file)
     if len(digests) == 1:
         return digest_file(file)
@@ -287,8 +287,8 @@ def _imports(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
 def _folders(path: Path, level: int, top: str, file: Path) -> set[Path]:
     """Return the folders in which the package or module ``top`` may be that ``path``, a part of ``file``, imports.
 
-    A package need not have an `__init__.py`, so a folder above ``path`` may be the package ``top``. What stands beside
-    a package, or beside a module that is installed, is not part of it.
+    A package need not have an `__init__.py`, so a folder above ``path`` may be the package ``top``. What stands
+    next to an installed package or module is not part of it.
     """
     if level:
         return {path.parents[level]}

@@ -62,7 +62,7 @@ def _not_found(benchmark: Benchmark, folders: Sequence[Path], failed: str) -> st
     searched = ", ".join(str(folder) for folder in folders) or "a root folder (none is given)"
     where = f" ({benchmark.obtain})" if benchmark.obtain else ""
     return (
-        f"benchmark {benchmark.name}: no file {files} beside the suite, nor in {searched}.{failed} Put the "
+        f"benchmark {benchmark.name}: no file {files} next to the suite, nor in {searched}.{failed} Put the "
         f"file{where} there, name its folder (--roots, --benchmark-root, or benchmarks.roots in a profile), or leave "
         "this benchmark out of the suite"
     )

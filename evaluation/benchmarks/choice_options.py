@@ -107,7 +107,7 @@ def _split(text: str) -> list[str]:
 def _without_labels(options: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
     """Split the labels off the options' texts; return both, or None unless all begin with labels of an alphabet.
 
-    Texts stay as they are if one would be empty, because it is no text beside its label.
+    Texts stay as they are if one would be empty, because it is no text apart from its label.
     """
     matches = [LABEL.match(option.strip()) for option in options]
     written = tuple(match.group(1) for match in matches if match)

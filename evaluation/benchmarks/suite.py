@@ -53,7 +53,7 @@ class Published(BaseModel):
 
 
 class Source(BaseModel):
-    """Where a benchmark can be read from: a file beside the suite, in a root folder or in a dataset repository of the
+    """Where a benchmark can be read from: a file next to the suite, in a root folder or in a dataset repository of the
     hub, or a split of such a dataset."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,7 +77,7 @@ class Source(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _beside_the_suite(cls, values: Any, info: ValidationInfo) -> Any:
-        """Give a file that lies beside the suite its absolute path."""
+        """Give a file next to the suite its absolute path."""
         folder = (info.context or {}).get("folder")
         if folder and isinstance(values, dict) and isinstance(values.get("file"), str) and not values.get("hub"):
             beside = folder / values["file"]

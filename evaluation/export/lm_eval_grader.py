@@ -1,7 +1,7 @@
-"""The data and the grader of the tasks that ``python -m evaluation lm-eval`` of LUFFY on Dagster writes beside it.
+"""The data and the grader of the tasks that ``python -m evaluation lm-eval`` of LUFFY on Dagster writes next to it.
 
 lm-evaluation-harness calls `load` and `grade`. Answers are graded as in the project: set PYTHONPATH to a checkout of
-it, and install math-verify, google-re2 and pydantic beside lm_eval. A response that was cut at the token limit is
+it, and install math-verify, google-re2 and pydantic with lm_eval. A response that was cut at the token limit is
 graded by its text, because the harness does not say that it was cut.
 """
 

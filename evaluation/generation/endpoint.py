@@ -201,7 +201,7 @@ def _says_what_it_waits_for(pending: Collection[Future[Any]]) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit):
         if under_way := sum(not future.done() for future in pending):
-            sys.stderr.write(f"stopping: waiting for {under_way} answers that are under way; they are kept\n")
+            sys.stderr.write(f"stopping: waiting for {under_way} answers that are under way; they are stored\n")
         raise
 
 

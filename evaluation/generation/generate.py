@@ -1,8 +1,8 @@
 """Generate samples; samples that any command has drawn before are reused.
 
-The model, the rendered prompt, the sampling and the sample's number decide a sample, which is kept under that name
+The model, the rendered prompt, the sampling and the sample's number decide a sample, which is stored under that name
 (`sample_cache`). Nothing is cut silently: a response that stops at the token limit, or a prompt that does not fit the
-context, is kept with the ``finish_reason`` "length".
+context, is stored with the ``finish_reason`` "length".
 """
 
 import json
@@ -53,7 +53,7 @@ def generate(
         benchmarks: names of those to sample; all of the suite by default.
         sampling: see `Sampling`.
         counts: samples of each problem that is asked, where the sampling leaves them to somebody else.
-        cache: folder where samples are kept within seconds of being drawn.
+        cache: folder where samples are stored within seconds of being drawn.
         report: receives progress events.
 
     Raises InputError for a benchmark that the suite lacks, and a template that needs a chat template that the tokenizer

@@ -47,7 +47,7 @@ class LocalModel:
         Args:
             folder: Hugging Face folder.
             template: name of a prompt template, see `evaluation.generation.templates`.
-            chat_template_kwargs: arguments of the model's chat template, beside those of its training.
+            chat_template_kwargs: arguments of the model's chat template, in addition to the arguments of its training.
             checkpoint: digest that names the model; by default that of its lineage or its files.
             replicas: number of engines; as many as the GPUs allow by default, and one on a CPU.
             tensor_parallel: GPUs per engine; as few as the weights need by default.
@@ -122,7 +122,7 @@ class LocalModel:
         *,
         log_probs: bool = False,
     ) -> Generator[tuple[int, Completion], None, None]:
-        """(index, completion) in the order in which they finish, kept in ``samples``; a prompt that fills the context
+        """(index, completion) in the order in which they finish, stored in ``samples``; a prompt that fills the context
         gets an empty one.
         """
         for number, completion in self._complete(requests, sampling, log_probs):

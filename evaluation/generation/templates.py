@@ -29,7 +29,7 @@ def choose_template(name: str, model: Path, kwargs: Mapping[str, Any] | None = N
     Args:
         name: one of `template_names`.
         model: the folder of the checkpoint.
-        kwargs: arguments of the model's chat template, beside those that the checkpoint was trained with.
+        kwargs: arguments of the model's chat template, in addition to the training's.
 
     Raises InputError for "training" if the targets that the lineage names are gone, and for
     ``kwargs`` of a template that is a whole prompt.

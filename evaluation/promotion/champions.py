@@ -128,7 +128,7 @@ class Registry:
         limits: PromotionLimits,
         dagster_run: str,
     ) -> tuple[PolicyRecord, PolicyRecord | None, Path]:
-        """Keep the decision that ``compare`` takes on ``policy`` beside the present champion, and carry it out.
+        """Record the decision that ``compare`` takes on ``policy`` and the present champion, and carry it out.
 
         Returns:
             The record of the decision, the champion's after it (None: there is none), and the decision's file.

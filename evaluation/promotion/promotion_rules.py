@@ -48,7 +48,7 @@ def compare_with_champion(
     scores = opponent.scores if opponent and opponent.digest == against else {} if champion else base.scores
     if (champion or opponent) and (missing := missing_scores(scores, policy.scores)):
         reason = (
-            f"the champion has not answered the problems of {', '.join(missing)} beside this policy, because it came "
+            f"the champion has not answered the same problems of {', '.join(missing)}, because it came "
             "later, or the suite or evaluation.samples was another; materialize evals/policy and what follows it again"
         )
         return Decision(promoted=False, against=against, reasons=[reason])

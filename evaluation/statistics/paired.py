@@ -77,9 +77,9 @@ def paired_difference(first: pa.Table, second: pa.Table) -> Difference:
 
 
 def _differ_in_golds(first: pa.Table, second: pa.Table) -> bool:
-    """Whether two results are of other problems or golds by their digests, or else whether no gold of a problem agrees.
+    """Whether the digests of two results' problems and gold answers differ, or else whether no gold answer agrees.
 
-    A row has one of the golds of its problem, so two results of one suite may have different ones.
+    A row has one gold answer of its problem, so two results of one suite may have different ones.
     """
     one, other = (grading_record(table).get("problems") for table in (first, second))
     if one and other:

@@ -102,7 +102,7 @@ _SET_LABEL = compile_quick_pattern(r"(?<![a-zA-Z])(?:[A-J](?![b-z])|[1-9])|(?<=[
 def extract_choice(text: str) -> str | None:
     r"""Return the option that a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, or else the last ``ANSWER: C``.
 
-    A box without an option's label counts only if no answer is stated beside it. "A or B" is no choice.
+    A box without an option's label counts only if no other answer is stated. "A or B" is no choice.
 
     >>> [extract_choice(text) for text in (r"\boxed{(C) blue}", "ANSWER: A, no, ANSWER: B", "It is A, I think")]
     ['C', 'B', None]
@@ -122,7 +122,7 @@ def extract_choice(text: str) -> str | None:
 
 
 def choice_in(answer: str, stated: str | None = None) -> str:
-    """Return the option that a bare answer, such as the content of a box, names; ``stated`` is the one beside it.
+    """Return the option that a bare answer, such as the content of a box, names; ``stated`` is the other answer.
 
     >>> choice_in("(C) blue"), choice_in("Option B"), choice_in("blue")
     ('C', 'B', 'blue')
@@ -217,7 +217,7 @@ def extract_choices(text: str) -> str | None:
 
 
 def same_choices(answer: str, gold: str) -> bool:
-    """Return whether two sets of labels are the same; golds from 1 to 10 also accept the letters in these positions.
+    """Return whether two sets of labels are the same; gold answers 1 to 10 also accept the letters in these positions.
 
     A digit against a gold letter is wrong, because it is more often an option's value than its position.
 

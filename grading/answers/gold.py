@@ -67,15 +67,15 @@ def suggest(golds: Iterable[str]) -> str | None:
     """Suggest the verifier for gold answers that ``math`` cannot read; None if none clearly fits.
 
     >>> suggest(["A", "C", "B"]), suggest(["Paris", "Mount Everest"]), suggest(["x^2", "5"])
-    ('the golds of 100% of the rows are letters: verifier: choice', \
-'the golds of 100% of the rows are words: verifier: exact', None)
+    ('the gold answers of 100% of the rows are letters: verifier: choice', \
+'the gold answers of 100% of the rows are words: verifier: exact', None)
     """
     kinds = Counter(map(_kind, golds))
     kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
     if kind is None or count < MOST * kinds.total():
         return None
     share = int(100 * count / kinds.total())
-    return f"the golds of {share}% of the rows are {KINDS[kind]}: verifier: {kind}"
+    return f"the gold answers of {share}% of the rows are {KINDS[kind]}: verifier: {kind}"
 
 
 def _kind(gold: str) -> str | None:

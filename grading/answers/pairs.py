@@ -1,4 +1,4 @@
-"""Compare normalised answers that need no algebra: plain numbers, and options beside their values.
+"""Compare normalised answers that need no algebra: plain numbers, and options with their values.
 
 Which of the two sides is the gold answer makes no difference.
 """

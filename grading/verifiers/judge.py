@@ -1,6 +1,6 @@
 """A model that grades by a rubric, through an OpenAI-compatible endpoint.
 
-Whatever is no score is an error, never right. Every reply is kept before it is read, so that nothing is paid twice.
+Whatever is no score is an error, never right. Every reply is stored before it is read, so that nothing is paid twice.
 """
 
 import json

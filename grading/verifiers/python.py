@@ -97,7 +97,7 @@ class PythonVerifier(FunctionVerifier):
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Any:
-        """Replace the path of the function by the contents of its file and of the files beside it that it imports."""
+        """Replace the path of the function by the contents of its file and of the neighbours that it imports."""
         path = options["path"]
         try:
             files = source_digests(function_file(path))

@@ -74,7 +74,7 @@ class VerifierSpec:
 
     @property
     def requires_fields(self) -> tuple[str, ...]:
-        """The fields that a row must have beside its gold answer."""
+        """The fields that a row must have besides its gold answer."""
         return verifier_class(self.type).requires_fields(self.options)
 
 

@@ -69,7 +69,7 @@ class Verifier:
 
     @classmethod
     def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the fields that a row must have beside its gold answer, for a spec with ``options``."""
+        """Return the fields that a row must have besides its gold answer, for a spec with ``options``."""
         return ()
 
     def verify(

@@ -183,7 +183,7 @@ def _kept(storage: Storage, run_id: str, view: RunView) -> Iterator[str]:
 
 
 def log_file(home: str) -> Path:
-    """Return the log of the last run's processes, with what Dagster and its libraries print beside the event log."""
+    """Return the log of the last run's processes, with what Dagster and its libraries print outside the event log."""
     return Path(home) / "terminal.log"
 
 

@@ -1,4 +1,4 @@
-"""Build Dagster's definitions from settings, in explicit lists, under names that others can stand beside."""
+"""Build Dagster's definitions from settings, in explicit lists, under names that leave room for others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

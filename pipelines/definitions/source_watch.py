@@ -17,7 +17,7 @@ from targets.source_settings import EMBEDDED, GENERATED
 
 @dataclass(frozen=True)
 class SourceState:
-    """The source at the last tick, kept in the sensor's cursor.
+    """The source at the last tick, stored in the sensor's cursor.
 
     Args:
         requested: Digest of the content for which a preparation was last requested.

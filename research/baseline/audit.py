@@ -61,7 +61,7 @@ class Audit:
         self.trl = work / "trl"
 
     def install(self) -> None:
-        """Install TRL from its lock, beside what the training interpreter has."""
+        """Install TRL from its lock, in addition to the training interpreter's packages."""
         if not self.trl.is_dir():
             partial = self.trl.with_name("trl.partial")
             shutil.rmtree(partial, ignore_errors=True)

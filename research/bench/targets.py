@@ -1,4 +1,4 @@
-"""Measure the preparation of targets: rows per second beside the usual way, and memory at several sizes.
+"""Measure the preparation of targets: rows per second, compared with the usual way, and memory at several sizes.
 
 The usual way is ``datasets.map`` (two processes) with a Python function that tokenizes a response and calls math-verify
 on it. Ours is ``luffy targets`` with two workers, including reading, duplicates, filters and writing.

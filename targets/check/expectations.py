@@ -126,7 +126,7 @@ def validate(
     An expectation has failed if its evaluation breaks, and says so.
 
     Args:
-        parameters: values for ``$name`` in the suite, beside the settings recorded in the file.
+        parameters: values for ``$name`` in the suite, in addition to the settings recorded in the file.
         previous: the profile of the version before, to which drift is relative. None: there is no drift.
 
     Raises:

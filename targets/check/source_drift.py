@@ -195,7 +195,7 @@ def _changed_most(block: str, before: Version, now: Version) -> str:
 
 
 def _lost(before: Version, now: Version) -> Iterator[Change]:
-    """The largest share of what it kept before that a file does not keep any more."""
+    """The largest share of its earlier targets that a file has lost."""
     lost = (Change(-change.value, change.where) for change in _survivals(before, now))
     yield max(lost, key=lambda change: change.value, default=Change())
 

@@ -280,7 +280,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("pass_rate", "the base model solves the problem too rarely or too often", Stage.SELECT),
     Filter("review", "a reviewer refused it", Stage.SELECT),
     Filter("ledger", "an earlier training gave it one of the verdicts of ledger_drop", Stage.SELECT),
-    Filter("near_duplicate", "the problem is nearly the same as a kept one", Stage.SELECT),
+    Filter("near_duplicate", "the problem is nearly the same as an accepted one", Stage.SELECT),
     Filter("too_many_per_problem", "the problem has enough traces already", Stage.SELECT),
     Filter("over_source_cap", "more than the cap or the weight of its source allows: not drawn", Stage.SELECT),
     Filter("over_domain_cap", "more than domain_caps allows: not drawn", Stage.SELECT),

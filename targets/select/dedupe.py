@@ -97,7 +97,7 @@ class Repeated:
     reasons: list[str]  # names of filters
     details: "pa.Array"
     kept: "pa.Array"  # the id of the trace that stays instead
-    problems_of_golds: int  # problems with traces that have different golds
+    problems_of_golds: int  # problems with traces that have different gold answers
 
 
 class Duplicates:

@@ -41,7 +41,7 @@ LARGEST_REVIEW = 64 << 20  # bytes of the file
 
 @dataclass(frozen=True)
 class Exclusions:
-    """What decides about an accepted trace beside its duplicates: the settings, and what their files say."""
+    """What decides about an accepted trace besides its duplicates: the settings, and what their files say."""
 
     config: TargetSettings
     difficulty: "Difficulty"

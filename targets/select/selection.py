@@ -1,6 +1,6 @@
 """Select targets among the accepted traces: by the exclusions of settings and files, by duplicates, and by caps.
 
-Caps limit the share of each source in the targets (by its cap, and by its weight beside the others), then that of each
+Caps limit the share of each source in the targets (by its cap, and by its relative weight), then the share of each
 domain, then the tokens of all of them. Targets are only left out, never repeated. Which ones stay is drawn by a hash of
 their ids, so that the draw is the same in any order of work, and more rows of one source move few targets of another.
 """
@@ -43,8 +43,8 @@ class Outcome:
 class Selection:
     """Collects the keys of pieces (`add`), decides among their traces (`decide`), and says what was decided.
 
-    ``columns``: what is needed of the accepted traces (DECISION). ``problems_of_golds``: problems with traces that have
-    different golds, once it has decided.
+    ``columns``: what is needed of the accepted traces (DECISION). ``problems_of_golds``: problems with different gold
+    answers, once it has decided.
     """
 
     problems_of_golds = 0

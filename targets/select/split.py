@@ -73,7 +73,7 @@ def select_train(
     """Write train.parquet and heldout.parquet (both TARGET) and left_out.parquet into ``out_dir``.
 
     A problem is held out when its hash under ``seed`` falls into ``heldout_share``: adding rows moves no problem. Of
-    the rest, ``max_rows`` (all) with the smallest hashes are kept, in the order of ``prepared``. The prepared file's
+    the rest, ``max_rows`` (all) with the smallest hashes stay, in the order of ``prepared``. The prepared file's
     metadata goes with all of them. Where ``out_dir`` already holds them, nothing is done. Raises InputError if nothing
     is left to train on.
     """

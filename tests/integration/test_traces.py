@@ -182,7 +182,7 @@ def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, prob
     process.send_signal(signum)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + signum and len(state.requests) == 5
-    assert "stopping: waiting for 5 answers that are under way; they are kept" in said and "Traceback" not in said
+    assert "stopping: waiting for 5 answers that are under way; they are stored" in said and "Traceback" not in said
     state.seconds = 0.0
     assert run(name, problems).returncode == 0
     assert set(state.asked.values()) == {1} and len(state.asked) == 12

@@ -145,7 +145,7 @@ ROWS: list[Row] = [
     (
         MINE_SUITE,
         {"mine.yaml": SUITE_YAML},
-        "no file mine.jsonl beside the suite, nor in a root folder (none is given)",
+        "no file mine.jsonl next to the suite, nor in a root folder (none is given)",
     ),
     (MINE_SUITE, {"mine.yaml": SUITE_YAML, "mine.jsonl": "{"}, "{here}/mine.jsonl, line 1: not JSON"),
 ]

@@ -15,9 +15,9 @@ SOLVED = 1.0  # a score from which a sample is right; scores lie in [0, 1]
 class Filter(Options):
     """Groups of one outcome are dropped, because their advantages are 0, and others are drawn in their place.
 
-    ``by="all_samples"`` looks at every member: a group that the policy never solves is kept if its off-policy sample is
+    ``by="all_samples"`` looks at every member: a group that the policy never solves stays if its off-policy sample is
     right, and that is the group from which the policy learns most. ``"on_policy"`` looks at on-policy samples only, and
-    drops it. A group with fewer than two members to look at is kept, because one outcome is no evidence.
+    drops it. A group with fewer than two members to look at stays, because one outcome is no evidence.
     """
 
     by: Baseline = "all_samples"  # the samples whose outcomes decide that a group carries no signal

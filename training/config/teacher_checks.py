@@ -35,7 +35,7 @@ def teacher_folder(name: str) -> Path:
 
 
 def served_folder(config: "DictConfig", model: Path) -> Path | None:
-    """Return the folder of the teacher that verl serves beside the policy of ``model``; None without a teacher."""
+    """Return the folder of the teacher that verl serves with the policy of ``model``; None without a teacher."""
     if not has_server(config):
         return None
     name = config.method.teacher.model

@@ -1,6 +1,6 @@
 """Write a run as the configuration of verl: the file that verl ships, what all our runs change, and the run's values.
 
-OmegaConf merges them and resolves references. Keys of ours that verl lacks stand beside verl's, for the hooks.
+OmegaConf merges them and resolves references. Keys of ours that verl lacks stand next to verl's, for the hooks.
 """
 
 from collections.abc import Sequence

@@ -300,7 +300,7 @@ def _own_context(record: RunRecord) -> int | None:
 
 
 def signal(data: Mapping[str, float]) -> float | None:
-    """Return the share of groups with different rewards; a right target beside wrong samples counts."""
+    """Return the share of groups with different rewards; a right target among wrong samples counts."""
     if (partial := data.get("groups/solve_partial")) is None:
         return None
     guided = data.get("groups/off_policy", float(data.get("batch/off_policy_samples", 0) > 0))
@@ -309,5 +309,5 @@ def signal(data: Mapping[str, float]) -> float | None:
 
 
 def is_taught_otherwise(record: RunRecord) -> bool:
-    """Return whether something beside the advantages teaches."""
+    """Return whether something besides the advantages teaches."""
     return record.value("method.type") == "relift" or any(record.value(key) for key in TEACHING)

@@ -1,7 +1,7 @@
 """Turn a checkpoint of verl into a Hugging Face folder: ``python -m training.export.merge ACTOR FOLDER DTYPE``.
 
 `training.job.checkpoints` starts it. verl's ranks each save their part of the parameters, in float32. Here they are
-joined on one processor, after or beside the training: no GPU waits for it, and a checkpoint has no second copy of the
+joined on one processor, during or after the training: no GPU waits for it, and a checkpoint has no second copy of the
 model. LoRA's adapters are added to the matrices that they adapt, and also written by themselves, as a folder that peft
 and vLLM load.
 """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
 SCORES = "## Scores"
-CLOSING = f"`{MANIFEST}` beside this file has the whole configuration and the digests of all inputs."
+CLOSING = f"`{MANIFEST}` next to this file has the whole configuration and the digests of all inputs."
 # The settings that readers ask for first; all of them are in lineage.json.
 SETTINGS = {
     "data.train_batch_size": "prompts per step",

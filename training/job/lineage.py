@@ -43,7 +43,7 @@ def build_manifest(
         targets: The targets of its last stage.
         upstream: The origin of the inputs, as the caller states it.
         first: The first stage; None if there is none.
-        ledger: Targets by source and verdict; None if no ledger was kept.
+        ledger: Targets by source and verdict; None if there is no ledger.
     """
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     if not ended:

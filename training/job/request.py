@@ -76,7 +76,7 @@ class TrainingRequest(Placement):
     heldout: Input | None = Field(
         default=None,
         description="Parquet file of held-out targets, for a recipe with a second stage that trains on them. Default: "
-        "heldout.parquet beside --targets.",
+        "heldout.parquet next to --targets.",
         json_schema_extra={"metavar": "FILE.parquet"},
     )
     out: Path = Field(
@@ -204,7 +204,7 @@ def _settings(run: Run, files: Iterable[str]) -> dict[str, Any]:
 
 
 def _file_digest(file: Path) -> str:
-    """Return the digest of a file that a key names; a Python file's digest covers the modules beside it too."""
+    """Return the digest of a file that a key names; a Python file's digest covers the neighbouring modules too."""
     return user_code_digest(file) if file.suffix == ".py" else digest_shards(file)
 
 

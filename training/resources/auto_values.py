@@ -39,7 +39,7 @@ def resolve_auto(
 
     Args:
         installed: attention kernels; by default those of this interpreter.
-        teacher: the shape of a teacher that verl serves beside the policy.
+        teacher: the shape of a teacher that verl serves with the policy.
 
     Raises:
         InputError: there is no GPU, or a key has an unknown value.
@@ -121,7 +121,7 @@ def _teacher_gpus(config: DictConfig, machine: Machine, teacher: ModelShape | No
 
 
 def _actor_gpus(config: DictConfig, most: int) -> int:
-    """Return the actor's GPUs on each node: ``most``, or beside a teacher as many as share a batch evenly."""
+    """Return the actor's GPUs on each node: ``most``, or with a teacher as many as share a batch evenly."""
     samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
     if not has_server(config):
         return most

@@ -111,7 +111,7 @@ def estimates(
     """Yield what a run takes of each GPU and node of ``machine``, as far as their sizes are known.
 
     Args:
-        teacher: a model that verl serves beside the policy.
+        teacher: a model that verl serves with the policy.
     """
     share = "actor_rollout_ref.rollout.gpu_memory_utilization"
     if (memory := machine.gpu_memory) and cuda:

@@ -106,7 +106,7 @@ def logical_cpus(layout: Layout, config: "DictConfig") -> int:
 
 
 def disk(shape: ModelShape, layout: Layout, config: "DictConfig", saved: int) -> float:
-    """Return the bytes of the run's folder: the checkpoints that are kept, one that is being written, and the policy.
+    """Return the bytes of the run's folder: the checkpoints that stay, one that is being written, and the policy.
 
     ``saved`` checkpoints are there already.
     """

@@ -33,7 +33,7 @@ class Teacher(Protocol):
 
 
 class ServedTeacher:
-    """A model that verl serves beside the policy."""
+    """A model that verl serves with the policy."""
 
     def __init__(self, manager: Any) -> None:
         self.manager = manager

@@ -47,7 +47,7 @@ OF_ALL_SAMPLES = "training/off_policy/trajectory_"
 
 
 def extra_info(batch: KVBatchMeta) -> dict[str, Any]:
-    """What the workers get beside the samples of ``batch``."""
+    """What the workers get besides the samples of ``batch``."""
     assert batch.extra_info is not None  # unless somebody asks for a batch without
     return batch.extra_info
 
@@ -148,7 +148,7 @@ class MixedPolicy(PromptTrainer):
         return rewards
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Compute the inputs of the update over the whole batch, and put them beside the samples."""
+        """Compute the inputs of the update over the whole batch, and put them next to the samples."""
         fields = [*FIELDS, *self.method.fields()]
         fields += ["ref_log_prob"] if self.use_reference_policy else []
         fields += ["prompt_key"] if self.method.by_prompt else []

@@ -18,7 +18,7 @@ DIGEST = compile_full_match(r"[0-9a-f]{40,}")
 
 
 def composition(manifest: Manifest | None) -> list[tuple[str, str, int, int]]:
-    """Summarise the targets as their preparation counted them: (what, value, traces read, targets kept).
+    """Summarise the targets as their preparation counted them: (what, value, traces read, targets used).
 
     By source, and by each metadata that a source declares (teacher, license, …), the most frequent values first.
     Empty where the targets are of one source without metadata.

@@ -1,4 +1,4 @@
-"""The data of a scorecard: base and policy on the same problems, the champion beside them, and their lineage.
+"""The data of a scorecard: base, policy and champion on the same problems, and their lineage.
 
 `scorecard_text` and `scorecard_html` render it. A scorecard is about exactly one base, one policy and at most one
 champion: `build_scorecard` refuses results that come from other checkpoints.

@@ -184,7 +184,8 @@ def test_problems_that_differ_in_case_or_blanks_are_one_only_with_one_answer(
     prepared = run(source, tmp_path / "out", tokenizer)
     assert [int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)] == [0, 1, 2, 3, 5]
     assert {row["reason"] for row in rows(prepared.rejected)} == {"too_many_per_problem"}
-    assert list(prepared.hints) == [""] and "1 problem has traces with golds of different texts" in prepared.hints[""]
+    assert list(prepared.hints) == [""]
+    assert "1 problem has traces with gold answers of different texts" in prepared.hints[""]
     profile = rows(prepared.profile)
     assert len({row["problem_digest"] for row in profile}) == len(profile)
 

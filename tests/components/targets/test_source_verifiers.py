@@ -141,7 +141,7 @@ def test_a_source_that_asks_the_wrong_verifier_is_told_which_one_fits(
 ) -> None:
     letters = {"path": str(jsonl(*(choice(k) for k in range(20)), name="letters.jsonl"))}
     prepared = run([letters], tmp_path / "out", tokenizer, workers=processes)
-    hint = "source letters: the golds of 100% of the rows are letters: verifier: choice"
+    hint = "source letters: the gold answers of 100% of the rows are letters: verifier: choice"
     assert hint_texts(prepared) == [hint]
     with pytest.raises(InputError, match=f"20 choice_gold .*S{hint[1:]}"):
         require_targets(prepared)
@@ -160,7 +160,7 @@ def test_words_without_a_box_and_questions_of_one_template_are_told_what_helps(
 
     path = str(jsonl(*(square(f"{column}{row}") for column in "abcdefgh" for row in range(1, 9)), name="chess.jsonl"))
     unboxed = run([path], tmp_path / "a", tokenizer)
-    assert hint_texts(unboxed) == ["source chess: the golds of 100% of the rows are words: verifier: exact"]
+    assert hint_texts(unboxed) == ["source chess: the gold answers of 100% of the rows are words: verifier: exact"]
     source = {"path": path, "verifier": {"type": "exact", "answer": "after_thoughts"}}
     alike = run([source], tmp_path / "b", tokenizer)
     assert alike.by_source["chess"]["near_duplicate"] == 48

@@ -172,7 +172,7 @@ FAULTS: dict[str, tuple[Damage, str]] = {
         lambda folder: write_json(GPTQ, folder / "quantize_config.json"),
         "quantized weights (GPTQ or AWQ), which cannot be trained",
     ),
-    "an adapter": (lambda folder: write_json({}, folder / "adapter_config.json"), "an adapter beside the weights"),
+    "an adapter": (lambda folder: write_json({}, folder / "adapter_config.json"), "an adapter next to the weights"),
     "weights twice": (
         lambda folder: shutil.copyfile(folder / WEIGHTS, folder / "consolidated.safetensors"),
         "consolidated.safetensors: vLLM loads it as well as model.safetensors",

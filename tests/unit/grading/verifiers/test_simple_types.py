@@ -126,8 +126,8 @@ def test_math_at_another_place() -> None:
 @pytest.mark.parametrize(
     ("golds", "hint"),
     [
-        (["A", "(B)", "C, D"] * 10 + ["7"], "the golds of 96% of the rows are letters: verifier: choice"),
-        (["Paris", "the Nile", "Saint-Denis"], "the golds of 100% of the rows are words: verifier: exact"),
+        (["A", "(B)", "C, D"] * 10 + ["7"], "the gold answers of 96% of the rows are letters: verifier: choice"),
+        (["Paris", "the Nile", "Saint-Denis"], "the gold answers of 100% of the rows are words: verifier: exact"),
         (["5 kg", "12%", "3.2e4 m/s"], "numbers with a unit: verifier: number"),
         (['{"a": 1}'], "JSON: verifier: json"),
         (['{"inputs": ["1"], "outputs": ["2"]}', "assert f(1) == 2"], "tests: verifier: code"),
