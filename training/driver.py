@@ -60,7 +60,8 @@ def run_attempt(
     logged = attempt.log.with_suffix(".causes")
     files = {"VERL_FILE_LOGGER_PATH": str(attempt.records), CAUSES_FILE: str(logged)}
     environment = {**base_environment(), **files, **environment}
-    status, told = None, "the training command was stopped"
+    status = None
+    told = "the training command was stopped"
     attempt.begin(code)
     adopt_orphans()
     try:
@@ -124,7 +125,8 @@ def _followed(
 
     The block ends so, too, if there is no record for ``stall_seconds``, or if ``on_record`` fails.
     """
-    ended, errors = threading.Event(), list[BaseException]()
+    ended = threading.Event()
+    errors = list[BaseException]()
 
     def abort(error: BaseException) -> None:
         errors.append(error)
@@ -138,7 +140,8 @@ def _followed(
             os._exit(1)
 
     def follow() -> None:
-        records, moved = RecordFile(attempt.records), time.monotonic()
+        records = RecordFile(attempt.records)
+        moved = time.monotonic()
         while True:
             last = ended.is_set()
             for record in records.new_records():
@@ -191,10 +194,12 @@ def drive(config: DictConfig, environment: Mapping[str, str], abort: Callable[[B
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
         from verl.utils.config import validate_config
 
-        reference, critic = need_reference_policy(config), need_critic(config)
+        reference = need_reference_policy(config)
+        critic = need_critic(config)
         validate_config(config=config, use_reference_policy=reference, use_critic=critic)
         stack.callback(ray.shutdown)
-        runner, on_term = task_runner(config.objective), signal.getsignal(signal.SIGTERM)
+        runner = task_runner(config.objective)
+        on_term = signal.getsignal(signal.SIGTERM)
 
         def remote() -> Any:
             signal.signal(signal.SIGTERM, on_term)  # Ray has replaced it by one that ends the process at once

@@ -212,7 +212,8 @@ def _lay_out(config: DictConfig, folder: RunFolder, model: Path, report: Report)
             the folder are parts for another number of GPUs.
     """
     machine = machine_of(folder.path)
-    shape, saved = ModelShape.of_folder(model), complete_steps(folder.checkpoints)
+    shape = ModelShape.of_folder(model)
+    saved = complete_steps(folder.checkpoints)
     teacher = served_folder(config, model)
     teacher_shape = None if teacher is None else ModelShape.of_folder(teacher)
     resolve_auto(config, machine, shape, teacher=teacher_shape)
@@ -268,7 +269,8 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
 def _train(folder: RunFolder, config: DictConfig, environment: Mapping[str, str], report: Report) -> None:
     """Run the next attempt to its end; do nothing if all steps are done."""
     folder.attempts.mkdir(exist_ok=True)
-    total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
+    total = config.trainer.total_training_steps
+    earlier = attempts(folder.attempts)
     rollouts = None if latest_step(folder.checkpoints) else folder.rollouts
     done = prepare_resume(folder.checkpoints, partial(progress, report))
     remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
@@ -301,7 +303,9 @@ class Steps:
     def __init__(
         self, total: int, report: Report, trackers: Sequence[str], watch: Callable[[Mapping[str, Any]], None]
     ) -> None:
-        self._total, self._report, self._watch = total, report, watch
+        self._total = total
+        self._report = report
+        self._watch = watch
         self._trackers = list(trackers)
         self._seconds = deque[float](maxlen=10)  # of the last steps
 

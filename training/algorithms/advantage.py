@@ -77,7 +77,8 @@ def group_advantage(
     member = on_policy.bool().to(scores.device)
     ids = index.tolist() if isinstance(index, torch.Tensor | np.ndarray) else index
     number_of = {name: number for number, name in enumerate(dict.fromkeys(ids))}
-    group, n_groups = scores.new_tensor([number_of[name] for name in ids], dtype=torch.int64), len(number_of)
+    group = scores.new_tensor([number_of[name] for name in ids], dtype=torch.int64)
+    n_groups = len(number_of)
 
     # In float64 and relative to the group's largest score: sums hardly depend on the order of the rows, and equal
     # scores have a deviation of exactly 0, where a rounding error of 1e-17 would pass for a deviation.

@@ -128,7 +128,9 @@ def _weights(log_ratio: Tensor, on_policy: Tensor, means: Tensor, options: AnyCo
     ones = torch.ones_like(log_ratio)
     if not isinstance(options, Correction):
         return ones, torch.ones_like(on_policy)
-    low, high, total = options.low, options.high, log_ratio.sum(dim=-1, keepdim=True)
+    low = options.low
+    high = options.high
+    total = log_ratio.sum(dim=-1, keepdim=True)
     weights, criterion = bounded_exp(log_ratio), None
     match options.type:
         case "tis":
@@ -189,7 +191,8 @@ def correction_metrics(
     - ``prefix_is_p05``, ``_p50``, ``_p95``, from at most ``QUANTILE_TOKENS`` evenly spaced tokens
     """
     magnitude = log_ratio.abs()
-    tokens, rows = on_policy.sum(), on_policy.any(dim=-1).sum()
+    tokens = on_policy.sum()
+    rows = on_policy.any(dim=-1).sum()
     rejected = on_policy & ~keep
     row_rejected = rejected.any(dim=-1)
     rejected_rows = row_rejected.sum()

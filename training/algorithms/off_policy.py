@@ -104,7 +104,8 @@ class PDivP(Reshape):
         return torch.sigmoid(log_ratio - math.log(self.gamma))
 
     def shape_ratio(self, log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
-        shift, logsigmoid = math.log(self.gamma), torch.nn.functional.logsigmoid
+        shift = math.log(self.gamma)
+        logsigmoid = torch.nn.functional.logsigmoid
         return bounded_exp(logsigmoid(log_prob - shift) - logsigmoid(old_log_prob - shift))
 
 

@@ -128,7 +128,8 @@ class Gmpo(OnPolicyLoss):
     clip: Clip | None = Clip()
 
     def losses(self, log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor) -> Losses:
-        difference, clipped = torch.where(on_policy, log_prob - old_log_prob, 0.0), None
+        difference = torch.where(on_policy, log_prob - old_log_prob, 0.0)
+        clipped = None
         if self.clip is not None:
             with torch.no_grad():
                 held = difference.clamp(-self.clip.low, self.clip.high)
@@ -157,12 +158,15 @@ class Dppo(OnPolicyLoss):
 
     def losses(self, log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor) -> Losses:
         with torch.no_grad():
-            p, p0, least = log_prob.exp(), old_log_prob.exp(), 1e-8
+            p = log_prob.exp()
+            p0 = old_log_prob.exp()
+            least = 1e-8
             distance = (p - p0).abs()
             if self.type == "dppo_kl":
                 distance = p0 * (old_log_prob - log_prob) + (1 - p0) * torch.log((1 - p0 + least) / (1 - p + least))
             lower, upper = self.clip.band
-            raised, gains = log_prob > old_log_prob, loss_per_ratio < 0
+            raised = log_prob > old_log_prob
+            gains = loss_per_ratio < 0
             limit = torch.where(gains, upper - 1.0, 1.0 - lower)
             clipped = (distance > limit) & (raised == gains)
             ratio = bounded_exp(log_prob - old_log_prob).clamp(max=LARGEST_RATIO)
@@ -197,7 +201,8 @@ class Vespo(OnPolicyLoss):
         """Return ``phi`` of ``log W``, which is held between -18.4 and 20."""
         log_ratio = log_ratio.clamp(*LOG_RATIOS)
         gains = loss_per_ratio <= 0
-        power, decay = torch.where(gains, self.k_pos, self.k_neg), torch.where(gains, self.l_pos, self.l_neg)
+        power = torch.where(gains, self.k_pos, self.k_neg)
+        decay = torch.where(gains, self.l_pos, self.l_neg)
         return torch.exp(power * log_ratio + decay * (1.0 - log_ratio.exp()))
 
     def losses(self, log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor) -> Losses:

@@ -60,7 +60,8 @@ def mixed_policy_token_loss(
         in ``off_ratio_max_clip_frac`` or ``off_ratio_min_clip_frac``.
     """
     valid = response_mask.bool()
-    on_policy, off_policy = valid & ~off_policy_mask, valid & off_policy_mask
+    on_policy = valid & ~off_policy_mask
+    off_policy = valid & off_policy_mask
     # 0 where a token has no part, so that nothing there reaches a sum or a gradient.
     log_prob = torch.where(valid, working_precision(log_prob), 0.0)
     old_log_prob = torch.where(on_policy, working_precision(old_log_prob), 0.0)

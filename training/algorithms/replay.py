@@ -31,7 +31,13 @@ class Experience(NamedTuple):
     trajectories: Sequence[Trajectory]
 
     def add(self, successes: int, right: Sequence[Trajectory]) -> "Experience":
-        """Return it with the ``right`` samples of the latest group; one that is there already stays as it is."""
+        """Return it with the ``right`` samples of the latest group; one that is there already stays as it is.
+
+        >>> first, second = Trajectory([5, 2], [-0.1, -0.3]), Trajectory([6, 2], [-0.2, -0.2])
+        >>> stored = Experience(1, [first]).add(2, [second, Trajectory([5, 2], [-9.0, -9.0])])
+        >>> stored.successes, stored.trajectories == [first, second]
+        (2, True)
+        """
         stored = {tuple(one.tokens): one for one in (*right, *self.trajectories)}
         return Experience(successes, [stored[tokens] for tokens in sorted(stored)])
 

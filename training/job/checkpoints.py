@@ -195,7 +195,8 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
             f"{folder_of(checkpoints, step)} is damaged: {reason}: start the training again, which sets this "
             "checkpoint aside and resumes from the one before"
         )
-    actor, out = folder_of(checkpoints.absolute(), step) / "actor", out.absolute()
+    actor = folder_of(checkpoints.absolute(), step) / "actor"
+    out = out.absolute()
     run_module("training.export.merge", str(actor), str(out), dtype, CUDA_VISIBLE_DEVICES="")
 
 

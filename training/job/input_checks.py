@@ -38,7 +38,8 @@ def check_context(model: Path, config: DictConfig) -> None:
     check_model(model, kwargs=chat_template(config).kwargs)
     settings = read_object(model / "config.json")
     settings = settings | settings.get("text_config", {}) | dict(config.actor_rollout_ref.model.override_config)
-    context, needed = settings.get("max_position_embeddings"), config.actor_rollout_ref.rollout.max_model_len
+    context = settings.get("max_position_embeddings")
+    needed = config.actor_rollout_ref.rollout.max_model_len
     if not isinstance(context, int | None):
         raise InputError(f"model {model}: config.json: max_position_embeddings is {context!r:.80}; expected a number")
     if context is not None and needed > context:
@@ -91,7 +92,8 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
     # The preparation writes the digest of the rows beside the schema, whose metadata a copy of other rows keeps.
     unchanged = ROWS_DIGEST in (pq.read_metadata(shards(path)[0]).metadata or {})
-    measured, log_probs = unchanged and _prepared_for(metadata, lengths, limits), of_run(config).reads_target_probs
+    measured = unchanged and _prepared_for(metadata, lengths, limits)
+    log_probs = of_run(config).reads_target_probs
     if log_probs and TARGET_LOG_PROBS.name not in schema.names:
         raise InputError(
             f"targets {path}: no column {TARGET_LOG_PROBS.name}, which method.off_policy.phi=recorded reads: give the "
@@ -132,9 +134,11 @@ def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
 def check_pass_rates(path: Path, config: DictConfig) -> None:
     """Raise InputError unless each row of the targets has the pass rate that ``config`` decides by."""
     if config.data.order == EASY_FIRST:
-        reader, instead = f"data.order={EASY_FIRST}", "data.order=shuffle"
+        reader = f"data.order={EASY_FIRST}"
+        instead = "data.order=shuffle"
     elif parse_schedule(config.method.get("guide", ALWAYS)) is not None:
-        reader, instead = f"method.guide={config.method.guide}", "method.guide=always"
+        reader = f"method.guide={config.method.guide}"
+        instead = "method.guide=always"
     else:
         return
     name, schema = PASS_RATE.name, pq.read_schema(shards(path)[0])
@@ -169,7 +173,8 @@ def run_files(targets: Path, config: DictConfig, folder: Path) -> tuple[Path, Pa
     Raises:
         InputError: a problem of ``data.val_files`` is one of ``targets``, or too few rows are left to train on.
     """
-    validates, sorts = config.trainer.test_freq > 0, config.data.order == EASY_FIRST
+    validates = config.trainer.test_freq > 0
+    sorts = config.data.order == EASY_FIRST
     if not validates and not sorts:
         return targets, targets
     rows = training = read_shards(targets)
@@ -193,7 +198,8 @@ def _validation(rows: pa.Table, targets: Path, config: DictConfig) -> tuple[pa.T
     These come from ``data.val_files``, or they are ``data.val_max_samples`` of the problems of ``rows``, which are then
     no part of the training: those with the lowest digests, so that every run on the same targets has the same.
     """
-    count, batch = config.data.val_max_samples, config.data.train_batch_size
+    count = config.data.val_max_samples
+    batch = config.data.train_batch_size
     problems, given = _problems(rows), config.data.val_files
     source = read_shards(given) if given else rows
     candidates = _problems(source) if given else problems

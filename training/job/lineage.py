@@ -45,7 +45,8 @@ def build_manifest(
         first: The first stage; None if there is none.
         ledger: Targets by source and verdict; None if there is no ledger.
     """
-    ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
+    ended = attempts(folder.attempts)
+    step = exported_step(folder.checkpoints, config.policy_from)
     if not ended:
         raise InputError(f"{folder.attempts}: no attempt in it: bring the folder back, or give --force to train anew")
     devices = Layout(config).reserved

@@ -132,7 +132,8 @@ class TrainingRequest(Placement):
             )
         if not (self.model.path / "config.json").is_file():
             raise InputError(f"model {self.model.path}: no config.json there: expected a Hugging Face model folder")
-        name, heldout = self.recipe_name, self.heldout if trains_on_heldout(self.recipe) else None
+        name = self.recipe_name
+        heldout = self.heldout if trains_on_heldout(self.recipe) else None
         if heldout and not is_there(heldout.path):
             raise InputError(f"heldout {heldout.path}: {absence(heldout.path)}: give --heldout a parquet")
         files = file_digests(self.composed())

@@ -56,7 +56,8 @@ def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str,
     Raises:
         InputError: a tracker does not answer.
     """
-    recorded, digest = _read(folder), digest_bytes(config.encode())
+    recorded = _read(folder)
+    digest = digest_bytes(config.encode())
     runs = recorded.runs if recorded and recorded.config == digest else {}
     opened: dict[str, dict[str, str]] = {}
     variables: dict[str, str] = {}
@@ -87,7 +88,8 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
     for tracker in recorded.runs:
         if importlib.util.find_spec(tracker) is None:
             raise InputError(f"{folder / FILE}: {tracker} is not installed: {sys.executable} -m pip install {tracker}")
-    files, scores = {"lineage": [folder / "policy" / MANIFEST]}, dict[str, float]()
+    files = {"lineage": [folder / "policy" / MANIFEST]}
+    scores = dict[str, float]()
     if scorecard is not None:
         files["scorecard"] = sorted(scorecard.glob("scorecard.*"))
         rows = read_object(scorecard / "scorecard.json")["rows"]
@@ -216,7 +218,8 @@ def _publish_wandb(
     import wandb
 
     described = facts(manifest)
-    settings, where = wandb.Settings(silent=True), {"project": run["project"], "dir": str(folder)}
+    settings = wandb.Settings(silent=True)
+    where = {"project": run["project"], "dir": str(folder)}
     with wandb.init(id=run["run"], name=name, resume="allow", settings=settings, **where) as opened:
         opened.config.update({"luffy": described}, allow_val_change=True)
         opened.summary.update(dict(scores))

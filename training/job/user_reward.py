@@ -62,7 +62,8 @@ async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:
     Raises:
         RewardError: the function raised, or returned neither a number nor a mapping with a ``score``.
     """
-    call, kwargs = load(function["path"], function["name"]), function.get("reward_kwargs") or {}
+    call = load(function["path"], function["name"])
+    kwargs = function.get("reward_kwargs") or {}
     try:
         if inspect.iscoroutinefunction(call):
             score = await call(**sample, **kwargs)

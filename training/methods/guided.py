@@ -19,7 +19,12 @@ from training.methods.on_policy import OnPolicy
 
 
 class Guided(OnPolicy):
-    """The first samples of a group start with a part of the target, where ``guide`` applies to the prompt."""
+    """The first samples of a group start with a part of the target, where ``guide`` applies to the prompt.
+
+    >>> method, prompt = Guided(prefix=Fixed(n=1, min=0.5, max=0.5)), Prompt(1, "p", 0, 0, has_target=True)
+    >>> [start.ratio for start in method.plan(prompt, 3)]
+    [0.5, 0.0, 0.0]
+    """
 
     prefix: AnyPrefix = Fixed(n=1)
     guide: Schedule = ALWAYS

@@ -91,8 +91,10 @@ class OnPolicy(Rollouts):
         advantages = super().advantages(samples, scores, step, metrics)
         if self.teacher is None:
             return advantages
-        mask, old = samples.mask, samples.rows["old_log_probs"]
-        teacher, scored = fit_width(samples.rows["teacher_log_probs"], mask.shape[1]), mask & ~samples.off_policy_mask
+        mask = samples.mask
+        old = samples.rows["old_log_probs"]
+        teacher = fit_width(samples.rows["teacher_log_probs"], mask.shape[1])
+        scored = mask & ~samples.off_policy_mask
         if not self.teacher.task_rewards:
             advantages = torch.where(scored, 0.0, advantages)
         scored &= ~teacher.isnan()  # of a sample for which the teacher had nothing to see

@@ -55,7 +55,8 @@ class Relift(OnPolicy):
     def after_update(self, tools: Tools) -> Metrics:
         metrics: Metrics = {}
         if len(self._unsolved) >= self.buffer:
-            prompts, self._unsolved = self._unsolved[: self.buffer], self._unsolved[self.buffer :]
+            prompts = self._unsolved[: self.buffer]
+            self._unsolved = self._unsolved[self.buffer :]
             coefficients = {"sft_loss": 1.0, "entropy_loss": -self._entropy_coef}
             figures = tools.supervised_update(prompts, SUPERVISED, coefficients, self.clip_grad)
             metrics = {f"relift/{name}": value for name, value in {**figures, "targets": float(len(prompts))}.items()}

@@ -24,6 +24,11 @@ class Trapo(OffPolicy):
     The policy's tokens have ``-(r - mean) p / p0`` over all samples of the group; those of the target the likelihood of
     `TrustRegion`, whatever the outcome. The first of the samples with the shortest part has no loss on it. The source
     is Su-my/TRAPO, ``trapo_src``.
+
+    >>> method, prompt = Trapo(), Prompt(key=1, name="p", step=0, seed=0, has_target=True)
+    >>> one_right = Group({0: True, 1: False, 2: False, 3: False}, draws=4)
+    >>> [start.ratio for start in method.plan(prompt, 8)], method.draw_more(prompt, one_right, 8)[5].ratio
+    ([0.0, 0.0, 0.0, 0.0], 0.25)
     """
 
     on_policy: AnyOnPolicyLoss = Ppo(clip=None)

@@ -38,11 +38,13 @@ class PolicyTrainingWorker(TrainingWorker):
 
     @contextmanager
     def _sft_optimizer(self, clip_grad: float) -> Iterator[None]:
-        engine, optimizer = self.engine, self._built_sft_optimizer()
+        engine = self.engine
+        optimizer = self._built_sft_optimizer()
         policys = engine.optimizer, engine.lr_scheduler, engine.optimizer_config.clip_grad
         if engine._is_offload_optimizer:
             load_fsdp_optimizer(optimizer, get_device_id())
-        engine.optimizer, engine.lr_scheduler = optimizer, LambdaLR(optimizer, lambda _: 1.0)
+        engine.optimizer = optimizer
+        engine.lr_scheduler = LambdaLR(optimizer, lambda _: 1.0)
         engine.optimizer_config.clip_grad = clip_grad
         try:
             yield

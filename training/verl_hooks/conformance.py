@@ -15,7 +15,7 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
-from training.algorithms.samples import Samples, Signal
+from training.algorithms.samples import Samples
 from training.methods.given import Group, Prompt
 from training.methods.guided import Guided
 from training.methods.method import Method
@@ -24,9 +24,8 @@ from training.verl_hooks.metrics import update_counts
 
 GROUPS, N, PROMPT, LIMIT, STEP = 3, 8, 5, 10, 7
 ROWS = GROUPS * N
-EVEN = tuple(range(0, ROWS + 1, N))
 # The ranks of an update, and where it is cut into micro-batches.
-CUTS = ((1, (0, ROWS)), (1, EVEN), (2, (0, 12, ROWS)), (2, (0, 3, 12, 17, ROWS)))
+CUTS = ((1, (0, 8, 16, ROWS)), (2, (0, 12, ROWS)), (2, (0, 3, 12, 17, ROWS)))
 TOLERANCE = 1e-9  # relative: everything is in float64
 PUBLISHED = "published"  # the mode of `Reduce` that depends on the cut, as the original does
 
@@ -62,18 +61,18 @@ def check_method(method: Method) -> list[str]:
     Raises:
         InputError: something does not hold; the message says what, and in which loss.
     """
+    losses = method.losses()
     if method.supervised:
-        method.losses()
         return ["losses"]
-    require("policy" in method.losses(), "losses(): expected a loss called policy")
+    require("policy" in losses, "losses(): expected a loss called policy")
     samples = seeded_samples(method)
     tried = [*_check_hooks(method, samples)]
-    signal = method.signal(samples, samples.rows["rm_scores"], STEP)
-    update = Update(method, samples, signal)
-    for check in (_check_cuts, _check_extremes, _check_padding, _check_divisors):
-        check(update)
-        tried.append(check.__name__.removeprefix("_check_"))
-    return tried
+    update = Update(method, samples)
+    for name, loss in losses.items():
+        _check_loss(update, f"loss {name}", name)
+        if loss.reduce != PUBLISHED:
+            _check_cuts(update, f"loss {name}", name)
+    return [*tried, "padding", "extremes", "cuts", "divisors"]
 
 
 def require(holds: object, complaint: str) -> None:
@@ -114,8 +113,9 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
 class Update:
     """The losses of a method on the samples of a step, as the workers compute them."""
 
-    def __init__(self, method: Method, samples: Samples, signal: Signal) -> None:
-        self.losses, self.samples, self.signal = method.losses(), samples, signal
+    def __init__(self, method: Method, samples: Samples) -> None:
+        self.losses, self.samples = method.losses(), samples
+        self.signal = signal = method.signal(samples, samples.rows["rm_scores"], STEP)
         random = torch.Generator().manual_seed(1)
         self.lengths: list[int] = samples.mask.sum(-1).tolist()
         self.log_probs = [-2 * uniform((PROMPT + length,), random) for length in self.lengths]
@@ -128,87 +128,70 @@ class Update:
         fields["ref_log_prob"] = -2 * uniform(rows["old_log_probs"].shape, random)
         self.fields = fields
 
-    def of(self, name: str, ends: Sequence[int], ranks: int, rows: Sequence[int] = range(ROWS)) -> tuple[float, Tensor]:
-        """Return the loss called ``name`` over micro-batches that end at ``ends``, and its gradient."""
-        order, total, gradients = torch.tensor(rows), 0.0, []
-        times = len(rows) / ROWS
+    def of(
+        self, name: str, parts: Sequence[range] = (range(ROWS),), ranks: int = 1, p: float | None = None
+    ) -> tuple[float, list[Tensor]]:
+        """Return the loss called ``name`` over micro-batches of these rows, and its gradient by each row.
+
+        Args:
+            p: the probability of all tokens, in the place of drawn ones.
+        """
+        coefficients = {"sft_loss": 1.0, "entropy_loss": -0.001} | self.signal.coefficients
+        missing = [term.name for term in self.losses[name].terms if term.name not in coefficients]
+        require(not missing, f"loss {name}: the signal has no coefficient of {', '.join(missing)}")
+        times = sum(map(len, parts)) / ROWS
         counts = update_counts(self.samples.mask, self.signal.weights, times)
-        rest = {"counts": counts, "coefficients": self._coefficients(name), "loss": name, "dp_size": ranks}
+        rest = {"counts": counts, "coefficients": coefficients, "loss": name, "dp_size": ranks}
         rest["batch_num_tokens"] = times * sum(self.lengths)
-        for first, last in pairwise(ends):
-            part = order[first:last].tolist()
+        leaves = [row.clone() if p is None else torch.full_like(row, math.log(p)) for row in self.log_probs]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        total = 0.0
+        for part in parts:
             given: dict[str, Any] = {
                 field: nested([values[row, : self.lengths[row]].double() for row in part])
                 for field, values in self.fields.items()
             }
-            given["prefix_length"] = self.samples.rows["prefix_length"][order[first:last]]
-            leaf = torch.cat([self.log_probs[row] for row in part]).requires_grad_()
-            offsets = torch.tensor([0, *np.cumsum([len(self.log_probs[row]) for row in part])])
-            values = {"log_probs": leaf, "entropy": torch.cat([self.entropies[row] for row in part])}
-            output = {key: torch.nested.nested_tensor_from_jagged(value, offsets) for key, value in values.items()}
+            given["prefix_length"] = self.samples.rows["prefix_length"][list(part)]
+            offsets = torch.tensor([0, *np.cumsum([len(leaves[row]) for row in part])])
+            output = {
+                key: torch.nested.nested_tensor_from_jagged(torch.cat([of_rows[row] for row in part]), offsets)
+                for key, of_rows in (("log_probs", leaves), ("entropy", self.entropies))
+            }
             share, _ = step_loss(self.losses, LIMIT, output, tu.get_tensordict(given, rest))
             share.backward()
             total += float(share) / ranks
-            gradients.append(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad / ranks)
-        return total, torch.cat(gradients)
-
-    def _coefficients(self, name: str) -> dict[str, float]:
-        known = {"sft_loss": 1.0, "entropy_loss": -0.001} | self.signal.coefficients
-        missing = [term.name for term in self.losses[name].terms if term.name not in known]
-        require(not missing, f"loss {name}: the signal has no coefficient of {', '.join(missing)}")
-        return known
-
-    def each(self) -> Iterator[tuple[str, str]]:
-        for name, loss in self.losses.items():
-            yield name, loss.reduce
+        return total, [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad / ranks for leaf in leaves]
 
 
-def _check_cuts(update: Update) -> None:
-    """Neither micro-batches nor ranks change the loss or its gradient."""
-    for name, mode in update.each():
-        loss, gradient = update.of(name, (0, ROWS), 1)
-        for ranks, ends in CUTS if mode != PUBLISHED else ():
-            other, slopes = update.of(name, ends, ranks)
-            near = math.isclose(loss, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-            require(
-                near and torch.allclose(gradient, slopes, rtol=TOLERANCE, atol=TOLERANCE),
-                f"loss {name}: {loss:g} in one micro-batch, {other:g} in {len(ends) - 1} on {ranks} ranks: its terms "
-                "must be sums over tokens, divided by counts of the whole update",
-            )
-
-
-def _check_extremes(update: Update) -> None:
-    """Losses and gradients are finite where a token is certain, and where it is next to impossible."""
-    log_probs = update.log_probs
+def _check_loss(update: Update, where: str, name: str) -> None:
+    """Only responses have a gradient, and it is finite where a token is certain, or next to impossible."""
+    _, gradient = update.of(name)
+    # What the model says of a token stands where the token before it does.
+    outside = [torch.cat([row[: PROMPT - 1], row[-1:]]) for row in gradient]
+    require(not torch.cat(outside).any(), f"{where}: it has a gradient outside of the responses")
     for p in (1.0, 1e-30):
-        update.log_probs = [torch.full_like(row, math.log(p)) for row in log_probs]
-        for name, _ in update.each():
-            loss, gradient = update.of(name, (0, ROWS), 1)
-            finite = math.isfinite(loss) and bool(gradient.isfinite().all())
-            require(finite, f"loss {name}: it or its gradient is not finite where all probabilities are {p:g}")
-    update.log_probs = log_probs
+        loss, gradient = update.of(name, p=p)
+        finite = math.isfinite(loss) and bool(torch.cat(gradient).isfinite().all())
+        require(finite, f"{where}: it or its gradient is not finite where all probabilities are {p:g}")
 
 
-def _check_padding(update: Update) -> None:
-    """Prompts, and tokens after the end of a row, have no gradient."""
-    for name, _ in update.each():
-        _, gradient = update.of(name, (0, ROWS), 1)
-        of_rows = gradient.split([PROMPT + length for length in update.lengths])
-        # What the model says of a token stands where the token before it does.
-        outside = [torch.cat([row[: PROMPT - 1], row[-1:]]) for row in of_rows]
-        require(not torch.cat(outside).any(), f"loss {name}: it has a gradient outside of the responses")
-
-
-def _check_divisors(update: Update) -> None:
-    """Each term is a mean: an update of twice the same samples has the same loss."""
-    for name, mode in update.each():
-        once, _ = update.of(name, (0, ROWS), 1)
-        twice, _ = update.of(name, (0, 2 * ROWS), 1, [*range(ROWS), *range(ROWS)])
+def _check_cuts(update: Update, where: str, name: str) -> None:
+    """Neither micro-batches nor ranks change a loss, and each term is a mean: twice the samples have the same."""
+    loss, gradient = update.of(name)
+    for ranks, ends in CUTS:
+        other, slopes = update.of(name, [range(*part) for part in pairwise(ends)], ranks)
+        near = math.isclose(loss, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
         require(
-            mode == PUBLISHED or math.isclose(once, twice, rel_tol=TOLERANCE, abs_tol=TOLERANCE),
-            f"loss {name}: {once:g}, but {twice:g} for the same samples twice: the divisor of a term must count its "
-            "tokens",
+            near and torch.allclose(torch.cat(gradient), torch.cat(slopes), rtol=TOLERANCE, atol=TOLERANCE),
+            f"{where}: {loss:g} in one micro-batch, {other:g} in {len(ends) - 1} on {ranks} ranks: its terms must be "
+            "sums over tokens, divided by counts of the whole update",
         )
+    twice, _ = update.of(name, [range(ROWS)] * 2)
+    require(
+        math.isclose(loss, twice, rel_tol=TOLERANCE, abs_tol=TOLERANCE),
+        f"{where}: {loss:g}, but {twice:g} for the same samples twice: the divisor of a term must count its tokens",
+    )
 
 
 def uniform(shape: Sequence[int], random: torch.Generator) -> Tensor:
@@ -224,7 +207,8 @@ def seeded_samples(method: Method) -> Samples:
     random = torch.Generator().manual_seed(0)
     lengths = torch.randint(3, LIMIT + 1, (ROWS,), generator=random)
     mask = (torch.arange(LIMIT) < lengths.unsqueeze(-1)).double()
-    number, shown = torch.arange(ROWS) % N, isinstance(method, Guided) and method.shown
+    number = torch.arange(ROWS) % N
+    shown = isinstance(method, Guided) and method.shown
     first = number < method.off_policy_samples(N)
     solved = uniform((ROWS,), random) < 0.4
     solved[:N] = first[:N]

@@ -30,7 +30,8 @@ class GroupLoops:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.method, self.n = of_run(self.config), self.config.actor_rollout_ref.rollout.n
+        self.method = of_run(self.config)
+        self.n = self.config.actor_rollout_ref.rollout.n
         self.groups: dict[str, OpenGroup] = {}
 
     async def _run_agent_loop(

@@ -99,7 +99,9 @@ def step_loss(
 def loss_inputs(fields: TensorDict, model_output: dict[str, Tensor], data: TensorDict) -> LossInputs:
     """Return what a term reads of a micro-batch, padded to ``[batch, response]``."""
     valid = fields["response_mask"].bool()
-    entropy, phi, kept = model_output.get("entropy"), fields.get(PHI), fields.get(f"{WEIGHTS}kept")
+    entropy = model_output.get("entropy")
+    phi = fields.get(PHI)
+    kept = fields.get(f"{WEIGHTS}kept")
     kept = valid if kept is None else valid & (kept > 0)
     prefix = fields.get("prefix_length")
     return LossInputs(
@@ -137,7 +139,8 @@ def of_responses(output: Tensor, data: TensorDict, width: int) -> Tensor:
     ``output`` has the rows one after the other, prompt and response. What it says of a token stands where the token
     before it does. Unlike verl's function for this, it reads no lengths, so that nothing waits for the device.
     """
-    nested_output, mask = cast("NestedTensor", output), cast("NestedTensor", data["response_mask"])
+    nested_output = cast("NestedTensor", output)
+    mask = cast("NestedTensor", data["response_mask"])
     lengths = mask.offsets().diff().unsqueeze(-1)
     positions = torch.arange(width, device=lengths.device)
     starts = nested_output.offsets()[1:, None] - lengths - 1
@@ -171,7 +174,8 @@ def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
     start = f"{prefix}SUM:"
     for name in [name for name in metrics if name.startswith(start)]:
         mean = name.removeprefix(start)
-        total, count = metrics.pop(name), metrics.pop(f"{prefix}COUNT:{mean}")
+        total = metrics.pop(name)
+        count = metrics.pop(f"{prefix}COUNT:{mean}")
         if count:
             metrics[f"{prefix}{mean.lower()}"] = total / count
 
@@ -194,6 +198,7 @@ def supervised_loss(
     x = LossInputs(log_prob, None, before, torch.ones_like(before), None, None, tokens, tokens, tokens)
     (term,) = losses_of(path, fields)["policy"].terms
     losses = term.losses(x).losses
-    offsets, rows = cast("Any", data["loss_mask"]).offsets(), cast("Tensor", data["row"]).values()
+    offsets = cast("Any", data["loss_mask"]).offsets()
+    rows = cast("Tensor", data["row"]).values()
     uses: Any = row_figures(log_prob[0], losses[0], mask[0], offsets, rows)  # verl joins the lists of micro-batches
     return agg_loss(losses, mask, "token-mean", size), {"uses": uses}

@@ -16,7 +16,9 @@ from training.algorithms.tensors import fit_width
 
 def batch_metrics(samples: Samples, updates: int) -> dict[str, float]:
     """Return `token_metrics` and `staleness_metrics` of a batch; ``updates``: those before its step."""
-    rows, mask, off_policy = samples.rows, samples.mask, samples.off_policy_mask
+    rows = samples.rows
+    mask = samples.mask
+    off_policy = samples.off_policy_mask
     ages = updates - fit_width(rows["rollout_versions"], mask.shape[1])
     drift = rows["old_log_probs"] - rows["rollout_log_probs"]
     return token_metrics(rows["entropy"], mask, off_policy) | staleness_metrics(ages, mask & ~off_policy, drift)
@@ -54,7 +56,8 @@ def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: to
     if not on_policy.any():
         return {}
     counted = ages[on_policy]
-    oldest, newest = ages.where(on_policy, -1).amax(-1), ages.where(on_policy, int(counted.max())).amin(-1)
+    oldest = ages.where(on_policy, -1).amax(-1)
+    newest = ages.where(on_policy, int(counted.max())).amin(-1)
     rows = on_policy.any(-1)
     metrics = {
         "staleness/mean": float(counted.float().mean()),
@@ -90,7 +93,8 @@ def source_metrics(
     >>> source_metrics(["a", "a", "b", "b"], scores, scores == 1, np.array([7, 7, 8, 8]), on_policy)
     {'reward/source/a': 0.75, 'solved/source/a': 1.0, 'reward/source/b': 0.25, 'solved/source/b': 0.0}
     """
-    rewards, groups = defaultdict[str, list[float]](list), defaultdict[str, dict[Any, bool]](dict)
+    rewards = defaultdict[str, list[float]](list)
+    groups = defaultdict[str, dict[Any, bool]](dict)
     rows = zip(sources, scores.tolist(), solved.tolist(), index.tolist(), on_policy.tolist(), strict=True)
     for source, score, right, group, sampled in rows:
         if sampled:

@@ -34,7 +34,9 @@ class Problems:
     def __init__(
         self, dataset: Dataset[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, template: Template
     ) -> None:
-        self._dataset, self._tokenizer, self._template = dataset, tokenizer, template
+        self._dataset = dataset
+        self._tokenizer = tokenizer
+        self._template = template
         self._rows: dict[int, int] = {}
         self._with_target: set[int] = set()
         for row in range(len(dataset)):  # pyright: ignore[reportArgumentType]
@@ -79,7 +81,9 @@ class PromptTrainer(PPOTrainer):
     dispatched = 0  # prompts that came from the dataset, where rollouts are asynchronous or the method chooses prompts
 
     def __init__(self, config: Any):
-        self.method, self.seed, self.n = of_run(config), config.seed, config.actor_rollout_ref.rollout.n
+        self.method = of_run(config)
+        self.seed = config.seed
+        self.n = config.actor_rollout_ref.rollout.n
         self._chosen: list[int] = []  # prompts of the next batch that are not in it yet
         super().__init__(config)
 

@@ -63,7 +63,8 @@ class GroupReplayBuffer(ReplayBuffer):
     def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
         if partition_id == "val" or self.filter_groups_metric is None:
             return set(), Counter()
-        finished, looked_at = self.finished_keys[partition_id], self._dapo_classification_cache[partition_id]
+        finished = self.finished_keys[partition_id]
+        looked_at = self._dapo_classification_cache[partition_id]
         for prompt in looked_at.keys() - finished:
             del looked_at[prompt]
         groups: dict[str, list[Finished]] = {prompt: [] for prompt in finished - looked_at.keys()}

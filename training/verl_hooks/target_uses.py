@@ -72,7 +72,9 @@ def row_figures(
     """
     ends = offsets.tolist()
     # At once: what is read from the device row by row waits for it each time.
-    log_prob, losses, mask = log_prob.detach().float().cpu(), losses.detach().cpu(), mask.bool().cpu()
+    log_prob = log_prob.detach().float().cpu()
+    losses = losses.detach().cpu()
+    mask = mask.bool().cpu()
     figures: list[list[float]] = []
     for row, start, end in zip(rows.tolist(), ends[:-1], ends[1:], strict=True):
         tokens = mask[start:end]
@@ -126,14 +128,17 @@ def target_uses(samples: Samples, signal: Signal, terms: Sequence[Term], step: i
         return []
     index = torch.tensor(chosen)
     x = _loss_inputs(samples, signal, index)
-    losses, gate, ratio = torch.zeros_like(x.log_prob), torch.zeros_like(x.log_prob), None
+    losses = torch.zeros_like(x.log_prob)
+    gate = torch.zeros_like(x.log_prob)
+    ratio = None
     for term in (term for term in terms if term.stream in OF_TARGETS):
         given = signal.weights.get(term.stream)
         weight = x.off_policy if given is None else given.expand(samples.mask.shape)[index] * x.off_policy
         if not weight.any():
             continue
         values = term.losses(x).losses.abs() * weight
-        losses, gate = losses + signal.coefficients[term.name] * values, torch.maximum(gate, weight.float())
+        losses = losses + signal.coefficients[term.name] * values
+        gate = torch.maximum(gate, weight.float())
         ratio = term.off_policy_weights(x) if ratio is None else ratio
     losses = losses.sum(-1)
     uses: list[dict[str, Any]] = []
@@ -163,7 +168,9 @@ def target_uses(samples: Samples, signal: Signal, terms: Sequence[Term], step: i
 
 def _loss_inputs(samples: Samples, signal: Signal, index: torch.Tensor) -> LossInputs:
     """Return what a term reads of the rows ``index``, before the update."""
-    rows, mask, off_policy = samples.rows, samples.mask, samples.off_policy_mask[index]
+    rows = samples.rows
+    mask = samples.mask
+    off_policy = samples.off_policy_mask[index]
     log_prob = rows["old_log_probs"][index].float()
     phi = rows.get("off_policy_log_probs")
     return LossInputs(

@@ -157,9 +157,12 @@ class MixedPolicy(PromptTrainer):
         nested_mask = data["response_mask"]
         sampled = samples.sampled
         scores = samples.rows["rm_scores"].sum(-1)
-        on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
+        on_policy = samples.on_policy[sampled]
+        solved = samples.solved[sampled]
+        index = samples.index[sampled.numpy()]
         drawn: list[int] = sampled.nonzero().squeeze(-1).tolist()
-        sources, errors = [samples.sources[row] for row in drawn], [samples.errors[row] for row in drawn]
+        sources = [samples.sources[row] for row in drawn]
+        errors = [samples.errors[row] for row in drawn]
         require_few_errors(self.global_steps, errors, sources)
         if self.has_verifiers:
             metrics["reward/errors"] = float(len(list(filter(None, errors))))
@@ -167,7 +170,8 @@ class MixedPolicy(PromptTrainer):
         updates = self.global_steps - 1
         signal = self.method.signal(samples, self._rewards(samples, metrics), updates)
         metrics |= signal.metrics | batch_metrics(samples, updates) | self.method.note(samples, self)
-        actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
+        actor = self.config.actor_rollout_ref.actor
+        n = self.config.actor_rollout_ref.rollout.n
         prompts = self.config.data.train_batch_size // self.parameter_sync_step
         metrics["batch/generation_requests"] = float(samples.rows["requests"][sampled].sum())
         metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
@@ -236,7 +240,8 @@ class MixedPolicy(PromptTrainer):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         metrics.update(self._counts)
         metrics.update(self.outcomes.metrics(by_source=self.has_several_sources))
-        lengths, limit = [entry["tokens"] for entry in self._logged.values()], self.config.data.max_response_length
+        lengths = [entry["tokens"] for entry in self._logged.values()]
+        limit = self.config.data.max_response_length
         # verl's counts those that are as long as the longest of the batch.
         metrics[CUT_SHARE] = sum(length >= limit for length in lengths) / max(len(lengths), 1)
         self.ledger.write(global_steps)
@@ -281,7 +286,8 @@ class MixedPolicy(PromptTrainer):
         super()._save_checkpoint()
         folder = Path(self.config.trainer.default_local_dir)
         self.method.save(folder_of(folder, self.global_steps))
-        self._saved, self._dispatched = self.global_steps, self.dispatched
+        self._saved = self.global_steps
+        self._dispatched = self.dispatched
 
     def _complete_checkpoint(self) -> None:
         """Complete the checkpoint of the step that has ended.

@@ -77,11 +77,6 @@ def test_a_sample_that_reached_its_limit_is_not_continued(monkeypatch: pytest.Mo
     assert len(asked) == 1 and output.extra_fields[VERSIONS] == [5, 5]
 
 
-def test_a_whole_sample_is_one_request_with_its_own_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    output, asked = generate(monkeypatch, part([3], 5, "completed"))
-    assert asked[0]["sampling_params"] == {"max_tokens": 9, "seed": 11} and output.token_ids == [3]
-
-
 def log(values: list[float]) -> list[float]:
     return [math.log(value) for value in values]
 

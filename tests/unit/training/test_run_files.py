@@ -21,7 +21,7 @@ from training.diagnosis import browse as rollout_browser
 from training.export.model_card import Score, model_card, write_scores
 from training.job.lineage import earlier_code, portable
 from training.job.records import rollout_log
-from training.job.records.metrics_log import merge_attempts, require_finite, time_by_phase
+from training.job.records.metrics_log import merge_attempts, require_finite
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.run import TRACKERS, run_job
@@ -63,11 +63,6 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     with file.open("a") as more:
         more.write('{"step": 3, "da')
     assert len(merge_attempts([file])) == 2
-
-
-def test_the_phases_of_a_step_add_up_to_it() -> None:
-    spent = time_by_phase([{"data": {"timing_s/step": 10.0, "timing_s/gen": 4.0, "timing_s/update_actor": 3.0}}] * 2)
-    assert spent == {"generation": 8.0, "update": 6.0, "other": 6.0}
 
 
 @pytest.mark.parametrize("line", [b"[]", b"{", b'{"step": 1}', b'{"step": 1, "data": {"timing_s/step": "x"}}', b"\xff"])

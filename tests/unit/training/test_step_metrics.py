@@ -93,21 +93,6 @@ def test_off_policy_tokens_without_a_policy_loss_are_not_in_its_denominator() ->
         assert metrics["pg_loss"] == pytest.approx(-torch.tensor(0.5).exp().item())
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("seq-mean-token-mean", -1.0), ("token-mean", -1.0)])
-def test_a_hint_without_a_policy_loss_does_not_count_in_its_sequence(mode: str, expected: float) -> None:
-    """Two on-policy tokens with A = 1 in each row, of which the first row has them after a hint of three tokens."""
-    lengths, hints = (5, 2), (3, 0)
-    data = {name: nested(*([value] * length for length in lengths)) for name, value in ROW.items()}
-    data |= {"prompts": nested([5], [5]), "prefix_length": torch.tensor(hints)}
-    log_prob = torch.full((9,), -1.0, requires_grad=True)
-    output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 6, 9]))}
-    loss, _ = update_loss(made("on_policy", mode), output, data, lengths, hints)
-    loss.backward()
-    assert loss.item() == pytest.approx(expected)
-    # The prompt has one token, whose output is about the first token of the response.
-    assert log_prob.grad.tolist() == pytest.approx([0, 0, 0, -0.25, -0.25, 0, -0.25, -0.25, 0])  # pyright: ignore[reportOptionalMemberAccess]
-
-
 def test_a_share_is_averaged_over_the_updates_of_a_batch_by_its_tokens() -> None:
     """verl takes the largest or smallest value of metrics with max or min in their names."""
     updates = [(2.0, 100.0), (30.0, 300.0)]

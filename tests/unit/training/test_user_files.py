@@ -4,8 +4,6 @@ import asyncio
 import os
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
@@ -110,19 +108,6 @@ def test_packages_that_are_installed_beside_a_module_are_not_part_of_it(tmp_path
         (folder / name).write_text(text)
     assert source_files(folder / "single.py") == [folder / "single.py"]
     assert source_files(folder / "mine/score.py") == [folder / "mine/__init__.py", folder / "mine/score.py"]
-
-
-def test_relative_paths_are_of_the_users_folder(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m/config.json").write_text("{}")
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "t")
-    complete = request((), targets="t", model="m").complete()
-    assert (complete.out, complete.targets.path, complete.model.path) == (
-        tmp_path / "run",
-        tmp_path / "t",
-        tmp_path / "m",
-    )
 
 
 @pytest.mark.parametrize(

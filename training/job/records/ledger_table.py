@@ -33,7 +33,8 @@ def write_ledger(run: Path, targets: Path, steps: int) -> dict[str, dict[str, in
     files = {int(file.stem): file for file in (run / LEDGER).glob("*.parquet") if file.stem.isdecimal()}
     if not files:
         return None
-    seen, advice = [files[step] for step in sorted(files) if step <= steps], "remove it, and its uses do not count"
+    seen = [files[step] for step in sorted(files) if step <= steps]
+    advice = "remove it, and its uses do not count"
     uses = pa.concat_tables([USES.empty_table(), *(read_parquet(file, advice, schema=USES) for file in seen)])
     write_table(uses, run / USES_FILE)
     table = learned(uses, read_shards(targets))

@@ -29,7 +29,8 @@ class AsynchronousPolicy(MixedPolicy):
         super().__init__(config)
 
     def get_llm_client(self) -> ResumingClient:
-        manager, rollout = self._rollout_server_managers()[-1], self.config.actor_rollout_ref.rollout
+        manager = self._rollout_server_managers()[-1]
+        rollout = self.config.actor_rollout_ref.rollout
         requests = max(1, rollout.max_num_seqs * len(manager.get_replicas()) // rollout.agent.num_workers)
         return manager.get_client(client_cls=ResumingClient, requests=requests)
 
@@ -88,7 +89,8 @@ class SeparateTrainer(AsynchronousPolicy, PPOTrainerSeparateAsync):
 
     def on_step_begin(self) -> None:
         super().on_step_begin()
-        self._read_at, self._busy_at = time.monotonic(), self._busy_seconds()
+        self._read_at = time.monotonic()
+        self._busy_at = self._busy_seconds()
 
     def _busy_seconds(self) -> float:
         return ray.get(self._rollout_server_managers()[-1].global_load_balancer.busy_seconds.remote())
