@@ -14,7 +14,7 @@ from assets.shared.failures import user_errors
 from assets.shared.gpu_slot import TAG
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy
-from assets.shared.metadata import columns, pictures, preview, rounded
+from assets.shared.metadata import columns, percents, pictures, preview
 from assets.shared.references import ModelReference, Reference, SuiteReference
 from assets.source import SOURCE, with_upstream_files
 from assets.targets import DIFFICULTY as KEY
@@ -100,7 +100,7 @@ def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:
             "dagster/column_schema": columns(table.schema),
             "pass rates": pictures(drawn),
             "problems by pass rate": dg.MetadataValue.md(markdown_table(("pass rate", "problems"), bins)),
-            "mean pass rate": rounded(sum(rates) / len(rates)),
+            **percents({"mean pass rate": sum(rates) / len(rates)}),
             "never solved": sum(rate == 0 for rate in rates),
             "always solved": sum(rate == 1 for rate in rates),
             "samples per problem": table["samples"][0].as_py(),

@@ -13,7 +13,7 @@ from assets.shared.failures import user_errors
 from assets.shared.gpu_slot import TAG, gpu_slot
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy
-from assets.shared.metadata import columns, counts, preview, rounded
+from assets.shared.metadata import columns, counts, percents, preview, rounded
 from assets.shared.references import GeneratedReference
 from assets.shared.storage import Storage
 from core import PROJECT, kinds
@@ -201,7 +201,7 @@ def _result(
             "dagster/column_schema": columns(table.schema),
             "problems": len(table["id"].unique()),
             "traces that the budget left out": missing,
-            "verified": rounded(verified),
+            **percents({"verified": verified}),
             "verdicts": counts(verdicts, ("verdict", "traces")),
             "tokens of the traces": sum(table["tokens"].to_pylist()),
             "teacher": options.teacher,

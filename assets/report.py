@@ -13,7 +13,7 @@ from assets.models import KEY as BASE
 from assets.shared.failures import user_errors
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy
-from assets.shared.metadata import rounded
+from assets.shared.metadata import percents
 from assets.shared.references import (
     ModelReference,
     PolicyReference,
@@ -218,9 +218,9 @@ def _metadata(card: "Scorecard", reference: ScorecardReference, storage: Storage
         "scorecard": dg.MetadataValue.md(render_markdown(card)),
         "page": storage.link(page),
         "file": dg.MetadataValue.path(str(page)),
-        **{f"{average.group} base": rounded(average.base) for average in card.averages},
-        **{f"{average.group} policy": rounded(average.policy) for average in card.averages},
-        **{f"{average.group} difference": rounded(average.difference) for average in card.averages},
+        **percents({f"{average.group} base": average.base for average in card.averages}),
+        **percents({f"{average.group} policy": average.policy for average in card.averages}),
+        **percents({f"{average.group} difference": average.difference for average in card.averages}, "points"),
         "policy checkpoint": reference.contenders.policy.digest,
         "base checkpoint": reference.contenders.base.digest,
         **({"inspect logs": dg.MetadataValue.path(logs)} if logs else {}),

@@ -12,7 +12,7 @@ from assets.shared.failures import user_errors
 from assets.shared.gpu_slot import TAG
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy
-from assets.shared.metadata import pictures, rounded, rows_table
+from assets.shared.metadata import percents, pictures, rows_table
 from assets.shared.references import PolicyReference, Reference, SuiteReference
 from assets.training import POLICY
 from core import kinds
@@ -89,7 +89,7 @@ def _result(
             "benchmark": benchmark,
             "scores": rows_table(("step", "accuracy", "95% interval"), rows, left=(2,)),
             "best step": best,
-            "best accuracy": rounded(summaries[best].mean),
+            **percents({"best accuracy": summaries[best].mean}),
             **({"curve": pictures(*curve)} if curve else {}),
         },
     )

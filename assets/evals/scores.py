@@ -18,7 +18,7 @@ from assets.shared.failures import user_errors
 from assets.shared.gpu_slot import TAG, gpu_slot
 from assets.shared.interpreter_process import TrainingInterpreter
 from assets.shared.luffy import IO_MANAGER, Luffy, Names
-from assets.shared.metadata import columns, counts, preview, rounded
+from assets.shared.metadata import columns, counts, percents, preview, rounded
 from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
@@ -297,16 +297,12 @@ def _result(
 
 def _summary_metadata(summary: "Summary") -> dict[str, Any]:
     return {
-        "accuracy": rounded(summary.mean),
+        **percents({"accuracy": summary.mean, "low": summary.low, "high": summary.high}),
         "95% interval": f"{summary.low:.1%} to {summary.high:.1%}",
-        "low": rounded(summary.low),
-        "high": rounded(summary.high),
         "problems": summary.problems,
         "samples per problem": summary.k,
-        "majority": rounded(summary.majority),
-        **{f"pass@{k}": rounded(value) for k, value in summary.pass_at.items()},
-        "truncated": rounded(summary.truncated),
-        "without an answer": rounded(summary.unanswered),
+        **percents({"majority": summary.majority, **{f"pass@{k}": share for k, share in summary.pass_at.items()}}),
+        **percents({"truncated": summary.truncated, "without an answer": summary.unanswered}),
         "mean tokens": rounded(summary.mean_tokens),
         "verdicts": counts(summary.verdicts, ("verdict", "samples")),
     }

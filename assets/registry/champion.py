@@ -10,7 +10,7 @@ from assets.checks import check_keys, require_known_failures, verdicts
 from assets.report import SCORECARD
 from assets.shared.failures import user_errors
 from assets.shared.luffy import IO_MANAGER, Luffy
-from assets.shared.metadata import bullets, rounded
+from assets.shared.metadata import bullets, percents, rounded
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
 from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
@@ -104,11 +104,9 @@ def _result(
 
 def _numbers(decision: Decision) -> dict[str, Any]:
     """Return every number of a decision that made a comparison, for the plots of the UI."""
-    numbers: dict[str, Any] = {}
-    if decision.difference is not None:
-        numbers["in-domain difference"] = rounded(decision.difference)
+    gain = {} if decision.difference is None else {"in-domain difference": decision.difference}
+    numbers = percents(gain | {f"difference {name}": value for name, value in decision.ood.items()}, "points")
+    numbers |= percents({f"truncated {name}": share for name, share in decision.truncated.items()})
     if decision.left is not None and decision.log_evidence is not None:
         numbers |= {"error rate left": decision.left, "evidence (logarithm)": rounded(decision.log_evidence)}
-    tables = (("difference", decision.ood), ("truncated", decision.truncated))
-    numbers |= {f"{title} {name}": rounded(value) for title, values in tables for name, value in values.items()}
     return numbers | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}

@@ -64,6 +64,11 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
+def percents(shares: Mapping[str, float], unit: str = "%") -> dict[str, float]:
+    """Return shares, or their differences in ``points``, as numbers out of a hundred."""
+    return {f"{name}, {unit}": rounded(100 * share) for name, share in shares.items()}
+
+
 def counts(values: Mapping[str, int], names: tuple[str, str]) -> dg.MarkdownMetadataValue:
     """Format a table of counts, largest first."""
     ordered = sorted(values.items(), key=lambda item: -item[1])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.shared.metadata import PREVIEW_ROWS, columns, counts, pictures, preview, rounded, rows_table
+from assets.shared.metadata import PREVIEW_ROWS, columns, counts, percents, pictures, preview, rounded, rows_table
 from core.parquet import ROWS_PER_READ, count_rows, read_batches, read_shards, shards
 from grading.spec_values import spec_text
 
@@ -41,7 +41,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "dagster/row_count": prepared.counts["kept"],
         "dagster/column_schema": columns(pq.read_schema(shards(prepared.prepared)[0])),
         "read": prepared.counts["read"],
-        "share kept": rounded(prepared.counts["kept"] / prepared.counts["read"]),
+        **percents({"used": prepared.counts["kept"] / prepared.counts["read"]}),
         "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "lengths": pictures(*shapes),
         "by source": by_source(prepared),

@@ -21,7 +21,7 @@ def test_the_base_is_scored_once_for_the_same_model_and_problems(build, monkeypa
     project: Project = build(**SMALL)
     assert project.run("models/base", "benchmarks/suite", KEYS[0], KEYS[3]).success
     shown = project.metadata(KEYS[3])
-    assert 0 <= shown["low"] <= shown["accuracy"] <= shown["high"] <= 1
+    assert 0 <= shown["low, %"] <= shown["accuracy, %"] <= shown["high, %"] <= 100
     assert shown["checkpoint"] == project.data_version("models/base")
     assert shown["prompt template"] == "training"
     table = pq.read_table(shown["file"])

@@ -80,7 +80,7 @@ def test_paid_traces_are_verified_prepared_and_reused(build, teacher, problems, 
     assert (generated["tokens paid for this time"], generated["cost this time"]) == (26 * 30, 26 * 40 / 1e6)
     assert state.requests[0]["max_completion_tokens"] == 50 and state.requests[0]["reasoning_effort"] == "low"
     assert generated["lineage"]["extra_body"] == {"reasoning_effort": "low"}
-    assert generated["teacher"] == name and generated["verified"] == pytest.approx(24 / 26, abs=1e-3)
+    assert generated["teacher"] == name and generated["verified, %"] == pytest.approx(2400 / 26, abs=0.1)
     assert "| wrong | 2 |" in generated["verdicts"] and generated["lineage"]["temperature"] == 0.6
     table = pq.read_table(project.metadata("targets/train")["file"])
     rows = {row["extra_info"]["id"]: row["extra_info"] | {"metadata": row["metadata"]} for row in table.to_pylist()}

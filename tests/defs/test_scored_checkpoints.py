@@ -61,7 +61,7 @@ def test_every_saved_checkpoint_is_scored(build, training_interpreter):
     assert (shown["benchmark"], shown["best step"]) == ("arithmetic_short", 4)
     lines = shown["scores"].splitlines()
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| 2", "| 4"]
-    assert 0 <= shown["best accuracy"] <= 1
+    assert 0 <= shown["best accuracy, %"] <= 100
     assert "curve" in shown
     assert not list((project.storage / "checkpoints").glob("*"))  # the links to the models are gone
 

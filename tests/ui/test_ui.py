@@ -128,7 +128,7 @@ def test_a_click_materializes_and_the_checks_run(page):
 def test_the_numbers_of_a_decision_are_plotted(page):
     page.goto("/assets/registry/champion")
     page.get_by_text("Plots", exact=True).first.click()
-    page.get_by_text("in-domain difference", exact=True).first.wait_for()
+    page.get_by_text("in-domain difference, points", exact=True).first.wait_for()
     page.locator("canvas").first.wait_for()
 
 
