@@ -130,7 +130,7 @@ def require_known_failures(found: Verdicts, accepted: Collection[str]) -> None:
 
 
 def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
-    """Build the checks of targets/train: those of ``suite``, and the account."""
+    """Build the checks of targets/train: the checks of ``suite``, and the account."""
     train_key = names.key(TRAIN)
 
     @dg.multi_asset_check(

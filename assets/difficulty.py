@@ -1,6 +1,6 @@
 """The asset targets/difficulty: how often the base model solves each problem of the sources.
 
-The asset exists if the profile has a section `difficulty`. Its samples are drawn and graded like those of evals/*.
+The asset exists if the profile has a section `difficulty`. Its samples are drawn and graded as in evals/*.
 """
 
 from pathlib import Path

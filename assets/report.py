@@ -51,7 +51,7 @@ SCORECARD = dg.AssetKey(["report", "scorecard"])
 
 
 def scores_of(suite: Sequence[Benchmark]) -> list[dg.AssetKey]:
-    """Return the keys of the scores that the scorecard compares, those of both roles.
+    """Return the keys of the scores that the scorecard compares, of both roles.
 
     They depend on models, targets and problems: more arrows to the scorecard would make the graph hard to read.
     """

@@ -145,7 +145,7 @@ def _sections_with(key: str, model: Any) -> list[str]:
 
 
 def _is_one(annotation: Any) -> bool:
-    """Return whether an annotation is that of one model, which may be missing, and not of several."""
+    """Return whether an annotation names one model, which may be missing, and not of several."""
     return hasattr(annotation, "model_fields") or (
         isinstance(annotation, UnionType) and NoneType in annotation.__args__
     )

@@ -1,4 +1,4 @@
-"""A Python that has torch, verl and vLLM already, such as that of verl's image, a conda environment or a module.
+"""A Python that has torch, verl and vLLM already, such as the one in verl's image, a conda environment or a module.
 
 It is examined against the requirements of ``pyproject.toml`` and never changed. Where it lacks packages,
 ``luffy setup --on /path/to/python`` makes an environment on top of it.
@@ -160,7 +160,7 @@ def check_imports(path: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether the Python at ``path`` is that of an environment that ``luffy setup`` built from a lock."""
+    """Return whether the Python at ``path`` is in an environment that ``luffy setup`` built from a lock."""
     return (path.parents[1] / HARDWARE).is_file()
 
 

@@ -228,7 +228,7 @@ def measures_machine(name: str) -> bool:
 def titles(view: View, recorded: Iterable[str] = ()) -> dict[str, str]:
     """Return {name: title} of the metrics that ``view`` draws, in the order of the table.
 
-    A family contributes those of its members that are among the ``recorded`` names.
+    A family contributes the members that are among the ``recorded`` names.
 
     >>> titles(View.CHAMPION)["actor/entropy"]
     'Entropy, nats'

@@ -93,7 +93,7 @@ def readable(path: Path, advice: str) -> Iterator[None]:
 
 
 def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
-    """Return the table of a parquet file, its texts checked to be UTF-8; ``options`` are those of ``pq.read_table``.
+    """Return the table of a parquet file, its texts checked to be UTF-8; ``options`` go to ``pq.read_table``.
 
     Raises InputError, which ends in ``advice``, if the file is missing or damaged.
     """
@@ -106,7 +106,7 @@ def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
 
 
 def read_shards(path: Path, advice: str = COPY, **options: Any) -> "pa.Table":
-    """Read the table ``path``, without columns from folder names; ``options`` are those of ``pq.read_table``.
+    """Read the table ``path``, without columns from folder names; ``options`` are arguments of ``pq.read_table``.
 
     Raises InputError, which ends in ``advice``, if it is missing or damaged.
     """
@@ -168,7 +168,7 @@ def within_memory(values: Iterator[Any], where: str) -> Iterator[Any]:
 
 
 def read_limited(path: Path, advice: str, largest: int, columns: Collection[str] | None = None) -> "pa.Table":
-    """Return the table of a parquet file with those of ``columns`` (None: all) that it has.
+    """Return the table of a parquet file with the ``columns`` (None: all) that it has.
 
     Raises InputError, which ends in ``advice``, if the file is missing or damaged, or if its values take more than
     ``largest`` bytes.

@@ -30,7 +30,7 @@ def build_training_environment(
 
     Args:
         hardware: ``cpu`` or ``gpu``. Default: what the environment is for already, else ``cpu``.
-        base: A Python that has torch, verl and vLLM, on top of which it is built. Default: that of the environment.
+        base: A Python that has torch, verl and vLLM, on top of which it is built. Default: the present base, if any.
         force: Accept versions in ``base`` that are not supported.
         folder: The environment.
         python: The Python that a lock is installed for.

@@ -331,7 +331,7 @@ class Leaderboard(Compare):
     pass_at: None = option(None, "Of `compare`.", hidden=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     out: OutputFolder | None = option(
         None,
-        "Folder of graded results, also for the models. Default: those of the storage.",
+        "Folder of graded results, also for the models. Default: the results of the storage.",
         cli="--results",
         metavar="DIR",
     )
@@ -442,7 +442,7 @@ class Export(Command):
     out: OutputFolder = option(..., "Folder for the logs or tasks.", metavar="DIR")
     samples: Path | None = option(
         None,
-        "Folder that `grade` wrote; for tasks also that of `generate`, if they shall use its sampling and its rendered "
+        "Folder that `grade` wrote; for tasks also `generate`'s folder, if they take its sampling and its rendered "
         "prompts, which samples of an endpoint do not have.",
         metavar="DIR",
     )

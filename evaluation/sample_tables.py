@@ -84,8 +84,8 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
     for name, table in tables.items():
         if (names := table["benchmark"].unique().to_pylist()) != [name]:
             raise InputError(
-                f"{folder / name}.parquet: rows of {', '.join(names):.200}; expected those of {name} alone: rename the "
-                f"file to that of its benchmark, or make it again with {maker}"
+                f"{folder / name}.parquet: rows of {', '.join(names):.200}; expected {name} alone: rename the "
+                f"file to its benchmark's name, or make it again with {maker}"
             )
     return tables
 
@@ -99,7 +99,7 @@ def require_suite(results: "Mapping[str, pa.Table]", suite: "pa.Table", what: st
             raise InputError(f"{what}: {error}") from None
         if grading_record(table).get("problems", digest := digest_problems(problems)) != digest:
             raise InputError(
-                f"{what}: {name}: graded with other problems or gold answers than those of the suite: give the suite "
+                f"{what}: {name}: graded with other problems or gold answers than the suite has: give the suite "
                 "that graded them, or grade the samples again"
             )
 

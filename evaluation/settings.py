@@ -64,7 +64,7 @@ class BenchmarkSettings(Section):
         """The folders of ``roots``; a relative one is below the project. InputError for one that is not there."""
         folders = [PROJECT / Path(root).expanduser() for root in self.roots]
         for folder in (folder for folder in folders if not folder.is_dir()):
-            fault = "is a file; expected a folder" if folder.exists() else "no such folder; name that of the files"
+            fault = "is a file; expected a folder" if folder.exists() else "no such folder; name the files' folder"
             raise InputError(f"benchmarks.roots: {folder}: {fault}")
         return folders
 
@@ -84,7 +84,7 @@ class SamplingSettings(Section):
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default={},
-        description="Arguments of the model's chat template, in addition to those of the training, such as "
+        description="Arguments of the model's chat template, in addition to the training's, such as "
         "{enable_thinking: false}.",
     )
     replicas: int | None = Field(default=None, ge=1, description="Number of engines. None: as many as the GPUs allow.")

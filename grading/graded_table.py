@@ -23,7 +23,7 @@ DECISIVE = ("id", "problem", "gold", "alternatives", "fields")  # columns of a s
 class Verifiers:
     """Verifiers by their spec, each opened when it is needed first. A context manager that closes them.
 
-    ``workers`` and ``limit_s`` are those of `open_verifier`.
+    ``workers`` and ``limit_s`` are arguments of `open_verifier`.
     """
 
     def __init__(self, workers: int = 2, limit_s: float = 5.0) -> None:

@@ -36,7 +36,7 @@ class Tried:
 def read_responses(file: Path, columns: Mapping[str, str] | None = None) -> list[Item]:
     """Read a file with one JSON object per line: ``response``, ``gold`` (or ``answer``), ``problem`` (or ``question``).
 
-    The fields of a row are those that the preparation gives it: the name of the source, which is that of the file, the
+    The fields of a row are those that the preparation gives it: the name of the source, which is the file's, the
     problem, and the ``columns``.
 
     Args:

@@ -29,14 +29,14 @@ def luffy_definitions(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     ray: dg.ConfigurableResource[Any] | None = None,
 ) -> dg.Definitions:
-    """Build the definitions of a profile, for `dagster.Definitions.merge` with those of another project.
+    """Build the definitions of a profile, for `dagster.Definitions.merge` with another project's.
 
     Args:
         profile: A profile that the project ships, or the absolute path of a YAML file.
         key_prefix: The first part, or parts, of every asset key. Joined by ``_`` it is also the beginning of the names
             of groups, jobs, schedules and sensors. Two calls belong in two code locations, each with a
             ``storage.root`` of its own.
-        settings: Values by section and key that override those of the profile.
+        settings: Values by section and key that override the profile's.
         ray: A resource of dagster-ray with ``lifecycle=Lifecycle(create=False)``, or the ``ComputeResource`` of
             dagster-slurm. Each step that trains or samples starts its cluster, in the place of
             ``interpreter.backend``, and ends it.

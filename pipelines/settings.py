@@ -73,5 +73,5 @@ def built_in() -> Settings:
 
 
 def load(profile: str | None = None, sets: Sequence[str] = ()) -> Settings:
-    """Return the settings of `core.settings.load` for the graph, which is that of the built-in task by default."""
+    """Return the settings of `core.settings.load` for the graph, by default the built-in task's."""
     return settings.load(Settings, profile, sets, DEFAULT)

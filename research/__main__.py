@@ -23,9 +23,9 @@ SECOND_GRADERS = {
 }
 Recipes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RECIPE]...", help="Recipes and variants, or recipe files. Default: those of the file."),
+    typer.Argument(metavar="[RECIPE]...", help="Recipes and variants, or recipe files. Default: the file's."),
 ]
-Seeds = Annotated[int | None, typer.Option(metavar="N", min=1, help="Seeds per recipe. Default: those of the file.")]
+Seeds = Annotated[int | None, typer.Option(metavar="N", min=1, help="Seeds per recipe. Default: the file's.")]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a setting. Repeatable.")
 ]

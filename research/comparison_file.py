@@ -124,7 +124,7 @@ class ComparisonFile(_Part):
         return [*config_names(RECIPES), *self.variants]
 
     def with_files(self, recipes: Sequence[str]) -> "ComparisonFile":
-        """Return the comparison with those of ``recipes`` that are files as variants, named after the file."""
+        """Return the comparison with the ``recipes`` that are files as variants, named after the file."""
         files = [Path(recipe).absolute() for recipe in recipes if is_path(recipe)]
         own = {file.stem: Variant(recipe=config_file(RECIPES, str(file)).as_posix()) for file in files}
         return self.model_copy(update={"variants": {**self.variants, **own}})
@@ -133,8 +133,8 @@ class ComparisonFile(_Part):
         """Yield the runs of ``names``, the first seed of all of them first.
 
         Args:
-            names: Recipes and variants. Empty: those of the file.
-            overrides: The training's settings in the profile, over which those of a recipe win.
+            names: Recipes and variants. Empty: all of the file.
+            overrides: The training's settings in the profile, over which a recipe's win.
             seeds: Seeds of each. None: as many as the file says.
         """
         names = names or self.recipes or list(self.variants)

@@ -53,11 +53,11 @@ def recorded_recipes(comparison: ComparisonFile, runs: Path) -> list[Recipe]:
         made = sorted(by_name[name], key=lambda pair: pair[1].manifest.request.seed)
         for file, run in made:
             if first is not None and _inputs(run) != _inputs(first):
-                raise InputError(f"{file}: its targets, base model or problems are not those of the other runs")
+                raise InputError(f"{file}: its targets, base model or problems differ from the other runs")
             if run.manifest.code.number != made[0][1].manifest.code.number:
                 raise InputError(f"{file}: other code made it than {made[0][0].name}, with another number of policies")
             if _settings(run) != _settings(made[0][1]):
-                raise InputError(f"{file}: its settings are not those of {made[0][0].name}: make one of them again")
+                raise InputError(f"{file}: its settings differ from {made[0][0].name}: make one of them again")
         recipes.append(Recipe(name, tuple(_to_compare(run) for _, run in made)))
     return recipes
 

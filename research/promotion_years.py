@@ -1,8 +1,8 @@
 """Years of promotion decisions, simulated: false promotions, gains that are found, and losses out of domain.
 
 A year has a candidate in each of 52 weeks. How often a problem is solved comes from the recorded verdicts of
-``research/runs/comparison``: its share of right answers over the seeds that learned the task. The decisions are those
-of `evaluation.promotion`, for all years at once, with a suite's own answers (``fixed``) and until they decide.
+``research/runs/comparison``: its share of right answers over the seeds that learned the task. The decisions are made
+by `evaluation.promotion`, for all years at once, with a suite's own answers (``fixed``) and until they decide.
 """
 
 from collections.abc import Iterator, Mapping

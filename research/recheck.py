@@ -54,12 +54,12 @@ def recheck_verdicts(run: RecordedRun, suite: Path) -> Check:
     """Grade each response of a run again by ``luffy evaluate grade`` and compare what is recorded of it.
 
     Raises:
-        InputError: the run was scored on other problems than those of the file ``suite``, or a sample of it is missing.
+        InputError: the run was scored on other problems than the file ``suite`` has, or a sample of it is missing.
     """
     present = problem_digests(read_suite_file(suite))
     if others := [name for name, digest in run.problems.items() if present.get(name) != digest]:
         names = ", ".join(others)
-        raise InputError(f"problems of {names}: they are not those of the suite; give the suite that scored the run")
+        raise InputError(f"problems of {names}: they are not in the suite; give the suite that scored the run")
     by_rules: dict[tuple[str, ...], list[str]] = {}
     for name, table in run.tables.items():
         by_rules.setdefault(tuple(_rules(table)), []).append(name)

@@ -16,7 +16,7 @@ class Selection:
 
 
 def select_recipes(recipes: Sequence[Recipe]) -> Selection:
-    """Return those of ``recipes`` that can be compared.
+    """Return the ``recipes`` that can be compared.
 
     If no second recipe has several seeds, the first one is compared by one of them: an experiment that was interrupted
     may leave one recipe with seeds that no other has. Otherwise a recipe with one seed is left out, because an interval

@@ -73,7 +73,7 @@ class Trials:
 
 
 def make_trials(trials: Trials, wanted: Sequence[Trial]) -> int:
-    """Make those of the ``wanted`` runs that are not recorded; return `INTERRUPTED`, 1 if one failed, or 0.
+    """Make the ``wanted`` runs that are not recorded; return `INTERRUPTED`, 1 if one failed, or 0.
 
     Raises:
         InputError: the recorded runs have other targets, base model or problems than those that are prepared.

@@ -1,4 +1,4 @@
-"""The commands of ``python -m targets``, which are also those of ``luffy targets``."""
+"""The commands of ``python -m targets``, which are also the commands of ``luffy targets``."""
 
 import signal
 import sys
@@ -178,7 +178,7 @@ class Push(Command):
         ..., "Dataset on the hub. It is created if it does not exist.", cli="", metavar="OWNER/NAME"
     )
     license: str | None = option(
-        None, "License as the hub names it, such as apache-2.0. Default: those of the sources.", metavar="ID"
+        None, "License as the hub names it, such as apache-2.0. Default: the licenses of the sources.", metavar="ID"
     )
     public: bool = option(False, "If the repository does not exist, create a public one.")
 

@@ -218,7 +218,7 @@ def _messages(column: "pa.ListArray") -> Iterator[list[str]]:
 
 
 def combined_digest(digests: Sequence[str]) -> str:
-    """The digest of rows in several files, by the `RowDigest` of each; that of one file is its own."""
+    """The digest of rows in several files, by the `RowDigest` of each; the digest of one file is its own."""
     return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 

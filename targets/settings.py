@@ -1,6 +1,6 @@
 """The sections targets, split and checks: which targets come out, their split, and their quality checks.
 
-The defaults are those of LUFFY's published training set (arXiv 2504.14945).
+The defaults describe LUFFY's published training set (arXiv 2504.14945).
 """
 
 import json

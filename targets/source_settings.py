@@ -90,10 +90,10 @@ def top_level(paths: Any) -> list[str]:
 
 @cache
 def ready_mappings() -> dict[str, ColumnMapping]:
-    """The mappings that have a name: those of ``mappings.yaml``, then those of installed packages.
+    """The mappings that have a name, in ``mappings.yaml``, then in installed packages.
 
     Raises:
-        InputError: that of a package cannot be imported, is no mapping of columns, or has the name of another one:
+        InputError: a package's cannot be imported, is no mapping of columns, or has the name of another one:
             ``auto`` tries them all.
     """
     ready = {name: ColumnMapping(**columns) for name, columns in read_yaml(MAPPINGS, "mappings").items()}
@@ -171,7 +171,7 @@ class Source(BaseModel):
         if unread and (self.path == EMBEDDED or self.task):
             raise ValueError(f"the source {self.path!r} is no file or dataset, so {unread[0]} would change nothing")
         if self.options and not self.task:
-            raise ValueError(f"options are those of a task, and {self.path!r} is none; expected a path {GYM}TASK")
+            raise ValueError(f"options belong to a task, and {self.path!r} is none; expected a path {GYM}TASK")
         if empty := [name for name in self.metadata if not name or "." in name]:
             raise ValueError(f"metadata {empty[0]!r}: expected a name without dots, as in {{name: path.to.column}}")
         require_fields(self.spec, self.fields, f"the source {self.name or self.path}")
@@ -198,7 +198,7 @@ class Source(BaseModel):
 
     @property
     def field_paths(self) -> dict[str, str]:
-        """Where the rows of its files have `fields`: those of a teacher's traces are in one column, by their names."""
+        """Where the rows of its files have `fields`: for a teacher's traces in one column, by their names."""
         return {name: f"{FIELDS}.{name}" for name in self.fields} if self.path == GENERATED else self.fields
 
     @property

@@ -29,7 +29,7 @@ from evaluation.sample_tables import read_scores, read_suite_file
 
 @dataclass(frozen=True)
 class Answers:
-    """A model, the files of its samples, and those of their verdicts, by benchmark."""
+    """A model, and the files of its samples and of their verdicts, by benchmark."""
 
     model: Reference
     samples: Mapping[str, Path]
@@ -42,7 +42,7 @@ Pair = tuple[Answers, Answers | None]  # of a policy, and of its opponent to the
 
 @dataclass(frozen=True)
 class AnswersOfPolicy:
-    """How the answers of a policy to ``benchmarks`` are drawn, and those of its opponent if its own are not enough."""
+    """How the answers of a policy to ``benchmarks`` are drawn, and its opponent's if its own are not enough."""
 
     luffy: Luffy
     policy: Reference

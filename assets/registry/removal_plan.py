@@ -107,7 +107,7 @@ def plan_removals(storage: Path, rules: RetentionSettings, *, named: Iterable[st
 def remove(
     storage: Path, removals: Iterable[Removal], rules: RetentionSettings, *, named: Callable[[], Iterable[str]]
 ) -> Iterator[Removal]:
-    """Delete those of ``removals`` that are still not in use, yielding each when it is gone.
+    """Delete the ``removals`` that are still not in use, yielding each when it is gone.
 
     A folder gets another name first, and is then looked at once more: what began to be used in between comes back.
     Nobody moves the champion meanwhile.
@@ -142,7 +142,7 @@ def _is_complete_run(storage: Path, output: Path) -> bool:
 
 
 def _samples_of_removed_policies(storage: Path) -> Iterator[Path]:
-    """The samples of policies that a decision was made on and that are gone; not those of base models and teachers."""
+    """The samples of policies that are gone after a decision on them, but not of base models and teachers."""
     manifests = (storage / RUNS).glob(f"*/policy/{MANIFEST}")
     present = {read_json(file).get("checkpoint_digest") for file in manifests}
     gone = {record.checkpoint for record in Registry(storage).decisions()} - present

@@ -48,7 +48,7 @@ def column_lineage(names: Names, columns: Columns) -> dg.TableColumnLineage:
 
 
 def made_from(upstream: dg.AssetKey, parts: Parts) -> Columns:
-    """Return the lineage of columns that are made from those of one table."""
+    """Return the lineage of columns that are made from columns of one table."""
     return {name: [(upstream, part) for part in of] for name, of in parts.items()}
 
 

@@ -1,4 +1,4 @@
-"""The resources that hold the settings of a run: those of the code location, with what the Launchpad changes.
+"""The resources that hold the settings of a run: the code location's, with what the Launchpad changes.
 
 A run in the Launchpad changes settings with ``resources: {luffy: {config: {set: [targets.max_repeats=10]}}}``, in the
 dialect of the command line, or with one of `TYPED`, which are the ones that people type there.
@@ -77,7 +77,7 @@ def write_settings(settings: StageSettings, run: str) -> Path:
 
 
 def changed(base: StageSettings, sets: list[str]) -> StageSettings:
-    """Return the settings with those of the Launchpad; InputError for one that a run cannot change."""
+    """Return the settings with the Launchpad's changes; InputError for one that a run cannot change."""
     layers = [*set_layers(sets, type(base), PROJECT)]
     absent = [name for name in ("generate", "difficulty") if getattr(base, name) is None]
     if fixed := next((layer for layer in layers if next(iter(layer.values)) in (*FIXED, *absent)), None):

@@ -15,7 +15,7 @@ IO_MANAGER = "luffy_io_manager"
 
 @dataclass(frozen=True)
 class Names:
-    """The names of our definitions, which may stand among those of another project.
+    """The names of our definitions, which may stand among another project's.
 
     Args:
         key_prefix: The first parts of every asset key. Groups, jobs, sensors and schedules begin with them, too.

@@ -199,7 +199,7 @@ class ReferenceIOManager(dg.IOManager):
             raise as_failure(error) from None
 
     def _claim(self) -> None:
-        """Raise InputError if the storage is that of assets below another prefix, which have references of one name."""
+        """Raise InputError if the storage belongs to assets below another prefix, which have references of one name."""
         prefix, file = "/".join(self.key_prefix), self.storage.path / "references" / ".key_prefix"
         if not prefix:
             return

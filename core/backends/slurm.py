@@ -43,7 +43,7 @@ def run_task(module: tuple[str, ...], environment: Mapping[str, str], folder: Pa
 
 
 class SlurmBackend:
-    """A Slurm job of one node; its parameters are those of sbatch, named as in submitit.
+    """A Slurm job of one node; its parameters are sbatch's, named as in submitit.
 
     Raises:
         InputError: they ask for several nodes or tasks.

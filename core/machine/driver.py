@@ -1,4 +1,4 @@
-"""The NVIDIA driver that the GPU lock needs, and that of this machine."""
+"""The NVIDIA driver that the GPU lock needs, and the one of this machine."""
 
 import os
 import shutil

@@ -21,7 +21,7 @@ def computes_on_cpu() -> bool:
 
 
 def multiplies_bfloat16(cpuinfo: Path = CPUINFO) -> bool:
-    """Return whether the processor multiplies matrices of bfloat16 itself, and so faster than those of float32."""
+    """Return whether the processor multiplies matrices of bfloat16 itself, and so faster than matrices of float32."""
     if not cpuinfo.is_file():
         return False  # not Linux
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()

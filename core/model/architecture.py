@@ -89,7 +89,7 @@ NAMED = 3  # tensors that a message names
 
 
 def check_weights(folder: Path, config: Mapping[str, Any], *, trained: bool) -> None:
-    """Check that the weights in ``folder`` are whole, and those of the model that its config.json ``config`` describes.
+    """Check that the weights in ``folder`` are whole and belong to the model that the config.json ``config`` describes.
 
     Args:
         trained: training cannot load quantized weights; vLLM, which only samples, can.
@@ -126,7 +126,7 @@ def is_quantized(folder: Path, config: Mapping[str, Any]) -> bool:
 
 
 class Sizes(NamedTuple):
-    """The sizes of a decoder; ``inner`` is the width of a layer's feed-forward part, ``head_dim`` that of a head."""
+    """The sizes of a decoder; ``inner`` and ``head_dim`` are the widths of a feed-forward layer and of a head."""
 
     hidden: int
     layers: int
@@ -225,7 +225,7 @@ def _compare(folder: Path, kind: str, tensors: Mapping[str, Tensor], expected: M
     ]
     if faults:
         raise InputError(
-            f"{folder}: its weights are not those of the {kind} in its config.json: {'; '.join(faults)}: copy "
+            f"{folder}: its weights do not belong to the {kind} in its config.json: {'; '.join(faults)}: copy "
             "config.json and weights from one model"
         )
 

@@ -15,7 +15,7 @@ POSITIONS, ORIGINAL = "max_position_embeddings", "original_max_position_embeddin
 
 @dataclass(frozen=True)
 class ContextExtension:
-    """Settings that replace those of a config.json; the defaults leave it as it is.
+    """Settings that replace settings of a config.json; the defaults leave it as it is.
 
     ``rope_theta`` is the base of the rotary position embedding, ``rope_scaling`` says how positions beyond the context
     of the pretraining are scaled, in the words of transformers: ``{rope_type: yarn, factor: 4.0}``.

@@ -62,7 +62,7 @@ class RequestRecord(Record):
 class CodeRecord(Record):
     """The checkout that trained: its commit and whether it had changes (None outside of git), and the code's digest.
 
-    ``number``: that of policies (`core.kinds`); only those of one number are comparable.
+    ``number``: the policies' (`core.kinds`); only policies of one number are comparable.
     """
 
     commit: str | None

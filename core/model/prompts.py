@@ -54,7 +54,7 @@ class Template:
         name: its key in ``prompts.yaml``.
         thinking: the response must close its thoughts with ``</think>`` before its answer.
         text: the whole prompt, with ``{problem}`` in it; None means the tokenizer's chat template.
-        system: the system message; None keeps that of the conversation, "" leaves it out.
+        system: the system message; None keeps the conversation's, "" leaves it out.
         kwargs: arguments of the tokenizer's chat template, such as ``enable_thinking``; see `template_arguments`.
     """
 

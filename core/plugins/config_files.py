@@ -193,7 +193,7 @@ def _shipped(folder: str) -> frozenset[str]:
 
 @cache
 def _packages(folder: str) -> tuple[Path, ...]:
-    """Return the folders of the packages that add files to ``folder``, without those of broken entry points."""
+    """Return the folders of the packages that add files to ``folder``, without the folders of broken entry points."""
     return tuple(file.parent for point in _declared(folder) if (file := _package_file(point)) is not None)
 
 

@@ -257,7 +257,7 @@ def module_file(name: str) -> Path | None:
 
 
 def _root(file: Path) -> Path:
-    """Return the folder of ``file``, or that of the package that it belongs to."""
+    """Return the folder of ``file``, or of the package that it belongs to."""
     root = file.parent
     while (root / "__init__.py").is_file():
         root = root.parent

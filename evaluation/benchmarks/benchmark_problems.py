@@ -41,7 +41,7 @@ class Problem:
 def read_suite(benchmarks: Sequence[Benchmark], roots: Sequence[Path], **options: Any) -> pa.Table:
     """Return all rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata.
 
-    ``options``: those of `read_benchmark`.
+    ``options``: arguments of `read_benchmark`.
     """
     tables = [read_benchmark(benchmark, roots, **options) for benchmark in benchmarks]
     entries = json.dumps([benchmark.model_dump(mode="json") for benchmark in benchmarks])
@@ -121,7 +121,7 @@ def _generate(benchmark: Benchmark, limit: int | None, seed: int) -> list[Proble
 
 
 def _task_problems(benchmark: Benchmark, task: str, size: int, seed: int) -> list[Problem]:
-    """Generate problems of a task, with other seeds than those of targets unless its options say which."""
+    """Generate problems of a task, with other seeds than the targets have unless its options say which."""
     options = {"seed": FIRST_TASK_SEED + seed, **benchmark.options, "size": size}
     return [
         Problem(f"{number}", entry["question"], entry["answer"] or "", fields=json.dumps({ENTRY: entry}))

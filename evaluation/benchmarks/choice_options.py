@@ -30,7 +30,7 @@ class Options:
 
 
 def read_options(value: Any, labels: Sequence[Any] | None, where: str) -> Options:
-    """Read the options in a cell; ``labels`` are those of the file's own column, if it has one.
+    """Read the options in a cell; ``labels`` are the values of the file's own column, if it has one.
 
     Labels that stand before the texts are taken off, and name the options unless ``labels`` does.
 

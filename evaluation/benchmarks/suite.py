@@ -138,7 +138,7 @@ class Benchmark(BaseModel):
         if self.generator and self.size is None:
             raise ValueError("a generator needs a `size`")
         if self.options and not self.task:
-            raise ValueError(f"`options` are those of a task: they need a `generator: {GYM}TASK`")
+            raise ValueError(f"`options` belong to a task: they need a `generator: {GYM}TASK`")
         if self.spec.type != "choice" and any(source.index_base is not None for source in self.sources):
             raise ValueError("`index_base` needs `verifier: choice`: it reads the position of an option")
         generated: tuple[str, ...] = (ENTRY,) if self.task else ()
@@ -155,7 +155,7 @@ class Benchmark(BaseModel):
 
     @property
     def domain_name(self) -> str:
-        """Its domain: mathematics has the name "math", other answers by default that of their verifier's type."""
+        """Its domain: mathematics has the name "math", other answers by default the domain of their verifier's type."""
         return self.domain or domain_of(self.spec)
 
     @property

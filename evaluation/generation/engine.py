@@ -34,7 +34,7 @@ class EngineOptions:
 
     ``longest_prompt`` and ``max_tokens`` (of a response) count tokens; ``tensor_parallel`` counts the GPUs that share
     the model, and ``fair_share`` is the number of requests that the engine may hold while others could take them. With
-    ``log_probs``, completions have their tokens and log-probabilities: those of the model itself, whatever the
+    ``log_probs``, completions have their tokens and log-probabilities by the model itself, whatever the
     temperature.
     """
 

@@ -48,7 +48,7 @@ class LocalModel:
             folder: Hugging Face folder.
             template: name of a prompt template, see `evaluation.generation.templates`.
             chat_template_kwargs: arguments of the model's chat template, in addition to the arguments of its training.
-            checkpoint: digest that names the model; by default that of its lineage or its files.
+            checkpoint: digest that names the model; by default the digest of its lineage or its files.
             replicas: number of engines; as many as the GPUs allow by default, and one on a CPU.
             tensor_parallel: GPUs per engine; as few as the weights need by default.
             trust_remote_code: run code that the model folder contains.
@@ -164,7 +164,7 @@ class LocalModel:
 def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options: Any) -> LocalModel | Endpoint:
     """Return the model called ``name``: a folder, a hub id such as ``Qwen/Qwen2.5-Math-7B@main``, or an endpoint.
 
-    ``options`` are those of `LocalModel`; an endpoint renders its own prompts and has its own engines, and takes
+    ``options`` are arguments of `LocalModel`; an endpoint renders its own prompts and has its own engines, and takes
     ``endpoint``.
 
     Raises InputError if it is none of these, or files of the model are missing or damaged.
@@ -185,7 +185,7 @@ def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options:
 
 
 def checkpoint_digest(model: Path) -> str:
-    """Return the digest in the model's ``lineage.json``, or else that of its files, as models/base has it."""
+    """Return the digest in the model's ``lineage.json``, or else the digest of its files, as models/base has it."""
     return parse_manifest(model).checkpoint_digest if (Path(model) / MANIFEST).is_file() else model_digest(model)
 
 

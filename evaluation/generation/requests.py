@@ -89,7 +89,7 @@ def sample_requests(
     """Return the requests for the benchmarks ``names`` of a BENCHMARK table, with prompts by ``render``.
 
     Args:
-        counts: samples of each problem that is asked, by benchmark; None: those of ``sampling``.
+        counts: samples of each problem that is asked, by benchmark; None: as ``sampling`` says.
 
     Raises:
         InputError: ``counts`` name a problem that the suite lacks.

@@ -1,7 +1,7 @@
 """How many answers are drawn before a decision, where ``evaluation.samples`` is ``until_decided``.
 
 Every benchmark of a group is asked for as many answers, in rounds that double them. A round draws its problems anew,
-without replacement: so its evidence is that of a fair bet, whatever the rounds before it showed (see
+without replacement: so its evidence is a fair bet's, whatever the rounds before it showed (see
 `evaluation.promotion.match`).
 """
 

@@ -89,7 +89,7 @@ class Registry:
         return tests
 
     def level(self, test: str, error_rate: float) -> float:
-        """Return the level of a comparison: that of its first decision, or else of the next one.
+        """Return the level of a comparison: of its first decision, or else of the next one.
 
         Raises:
             InputError: the error rate is spent.

@@ -88,7 +88,7 @@ def can_be_shown(
 class Evidence:
     """The evidence for a mean difference above a bound.
 
-    ``answers`` are those of each model, ``needed`` those that show it if the rest are like them (None: they never do).
+    ``answers`` counts the answers of each model, ``needed`` how many show it if the rest are like them (None: none do).
     """
 
     answers: int

@@ -28,7 +28,7 @@ Results = dict[str, pa.Table]  # benchmark -> GRADED
 
 
 def stored_results(names: Sequence[str]) -> dict[str, Results]:
-    """Return {name: {benchmark: GRADED}} for those of ``names`` that are folders of graded results.
+    """Return {name: {benchmark: GRADED}} for the ``names`` that are folders of graded results.
 
     Raises:
         InputError: A name is given twice, or is neither a folder of results nor a model.

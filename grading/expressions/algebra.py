@@ -280,7 +280,7 @@ def _vanishes(one: Any, other: Any) -> bool | None:
 
 
 def _comparable(one: Any, other: Any, point: dict[Any, Any]) -> bool:
-    """Return whether different values at a point are those of different formulas: both are real there, or complex."""
+    """Return whether different values at a point show different formulas: both are real there, or complex."""
     if not point or any(name in COMPLEX for name in map(str, point)):
         return True
     return _is_real(one, point) and _is_real(other, point)

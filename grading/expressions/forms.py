@@ -111,7 +111,7 @@ def items_of(form: Form) -> tuple[Form, ...]:
 
 
 def mapped(form: Form, change: Callable[[Any], Any]) -> Form:
-    """Return a form with ``change`` of the expressions of its values and those of its parts."""
+    """Return a form with ``change`` of the expressions of its values and parts."""
     if isinstance(form, Value):
         return replace(form, expression=change(form.expression))
     if isinstance(form, Group):

@@ -63,7 +63,7 @@ def _read(parts: tuple[str, ...]) -> Any:
 
 
 def with_functions(parts: list[str]) -> list[str]:
-    r"""Return the tokens with bare names of functions as commands, and those of other countries under one name.
+    r"""Return the tokens with bare names of functions as commands, and names of other countries as the usual ones.
 
     >>> with_functions(["2", "s", "i", "n", "4"]), with_functions(["\\lg", "x"]), with_functions(["\\arctg"])
     (['2', '\\sin', '4'], ['\\log', '_', '{', '10', '}', 'x'], ['\\arctan'])

@@ -152,7 +152,7 @@ def split_scale(text: str) -> tuple[int, str]:
 
 
 def has_no_unit(text: str) -> bool:
-    """Return whether one of the words is that of another number, a doubt or an alternative: ``dozen``, ``or 6``."""
+    """Return whether one of the words names another number, a doubt or an alternative: ``dozen``, ``or 6``."""
     words = map(str.lower, _LETTERS.findall(text))
     return unit_name(text) is None and any(word in NO_UNIT or _PART_OR_SCALE(word) for word in words)
 

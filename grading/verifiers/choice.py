@@ -133,7 +133,7 @@ def _by_text(answer: str, texts: Mapping[str, str]) -> str | None:
 
 
 def _stated(text: str, texts: Mapping[str, str]) -> str | None:
-    """Return the label that a text states; with the text behind it if this is that of another option."""
+    """Return the label that a text states; with the text behind it if this is another option's."""
     label, behind = extract_choice(text), text_behind(text)
     named = behind and _with_text(behind, texts)
     return f"{label}. {behind}" if label and named and named != label else label

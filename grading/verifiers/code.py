@@ -27,7 +27,7 @@ EXPECTED = (
 class CodeOptions(VerifierOptions):
     """``tests``: the field of a row that holds its tests; by default its gold answer does.
 
-    ``sandbox``: "bubblewrap", the url of a SandboxFusion server, or "none". The limits are those of one test;
+    ``sandbox``: "bubblewrap", the url of a SandboxFusion server, or "none". The limits hold for one test;
     ``limit_s`` is processor time.
     """
 

@@ -104,7 +104,7 @@ class CombinedVerifier(Verifier):
 
 
 class AllOfVerifier(CombinedVerifier):
-    """Solved if each verifier is; the verdict is that of the first that is not. The score is then 0."""
+    """Solved if each verifier is; the verdict is the first failing verifier's. The score is then 0."""
 
     Options = AllOfOptions
 
@@ -117,7 +117,7 @@ class AllOfVerifier(CombinedVerifier):
 
 
 class WeightedVerifier(CombinedVerifier):
-    """The mean of the scores by weight; the extracted answer is that of the heaviest verifier."""
+    """The mean of the scores by weight; the extracted answer is the heaviest verifier's."""
 
     Options = WeightedOptions
 

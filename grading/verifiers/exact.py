@@ -61,7 +61,7 @@ def normalize_text(text: str, ignored: tuple[Difference, ...]) -> str:
 
 
 def _without_punctuation(text: str) -> str:
-    """Return ``text`` without its punctuation, except for signs with a meaning and those of numbers: before a digit
+    """Return ``text`` without its punctuation, except for signs with a meaning and signs of numbers: before a digit
     ``.``, between digits all but the commas of thousands.
     """
     kept: list[str] = []

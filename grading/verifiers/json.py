@@ -39,7 +39,7 @@ class JsonOptions(VerifierOptions):
 class JsonVerifier(Verifier):
     """The answer is the last object or array after the thoughts, unless ``answer`` names another place.
 
-    Where the gold answer or the schema is that of an object, an array of plain values is none: it may be a reference.
+    Where the gold answer or the schema is an object's, an array of plain values is none: it may be a reference.
     """
 
     Options = JsonOptions

@@ -33,7 +33,7 @@ _SPACES = compile_quick_pattern(r"\\[,;:! ]|~|\s")
 class NumberOptions(VerifierOptions):
     """A value is right if it differs by no more than ``rel_tol`` of the gold value, or by no more than ``abs_tol``.
 
-    ``unit``: "optional" (none, or that of the gold answer), "required", or "ignored". ``units`` are factors of units
+    ``unit``: "optional" (none, or the gold answer's), "required", or "ignored". ``units`` are factors of units
     that can stand for each other, as in ``{km: 1000, m: 1}``.
     """
 

@@ -154,7 +154,7 @@ def _shortest(value: Any, info: ValidationInfo) -> Any:
 
 
 def _located(value: Any, folder: Path) -> Any:
-    """Return a spec with the paths of its functions, and of those of the verifiers in it, from ``folder``."""
+    """Return a spec with the paths of its functions, and of functions of the verifiers in it, from ``folder``."""
     if isinstance(value, list):
         return [_located(part, folder) for part in value]
     if not isinstance(value, dict):

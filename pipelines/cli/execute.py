@@ -170,7 +170,7 @@ def _kept(storage: Storage, run_id: str, view: RunView) -> Iterator[str]:
     if done := view.names(done=True):
         yield f"kept: the outputs of {', '.join(done)}"
     if any(name.startswith(("evals/", "ood/")) for name in view.names(done=False)):
-        yield "kept: the samples that were generated, except for those of the last seconds"
+        yield "kept: the samples that were generated, except for the last seconds'"
     for file in sorted(storage.path.glob("training/policy/*/request.json")):
         run = file.parent
         if (run / "policy").exists() or read_json(file).get("upstream", {}).get("dagster_run") != run_id:

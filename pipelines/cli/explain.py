@@ -26,7 +26,7 @@ def explain_run(run: Path, page: Path | None) -> None:
 
 
 def _run_folder(run: Path) -> Path:
-    """Return the folder of the run if ``run`` is that of its policy, which ``luffy champion`` prints; else ``run``."""
+    """Return the folder of the run if ``run`` is its policy's folder, which ``luffy champion`` prints; else ``run``."""
     above = RunFolder(run.resolve().parent)
     return above.path if above.policy == run.resolve() and above.config.is_file() else run
 

@@ -62,7 +62,7 @@ def _not_sampled(settings: Settings, base: ModelReference) -> str:
     """Explain why the base model is not sampled on this machine; "" if it is."""
     if settings.training.hardware != "cpu":
         backend = settings.interpreter.backend
-        return "" if backend == "local" else f"its GPUs are those of interpreter.backend={backend}, not of this machine"
+        return "" if backend == "local" else f"its GPUs belong to interpreter.backend={backend}, not of this machine"
     return "" if base.parameters <= CHEAP else f"it has {base.parameters:,} parameters, too many for a CPU"
 
 

@@ -1,7 +1,7 @@
 """``luffy run --rounds N``: ask a teacher about what the model does not solve, train on the answers, and repeat.
 
 A round is two ordinary runs. One measures how often the present model solves each problem (targets/difficulty). The
-other is that of the whole graph, on the problems that the teacher was asked so far and the unsolved ones, from the
+other is a run of the whole graph, on the problems that the teacher was asked so far and the unsolved ones, from the
 model that the round before has trained. The teacher answers within ``generate.budget_tokens`` per round.
 """
 

@@ -46,7 +46,7 @@ def run_graph(
     profile: str = "",
     suggests: bool = True,
 ) -> int:
-    """Materialize the assets of ``job``, or those of them that ``select`` names, and show it; the exit status.
+    """Materialize the assets of ``job``, or the ones that ``select`` names, and show it; the exit status.
 
     ``profile``: The name that the user gave, which the suggestions of what to do next repeat.
     """
@@ -92,7 +92,7 @@ def unread(recipe: str, sets: Sequence[str]) -> list[str]:
 
 
 def check_training(settings: Settings, python: Path) -> None:
-    """Check the training's configuration, unless it is that of the built-in task; InputError for a wrong key or value.
+    """Check the training's configuration, unless it is the built-in task's; InputError for a wrong key or value.
 
     Only the training environment, which has verl, knows every key.
     """

@@ -15,7 +15,7 @@ EXAMPLES = "+group:targets, +key:targets/train or key:training/policy (+ takes a
 
 
 def selection_keys(defs: dg.Definitions, text: str, job: str) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
-    """Return the assets that a selection string names, those of ``job`` and the others.
+    """Return the assets that a selection string names: the assets of ``job``, and the others.
 
     ``key:`` also takes the name of a stage, such as evals/base or targets/checks, for the assets that it makes or
     checks. Raises InputError for a string that is no selection, or names what is not there.

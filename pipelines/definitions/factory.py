@@ -108,7 +108,7 @@ def _after(asset: Asset, deps: Mapping[dg.AssetKey, Sequence[dg.AssetKey]]) -> A
 
 
 def _renamed(assets: Sequence[Asset], names: Names) -> list[Asset]:
-    """Return the assets with the prefix of ``names`` before our keys, and those of others as they are."""
+    """Return the assets with the prefix of ``names`` before our keys, and other projects' as they are."""
     if names == Names():
         return [*assets]
     ours = {key for asset in assets for key in ([asset.key] if isinstance(asset, dg.AssetSpec) else asset.keys)}
@@ -122,6 +122,6 @@ def _renamed(assets: Sequence[Asset], names: Names) -> list[Asset]:
 
 
 def _with_op(asset: dg.AssetsDefinition, name: str) -> dg.AssetsDefinition:
-    """Return ``asset`` with an op of another name: that of an asset of theirs with our key, such as models/base."""
+    """Return ``asset`` with an op of another name: an asset of theirs with our key, such as models/base."""
     op = asset.op.with_replaced_properties(name=name)
     return dg.AssetsDefinition.dagster_internal_init(**{**asset.get_attributes_dict(), "node_def": op})

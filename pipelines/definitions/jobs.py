@@ -36,7 +36,7 @@ def is_on_request(key: dg.AssetKey) -> bool:
 
 
 def in_groups(names: Names, keys: Sequence[dg.AssetKey], *groups: str) -> dg.AssetSelection:
-    """Select those of ``keys`` that are in ``groups``, with their checks."""
+    """Select the ``keys`` that are in ``groups``, with their checks."""
     return dg.AssetSelection.assets(*(names.key(key) for key in keys if key.path[0] in groups))
 
 

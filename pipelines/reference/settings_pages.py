@@ -44,7 +44,7 @@ def profiles_page() -> str:
 
 
 def leaves(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the keys of ``kind``, with those of the classes inside it as ``outer.inner``."""
+    """Yield the keys of ``kind``, with the keys of the classes inside it as ``outer.inner``."""
     for name, field in kind.model_fields.items():
         inner = _model(field.annotation)
         named = get_origin(field.annotation) is dict

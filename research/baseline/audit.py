@@ -27,7 +27,7 @@ BEGIN, END = "<!-- begin: written by luffy research baseline -->", "<!-- end -->
 
 
 class Difference(NamedTuple):
-    """The largest relative difference of a loss and of a gradient norm, and that of the final weights.
+    """The largest relative difference of a loss, of a gradient norm, and of the final weights.
 
     The weights are compared by the norm of their difference over the norm of what the training changed.
     """

@@ -1,8 +1,8 @@
 """A teacher of the embedded task that is a program, behind an OpenAI-compatible endpoint with a price per token.
 
 ``python -m research.shipped_weights.exact_teacher --port 8123 --problems 160 problems.jsonl`` writes a file of problems
-with gold answers, and then answers each of them exactly as its trace does, until it is stopped. Tokens are those of the
-embedded model.
+with gold answers, and then answers each of them exactly as its trace does, until it is stopped. Tokens are the embedded
+model's.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Run Great Expectations on the profile of prepared targets. The checks are data: see ``suite.yaml``.
 
-Besides the profile's columns a suite can use those of `targets.check.source_drift`, and the numbers among the settings
+Besides the profile's columns a suite can use columns of `targets.check.source_drift`, and numbers among the settings
 of the preparation.
 
 Names and severities are read from the YAML alone: importing the library takes seconds, so only `validate` does it.

@@ -1,6 +1,6 @@
 """Measure how a version of the targets differs from the one before, and its worst source: what the checks look at.
 
-Each number is that of the source in which it is largest. Of shares and means only what three standard errors do not
+Each number is from the source in which it is largest. Of shares and means only what three standard errors do not
 explain counts, so that a small source does not raise an alarm by chance.
 """
 
@@ -237,7 +237,7 @@ def _other_values(column: str, before: Version, now: Version) -> Iterator[Change
 
 
 def _language(before: Version, now: Version) -> Iterator[Change]:
-    """The share of a source's targets in other languages than that of most of its targets before."""
+    """The share of a source's targets in another language than most of its targets had before."""
     for name, old, new in _common(before.texts("language"), now.texts("language")):
         (language, count), *_ = Counter(old).most_common(1)
         if language:

@@ -269,7 +269,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("ngram_loop", "a run of 16 words occurs max_repeats times", Stage.TARGET, ngram_loop),
     Filter("line_loop", "a line occurs max_repeats times", Stage.TARGET, line_loop),
     Filter("foreign_script", "other scripts or replacement characters", Stage.TARGET, foreign_script),
-    Filter("language", "another language than those of the setting languages", Stage.TARGET, language),
+    Filter("language", "a language that the setting languages does not name", Stage.TARGET, language),
     Filter("gold_unparsed", "the verifier does not understand the gold answer", Stage.ANSWER),
     Filter("wrong", "the answer is not the gold answer", Stage.ANSWER),
     Filter("verify_timeout", "comparing the answer took too long", Stage.ANSWER),
@@ -291,7 +291,7 @@ FILTERS: tuple[Filter, ...] = (
 
 @cache
 def filters_with(paths: tuple[str, ...]) -> tuple[Filter, ...]:
-    """`FILTERS`, and before their first comparison of answers those of the user's at ``paths``.
+    """`FILTERS`, and before their first comparison of answers the user's at ``paths``.
 
     These are functions of a `Trace` that return what is wrong with it, or None.
 

@@ -60,7 +60,7 @@ def read_dataset(downloaded: Path, out: Path, more: dict[str, str]) -> str:
             raise InputError(f"{downloaded / DATA / name}: no digest in its metadata; {ADVICE}")
         if copy_table(downloaded / DATA / name, out / name, metadata, _without_messages, ADVICE)[1] != digest:
             raise InputError(
-                f"{downloaded / DATA / name}: its rows are not those of the digest {digest[:16]} that it was pushed "
+                f"{downloaded / DATA / name}: its rows do not have the digest {digest[:16]} that it was pushed "
                 "with: pull another revision"
             )
     return metadata["rows_digest"]

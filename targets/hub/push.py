@@ -1,6 +1,6 @@
 """``python -m targets push``: a training set to a repository of the Hugging Face hub.
 
-The rows are those of the training file with a column ``messages`` in addition, which other trainers read. The file's
+The rows are the training file's, with a column ``messages`` in addition, which other trainers read. The file's
 metadata goes with them, without the folders of this machine.
 """
 

@@ -45,7 +45,7 @@ class DataFile:
 
     @property
     def suffix(self) -> str:
-        """The last part of its name that says what it holds, in small letters: not that of a compression."""
+        """The last part of its name that says what it holds, in small letters, without a compression's ending."""
         path = PurePosixPath(self.path.lower())
         return PurePosixPath(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
 
@@ -282,7 +282,7 @@ def _split_of_name(name: str, where: str) -> str | None:
 
 
 def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
-    """``files``, where those of the same name are called by as many folders of their path as tell them apart."""
+    """``files``, where files of the same name are called by as many folders of their path as tell them apart."""
     unique = list(files)
     while (longer := _longer_names(unique)) != unique:
         unique = longer
@@ -298,7 +298,7 @@ def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _longer_names(files: Sequence[DataFile]) -> list[DataFile]:
-    """``files``, where those of the same name take one more folder of their path into it, if there is one."""
+    """``files``, where files of the same name take one more folder of their path into it, if there is one."""
     names = Counter(file.name for file in files)
 
     def longer(file: DataFile) -> DataFile:

@@ -96,7 +96,7 @@ def find_format(text: str) -> str | None:
 
 
 def _tags(text: str) -> Parts | Rejection:
-    """A response with other tags, by what it says with those of ``think``."""
+    """A response with other tags, by what it says with the tags of ``think``."""
     names = {(tag.group().strip("<>[]\u25c1\u25b7/")).lower() for tag in OTHER_TAGS.finditer(text)}
     if len(names) > 1:
         return Rejection("repeated_markers", f"tags of several names: {', '.join(sorted(names))}")
@@ -105,7 +105,7 @@ def _tags(text: str) -> Parts | Rejection:
 
 
 def _harmony(text: str) -> Parts | Rejection:
-    """The message of the channel analysis, and that of the channel final, which may have no end."""
+    """The messages of the channels analysis and final, which may have no end."""
     if "<|channel|>" not in text:
         reasoning, _, answer = text.removeprefix("analysis").partition(HARMONY_PLAIN)
         return Parts(reasoning.strip(), answer.strip(), "harmony")

@@ -76,7 +76,7 @@ class Shard:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of its content; the hub is asked for that of its data set."""
+        """Digest of its content; the hub is asked for its data set's."""
         return self.content.digest or _hub_revision(self.source)
 
     @cached_property

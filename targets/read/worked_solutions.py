@@ -1,4 +1,4 @@
-"""Turn solutions that no model wrote into responses: those of word problems, and those of Reasoning Gym's tasks.
+"""Turn solutions that no model wrote into responses: solutions of word problems, and of Reasoning Gym's tasks.
 
 The first have neither thoughts nor a box. The second are entries with an answer, to which a program writes the steps.
 """

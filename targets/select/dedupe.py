@@ -103,7 +103,7 @@ class Repeated:
 class Duplicates:
     """Collects the keys of accepted traces (`add`), then decides which of them survive (`decide`).
 
-    Positions are those of the accepted traces in order, from 0. ``folder`` takes what does not fit into memory.
+    Positions count the accepted traces in order, from 0. ``folder`` takes what does not fit into memory.
     ``columns``: what is needed of the traces (DECISION).
     """
 
@@ -159,7 +159,7 @@ class Duplicates:
         return Repeated(positions, reasons, pa.array(details, pa.string()), kept_ids, golds)
 
     def _by_preference(self, owner: np.ndarray) -> np.ndarray:
-        """All positions: those of a problem follow each other, the preferred ones first."""
+        """All positions, problem by problem, the preferred ones first."""
         keys = [np.arange(len(owner)), owner]
         if self._config.keep == "shortest":
             keys.insert(1, self._keys["target_bytes"])
@@ -204,7 +204,7 @@ def _groups(positions: np.ndarray, keys: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _choose(owner: np.ndarray, target: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The traces that stay, of traces in order of preference, those of a problem following each other.
+    """The traces that stay, of traces in order of preference, problem by problem.
 
     Returns:
         Whether each stays; the first of its problem; the one with the same target that stays, or -1.

@@ -210,7 +210,7 @@ def _review_values(row: list[str], header: list[str], where: str) -> list[str]:
         raise InputError(f"{where}: {len(row)} values, expected {len(header)}: put values with commas in quotes")
     values = dict(zip(header, row, strict=True))
     if not values["id"]:
-        raise InputError(f"{where}: no id: expected that of a trace, as the browser page writes it")
+        raise InputError(f"{where}: no id: expected a trace's, as the browser page writes it")
     decision = values["decision"].strip().lower()
     if decision not in (KEEP, REFUSE):
         raise InputError(f"{where}: decision {values['decision']!r:.80}: expected {KEEP} or {REFUSE}")

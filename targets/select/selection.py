@@ -102,7 +102,7 @@ class Selection:
 class SourceCaps:
     """Collects accepted traces (`add`), and draws among those that are no duplicates (`draw`).
 
-    Positions are those of the accepted traces in order, from 0. Fourteen bytes of memory per trace, none where nothing
+    Positions count the accepted traces in order, from 0. Fourteen bytes of memory per trace, none where nothing
     is limited.
     """
 

@@ -160,7 +160,7 @@ def _write(
 
 
 def write_part(part: _Part, _: object, combine: Callable[[str], str] | None = None) -> str:
-    """Write the files of a part; returns the digest of its rows to train on. ``combine``: that of all parts."""
+    """Write the files of a part; returns the digest of its rows to train on. ``combine``: the digest of all parts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

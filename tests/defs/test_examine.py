@@ -31,7 +31,7 @@ TRAIN = TrainReference(
         ("cpu", "ray", 2e8, ""),
         ("cpu", "local", 7e9, "it has 7,000,000,000 parameters, too many for a CPU"),
         ("gpu", "local", 7e9, ""),
-        ("gpu", "slurm", 7e9, "its GPUs are those of interpreter.backend=slurm, not of this machine"),
+        ("gpu", "slurm", 7e9, "its GPUs belong to interpreter.backend=slurm, not of this machine"),
     ],
 )
 def test_the_base_model_is_sampled_where_this_machine_can(hardware: str, backend: str, parameters: float, why: str):

@@ -226,7 +226,7 @@ ROWS: list[Row] = [
     (
         "evaluation compare graded model",
         {"graded/arithmetic.parquet": retyped("benchmark", ["a", "b"])},
-        "graded/arithmetic.parquet: rows of a, b; expected those of arithmetic alone",
+        "graded/arithmetic.parquet: rows of a, b; expected arithmetic alone",
     ),
     (
         "evaluation compare graded other",

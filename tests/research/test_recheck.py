@@ -116,5 +116,5 @@ def test_runs_of_other_settings_and_other_problems_are_refused(run: RecordedRun,
     with pytest.raises(InputError, match="problems of sums: the runs were scored on others"):
         compare_runs(run, scored)
     write_table(read_suite(load_suite("embedded"), []), tmp_path / "suite.parquet")
-    with pytest.raises(InputError, match="problems of sums: they are not those of the"):
+    with pytest.raises(InputError, match="problems of sums: they are not in the"):
         recheck_verdicts(run, tmp_path / "suite.parquet")

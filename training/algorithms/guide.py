@@ -42,7 +42,7 @@ def applies(rule: str, *, solved: bool = False, pass_rate: float | None = None) 
     """Return whether the group of a prompt has off-policy samples before any of it is graded.
 
     ``always``: each has them. ``pass_rate<x``: those that the base model solved in less than the share x of its
-    samples. ``until_solved``: those of which no on-policy sample was right so far. ``failed``: none before the samples
+    samples. ``until_solved``: prompts without a right on-policy sample so far. ``failed``: none before the samples
     of the step are graded; if all of them are wrong, the first ones are replaced (AMPO, arXiv 2510.02227).
 
     >>> applies("until_solved"), applies("until_solved", solved=True), applies("pass_rate<0.5", pass_rate=0.25)

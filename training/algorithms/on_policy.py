@@ -87,7 +87,7 @@ class OnPolicyLoss(Options):
         """Losses of all tokens as if they were on-policy, and which of them are clipped (None without a clip).
 
         Args:
-            on_policy: valid tokens that are not off-policy; those of a row make up the mean of GSPO and GMPO.
+            on_policy: valid tokens that are not off-policy; a row's make up the mean of GSPO and GMPO.
         """
         raise NotImplementedError
 

@@ -1,6 +1,6 @@
 """What every block of options is made of. No torch.
 
-The options of a formula stand next to it, in the module of the formula; those of a method are the fields of its class
+The options of a formula stand next to it, in the module of the formula; options of a method are the fields of its class
 in ``training.methods``. ``docs/algorithm.md`` explains them one by one, with their sources.
 """
 

@@ -105,7 +105,7 @@ def compute_token_on_off_policy_loss(
 ):
     """Return the mixed-policy loss of one batch and its metrics.
 
-    The formulas are those of `mixed_policy_token_loss`. ``pg_loss`` is the mean over valid tokens, or with
+    It has the formulas of `mixed_policy_token_loss`. ``pg_loss`` is the mean over valid tokens, or with
     ``loss_remove_token_mean`` their sum divided by ``response_length``. With ``target_probs`` the ratio of off-policy
     tokens has no reshape. ``off_cliprange``, ``off_normalize`` and ``off_abs_cliprange`` do nothing.
 
@@ -244,7 +244,7 @@ def _off_policy_ratio(log_prob: Tensor, reshape: str, weight: float, exponent: f
 def _target_ratio(log_prob: Tensor, target_probs: Tensor) -> Tensor:
     if target_probs.shape != log_prob.shape:
         expected, got = list(log_prob.shape), list(target_probs.shape)
-        raise AssertionError(f"target_probs: expected shape {expected}, that of log_prob, got {got}")
+        raise AssertionError(f"target_probs: expected shape {expected}, as log_prob has, got {got}")
     return log_prob.exp() / (target_probs + 1e-6)
 
 

@@ -1,6 +1,6 @@
 """The mixed-policy loss of a training: PPO on on-policy tokens, shaped importance sampling on off-policy tokens.
 
-The formulas are those of arXiv 2504.14945, equations 4 and 5, token by token. The trainer multiplies the losses by the
+The formulas are equations 4 and 5 of arXiv 2504.14945, token by token. The trainer multiplies the losses by the
 weights of the rollout correction and aggregates them over the whole batch.
 """
 

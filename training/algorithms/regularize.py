@@ -85,7 +85,7 @@ def next_entropy_coefficient(coefficient: float, entropy: float, options: Adapti
     0.0111
 
     Args:
-        coefficient: ``c``, that of this step, positive.
+        coefficient: ``c`` of this step, positive.
         entropy: ``H``, the mean token entropy of this step in nats.
 
     Raises:

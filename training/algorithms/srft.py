@@ -58,7 +58,7 @@ def entropy_advantage(
     off_policy_mask: Bool[Tensor, "batch length"],
     entropy: Float[Tensor, "batch 1"],
 ) -> Float[Tensor, "batch length"]:
-    """Return ``advantages`` with those of right on-policy samples times ``e^H``.
+    """Return ``advantages``, with right on-policy samples times ``e^H``.
 
     A policy that is sure (a low H) learns less from being right, which keeps it from collapsing.
 

@@ -213,7 +213,7 @@ def _where(key: str, layers: Sequence[Layer]) -> str:
 
 
 def _named_files(values: dict[str, Any], layers: Sequence[Layer]) -> Iterator[tuple[str, Path]]:
-    """Yield the user's files that keys name: of a function that of its module, of a package one on Python's path."""
+    """Yield the user's files that keys name: of a function its module, of a package one on Python's path."""
     flat = dict(leaf_values(values))
     try:
         if method := METHODS.outside(flat.get(METHOD)):

@@ -79,7 +79,7 @@ def check_tokens(teacher: Path, model: Path) -> None:
     if different:
         token_id, token = different[0]
         raise InputError(
-            f"{MODEL}={teacher}: another tokenizer than that of {model}: {len(different)} of its {len(ours)} tokens, "
+            f"{MODEL}={teacher}: another tokenizer than {model}: {len(different)} of its {len(ours)} tokens, "
             f"such as {token!r} ({token_id}), have another id there or are missing, so the teacher cannot score "
             "them: take a teacher of the same family"
         )
@@ -123,7 +123,7 @@ def check_endpoint(name: str, url: str, model: Path) -> None:
         ours = tokenizer.decode([token_id], skip_special_tokens=False)
         if theirs is None or (theirs != ours and "\N{REPLACEMENT CHARACTER}" not in theirs + ours):
             raise InputError(
-                f"{where}: another tokenizer than that of {model}: the token {token_id} is {ours!r} here and "
+                f"{where}: another tokenizer than {model}: the token {token_id} is {ours!r} here and "
                 f"{theirs!r} there, so the teacher cannot score it: take a teacher of the same family"
             )
 

@@ -85,7 +85,7 @@ def is_verls(key: str) -> bool:
 
 
 def is_reference(value: Any) -> bool:
-    """Return whether ``value`` stands for that of another key."""
+    """Return whether ``value`` stands for another key's value."""
     return isinstance(value, str) and REFERENCE in value
 
 

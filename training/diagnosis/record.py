@@ -68,7 +68,7 @@ class Cause:
 
 
 def cause(*when: str, keys: str) -> "Callable[[Callable[[RunRecord], Evidence | None]], Cause]":
-    """Make a cause of a test: its name is that of the cause, its docstring the title."""
+    """Make a cause of a test: its name becomes the cause's, its docstring the title."""
     return lambda test: Cause(test.__name__, (test.__doc__ or "").removesuffix("."), when, keys, test)
 
 
@@ -84,7 +84,7 @@ class RunRecord:
     Attributes:
         config: the resolved configuration.
         records: the metrics of its steps, as ``metrics.jsonl`` has them.
-        samples: Samples by step; those of the first step were drawn before any update.
+        samples: Samples by step; the first step's were drawn before any update.
         learned: its `core.schemas.LEARNED`; None without a ledger.
         error: why it ended, if an error ended it.
         first_stage: The run that this one started from.
@@ -142,7 +142,7 @@ class RunRecord:
 
     @cached_property
     def both_ends(self) -> list[list[Rollout]]:
-        """The on-policy samples of the first step and those of the last; one list where there is one step."""
+        """The on-policy samples of the first step and of the last; one list where there is one step."""
         own = [[one for one in self.samples[step] if not one.prefix_length] for step in sorted(self.samples)]
         drawn = [step for step in own if step]
         return drawn[:1] if len(drawn) < 2 else [drawn[0], drawn[-1]]
@@ -236,7 +236,7 @@ def _learned(folder: Path) -> "pa.Table | None":
 
 
 def sample_rows(targets: Path) -> list[dict[str, Any]]:
-    """Return those of `PROMPTS` rows of a table of targets, always the same ones, that have a target.
+    """Return the samples of `PROMPTS` rows of a table of targets, always the same ones, that have a target.
 
     Only the row groups with these rows are read, because a training set may have millions of rows.
     """

@@ -1,6 +1,6 @@
 """Causes that the samples show: box, thoughts, end token, length, and verifiers that fail or always say the same.
 
-A symptom counts if the samples before the first update have it, and those of the last step have it, too: a policy may
+A symptom counts if the samples before the first update have it, and samples of the last step have it, too: a policy may
 learn a format from its targets, and a training that goes wrong may unlearn one.
 """
 

@@ -33,7 +33,7 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
     """Write the model of the checkpoint folder ``actor`` to the folder ``out``, which must exist.
 
     Raises:
-        InputError: a part of the checkpoint is missing, or its tensors are not those of the model.
+        InputError: a part of the checkpoint is missing, or its tensors do not belong to the model.
     """
     source = actor / "huggingface"
     if not (source / "config.json").is_file():

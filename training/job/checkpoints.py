@@ -61,7 +61,7 @@ def scores(checkpoints: Path) -> dict[int, float]:
 
 
 def record_score(checkpoints: Path, step: int, score: float) -> None:
-    """Keep the score of the validation after ``step``; those of later steps, which a resumed run repeats, go."""
+    """Keep the score of the validation after ``step``; scores of later steps, which a resumed run repeats, go."""
     Path(checkpoints).mkdir(parents=True, exist_ok=True)
     earlier = {done: known for done, known in scores(checkpoints).items() if done < step}
     write_json({str(done): known for done, known in {**earlier, step: score}.items()}, Path(checkpoints) / SCORES)

@@ -30,7 +30,7 @@ def tell(event: dict[str, Any]) -> None:
 
 @cache
 def standard_output() -> TextIO:
-    """Return our standard output, where it stays while that of the process goes into a log."""
+    """Return our standard output, where it stays while the process's goes into a log."""
     return os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
 
 

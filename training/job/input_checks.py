@@ -119,7 +119,7 @@ def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
     records = json.loads(recorded)
     if unknown := [name for name in sources if name not in records]:
         raise InputError(
-            f"targets {targets}: no verifier for data_source {unknown[0]!r}: the file's metadata has those of "
+            f"targets {targets}: no verifier for data_source {unknown[0]!r}: the file's metadata has verifiers of "
             f"{', '.join(records)}; prepare the targets again"
         )
     specs = {name: parse_spec(records[name]["verifier"], f"targets {targets}: verifier of {name}") for name in sources}

@@ -14,7 +14,7 @@ from training.methods.multitask import Multitask
 class Chord(Multitask):
     """CHORD (arXiv 2508.11408): mu times the likelihood of a target, and 1 - mu times the policy loss.
 
-    The schedule of mu counts steps from 1, as that of the published implementation does.
+    The schedule of mu counts steps from 1, as in the published implementation.
 
     >>> chord = Chord()
     >>> [round(chord.coefficients(step)["pg_loss"], 5) for step in (0, 99, 199)]

@@ -74,7 +74,7 @@ class Method(Options):
         raise NotImplementedError
 
     def fields(self) -> list[str]:
-        """Return the fields of the samples that `signal` reads besides those of every method."""
+        """Return the fields of the samples that `signal` reads besides the fields of every method."""
         return []
 
     def plan(self, prompt: Prompt, n: int) -> list[Start]:
@@ -98,7 +98,7 @@ class Method(Options):
         """Return what the update of ``step``, counted from 0, learns from ``samples``.
 
         Args:
-            rewards: ``[batch, length]``: those of the samples, less a penalty for drift where there is one.
+            rewards: ``[batch, length]``: the samples' rewards, less a penalty for drift where there is one.
         """
         raise NotImplementedError
 

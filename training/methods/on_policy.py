@@ -34,7 +34,7 @@ class OnPolicy(Rollouts):
                 "method.teacher", "set", "method.guide", "failed", "it scores samples before the others"
             )
         if self.teacher.scale != 1 and self.reference is None:
-            why = "the scale is that of a distance from the reference policy: method.reference={coef: 0.0}"
+            why = "the scale belongs to a distance from the reference policy: method.reference={coef: 0.0}"
             raise contradiction("method.teacher.scale", self.teacher.scale, "method.reference", None, why)
         alone = {"use_std": self.advantage.use_std, "length_penalty": self.length_penalty, "reward_kl": self.reward_kl}
         if not self.has_outcomes and (name := next((name for name, value in alone.items() if value), None)):

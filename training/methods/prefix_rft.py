@@ -18,7 +18,7 @@ from training.methods.guided import Guided
 
 
 class PrefixPolicy(Policy):
-    """The loss of on-policy tokens for all; those of a prefix of which the policy is surest have the advantage 0."""
+    """The loss of on-policy tokens for all; the prefix tokens of which the policy is surest have the advantage 0."""
 
     keep_entropy: float
 

@@ -21,7 +21,7 @@ class Trapo(OffPolicy):
     """TRAPO (arXiv 2512.17636): 4 samples of the policy; then 2 after a quarter of the target where fewer than 2 are
     right, 1 after its half where fewer than 4 are, and the whole target where fewer than 7 are.
 
-    The policy's tokens have ``-(r - mean) p / p0`` over all samples of the group; those of the target the likelihood of
+    The policy's tokens have ``-(r - mean) p / p0`` over all samples of the group; the target has the likelihood of
     `TrustRegion`, whatever the outcome. The first of the samples with the shortest part has no loss on it. The source
     is Su-my/TRAPO, ``trapo_src``.
 

@@ -30,7 +30,7 @@ def note_logged_exceptions() -> None:
 
 
 def described(error: BaseException) -> str:
-    """Return the type and the first line of an error; of one of Ray's tasks, those of what was raised there.
+    """Return the type and the first line of an error; of one of Ray's tasks, of what was raised there.
 
     Of an actor that died it names the class.
     """

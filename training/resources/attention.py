@@ -25,7 +25,7 @@ WIDEST_HEAD = {9: 256, 10: 128, 11: 128}
 
 
 def installed_kernels() -> set[str]:
-    """Return those of `KERNELS` that this interpreter has."""
+    """Return the `KERNELS` that this interpreter has."""
     names = {
         (distribution.metadata["Name"] or "").lower().replace("_", "-") for distribution in metadata.distributions()
     }

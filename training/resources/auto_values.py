@@ -38,7 +38,7 @@ def resolve_auto(
     """Give every ``auto`` key of ``config`` its value.
 
     Args:
-        installed: attention kernels; by default those of this interpreter.
+        installed: attention kernels; by default this interpreter's.
         teacher: the shape of a teacher that verl serves with the policy.
 
     Raises:

@@ -39,7 +39,7 @@ def check_loading(folder: Path, *, trust_remote_code: bool) -> None:
     if missing := sorted(report["missing_keys"]):
         more = ", …" if len(missing) > NAMED else ""
         raise InputError(
-            f"{folder}: its weights are not those of the model in its config.json: {len(missing)} missing "
+            f"{folder}: its weights do not belong to the model in its config.json: {len(missing)} missing "
             f"({', '.join(missing[:NAMED])}{more}): copy config.json and weights from one model"
         )
 

@@ -145,7 +145,7 @@ def available_memory() -> float:
 def ray_cluster(folder: Path) -> Machine:
     """Return the nodes of the Ray cluster of ``RAY_ADDRESS``, as it declares them.
 
-    Ray does not say how much shared memory is free, nor the memory of a GPU, which then is that of its kind.
+    Ray does not say how much shared memory is free, nor the memory of a GPU, which then is as its kind has.
 
     Raises:
         InputError: no node of it is alive.

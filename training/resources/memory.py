@@ -45,7 +45,7 @@ class Estimate:
 
 
 def trainable(shape: ModelShape, layout: Layout) -> float:
-    """Return the number of trained parameters: all, or those of LoRA's adapters."""
+    """Return the number of trained parameters: all, or LoRA's adapters."""
     if not layout.lora_rank:
         return shape.parameters
     widths = 4 * shape.hidden + 4 * shape.hidden + 3 * (shape.hidden + shape.intermediate)

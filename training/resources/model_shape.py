@@ -52,7 +52,7 @@ class ModelShape:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], *, where: str = "model") -> "ModelShape":
-        """Return the shape that a config.json describes, as those of Llama and Qwen2 do."""
+        """Return the shape that a config.json like Llama's and Qwen2's describes."""
         settings = {**config, **config.get("text_config", {})}
         size, tied = decoder_sizes(settings, where), is_tied(settings)
         query_width, kv_width = size.heads * size.head_dim, size.key_value_heads * size.head_dim

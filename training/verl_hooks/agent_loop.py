@@ -45,7 +45,7 @@ class OffPolicyOutput(AgentLoopOutput):
     seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
     token; None where the method does not read them. ``guided``: the prompt shows the beginning of the target.
     ``group_off_policy``: some samples of its group start with a part of the target, or their prompts show one.
-    ``teacher_log_probs`` are those of a teacher for each token of the response; None without a teacher.
+    ``teacher_log_probs`` are a teacher's for each token of the response; None without a teacher.
     """
 
     prefix_length: int
@@ -87,7 +87,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> OffPolicyOutput:
         """Generate one sample of one row of the targets; ``session_id`` is its number in the group.
 
-        With asynchronous rollouts ``batch_number`` is that of the batch which the row was drawn for, and stays what it
+        With asynchronous rollouts ``batch_number`` belongs to the batch which the row was drawn for, and stays what it
         was when the sample is drawn again after a resume.
         """
         start = start_of(row)

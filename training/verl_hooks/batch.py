@@ -83,7 +83,7 @@ def order_of_updates(lengths: Sequence[int], ranks: int, rows: int) -> list[int]
     [0, 3, 1, 2, 4, 5, 6, 7]
 
     Args:
-        lengths: tokens of each sample; those of a rank are neighbours.
+        lengths: tokens of each sample; a rank's samples are neighbours.
         ranks: that share the samples evenly.
         rows: samples of an update on each rank.
     """

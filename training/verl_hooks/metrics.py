@@ -78,7 +78,7 @@ def update_counts(
     {'valid': (1.5, 1.0), 'imitation': (1.0, 0.5)}
 
     Args:
-        weights: those of the tokens by stream (`training.algorithms.samples.Signal`).
+        weights: the tokens' by stream (`training.algorithms.samples.Signal`).
     """
     counted = {"valid": mask, **{name: mask & (values != 0) for name, values in weights.items()}}
     return {name: (share * int(tokens.sum()), share * int(tokens.any(-1).sum())) for name, tokens in counted.items()}

@@ -53,7 +53,7 @@ def compute_score(
     closing tag scores 0.
 
     Args:
-        extra_info: Fields of the row, with those of the sample: `TRUNCATED`, and the question as `PROBLEM`.
+        extra_info: Fields of the row, and of the sample: `TRUNCATED`, and the question as `PROBLEM`.
         rule: where the answer is in mathematics: "boxed", or "whole-text" as in the published run.
         verifiers: the spec of each source, as JSON; none: all are mathematics.
     """

@@ -1,6 +1,6 @@
 """Supervised fine-tuning on the targets by verl's training workers: recipe ``sft``, no rollouts, no vLLM.
 
-The configuration, checkpoints, metrics and policy are those of every other run: the sections ``actor`` and ``model``
+The configuration, checkpoints, metrics and policy are as in every other run: the sections ``actor`` and ``model``
 say how the workers train.
 """
 
@@ -81,7 +81,7 @@ def _files(config: DictConfig) -> Path | list[str]:
 
 
 class SupervisedTrainer:
-    """The loop: one update per batch of targets, with checkpoints and metrics like those of verl's trainer."""
+    """The loop: one update per batch of targets, with checkpoints and metrics like verl's trainer."""
 
     def __init__(self, config: DictConfig) -> None:
         self.config = config

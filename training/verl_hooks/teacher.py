@@ -86,7 +86,7 @@ def shown_text(part: str, row: Mapping[str, Any]) -> str:
 
 
 def of_response(scores: list[float], prompt: list[int], response: list[int]) -> list[float]:
-    """The scores of ``response``, where verl has that of a token at the place of the token before it.
+    """The scores of ``response``, where verl has a token's at the place of the token before it.
 
     >>> of_response([-0.1, -0.2, -0.3, 0.0], [5, 6], [7, 8])
     [-0.2, -0.3]

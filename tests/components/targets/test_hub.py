@@ -124,7 +124,7 @@ def test_another_set_than_the_one_that_was_pushed_is_refused(
     empty: list[Any] = [None] * table.num_rows
     position = table.schema.get_field_index("extra_info")
     changed = {
-        "its rows are not those of the digest": table.slice(1),
+        "its rows do not have the digest": table.slice(1),
         "column reward_model: expected struct": table.drop_columns(["reward_model"]),
         "no digest in its metadata": table.replace_schema_metadata({}),
         "a value after row 0 is missing": table.set_column(

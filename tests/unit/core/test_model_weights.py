@@ -145,7 +145,7 @@ CUTS_THOUGHTS = (
     "<|im_start|>assistant\n"
 )
 
-NOT_THOSE = "its weights are not those of the qwen2 in its config.json: "
+NOT_THOSE = "its weights do not belong to the qwen2 in its config.json: "
 GPTQ = {"quant_method": "gptq", "bits": 4}
 UP = "model.layers.1.mlp.up_proj.weight"
 FAULTS: dict[str, tuple[Damage, str]] = {

@@ -116,7 +116,7 @@ def test_the_reward_is_told_the_verifiers_of_training_and_validation(tmp_path: P
 def test_verifiers_that_are_missing_or_have_changed_are_one_message(tmp_path: Path) -> None:
     file = targets(tmp_path / "a.parquet", ["sums", "law"], records("sums", "places"))
     with pytest.raises(
-        InputError, match="no verifier for data_source 'law': the file's metadata has those of sums, pl"
+        InputError, match="no verifier for data_source 'law': the file's metadata has verifiers of sums, pl"
     ):
         read_verifiers(file)
     changed = records("sums") | {"places": {"verifier": SPECS["places"], "digest": "0"}}

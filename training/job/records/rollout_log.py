@@ -14,7 +14,7 @@ class Rollout:
     """One sample: what the policy read and wrote, the gold answer and the reward.
 
     ``prefix_length`` is the number of off-policy tokens at the head of the response; 0 for an on-policy sample.
-    ``tokens`` are those of the response with its end token, and ``error`` says why its verifier failed, "" if it did
+    ``tokens`` are the response's with its end token, and ``error`` says why its verifier failed, "" if it did
     not.
     """
 
