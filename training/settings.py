@@ -10,10 +10,12 @@ from pydantic import AfterValidator, Field
 from core.errors import InputError
 from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from core.settings import FUNCTION, Section, UserPath, user_path, yaml_path
-from training.config.overrides import quoted, unquoted
+from core.text.parse import parse_yaml
+from core.text.patterns import compile_full_match
 from training.config.teacher_settings import MODEL, located
 from training.config.verl_keys import leaf_values
 
+PLAIN = compile_full_match(r"[A-Za-z0-9_./@%+:?-]*")  # a text that YAML reads without quotes
 # Keys that name folders of a run, which the storage chooses.
 RUN_FOLDERS = ("paths.", "trainer.default_local_dir", "trainer.rollout_data_dir", "trainer.validation_data_dir")
 
@@ -44,8 +46,9 @@ def _located(value: Any, folder: Path, key: str = "") -> Any:
         return located(value, folder)
     name, equals, text = value.partition("=")
     if equals and key.startswith("first_stage"):  # its own list of KEY=VALUE
-        path = _located(unquoted(text), folder, name)
-        return value if path == unquoted(text) else f"{name}={quoted(path)}"
+        given = parse_yaml(text, value)
+        path = _located(given, folder, name)
+        return value if path == given else f"{name}={_text(path)}"
     return user_path(value, folder) if FUNCTION(value) or (folder / value[:255]).is_file() else value
 
 
@@ -94,4 +97,5 @@ class TrainingSettings(Section):
 
 
 def _text(value: Any) -> str:
-    return quoted(value) if isinstance(value, str) else json.dumps(value)
+    """Return ``value`` as YAML reads it."""
+    return value if isinstance(value, str) and PLAIN(value) else json.dumps(value, ensure_ascii=False)

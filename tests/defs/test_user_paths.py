@@ -57,7 +57,7 @@ def dumped(key: str, value: str) -> str:
         (
             "training.config.first_stage.set",
             "['method.type=my mine.py:f', data.shuffle=true]",
-            ["method.type='{here}/my mine.py:f'", "data.shuffle=true"],
+            ['method.type="{here}/my mine.py:f"', "data.shuffle=true"],
         ),
     ],
 )

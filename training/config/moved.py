@@ -39,16 +39,12 @@ def translations() -> dict[str, str]:
         section = text.partition(f"## Keys of {source}\n")[2].partition("\n## ")[0]
         for line in (line for line in section.splitlines() if line.startswith("| `")):
             theirs, ours, *_, note = (cell.strip().replace("`", "") for cell in line.split("|")[1:-1])
-            if ours not in (SAME, theirs):
-                table.setdefault(theirs, _advice(ours, note))
+            if ours in (SAME, theirs):
+                continue
+            where = f"{ours[:-1]} of the profile does that" if ours.endswith("*") else f"use {ours}"
+            told = f"{where} ({note})" if note else where
+            table.setdefault(theirs, note if ours == NONE else told)
     return table
-
-
-def _advice(ours: str, note: str) -> str:
-    if ours == NONE:
-        return note
-    where = f"{ours[:-1]} of the profile does that" if ours.endswith("*") else f"use {ours}"
-    return f"{where} ({note})" if note else where
 
 
 def hint(key: str) -> str | None:

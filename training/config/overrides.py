@@ -1,15 +1,12 @@
-"""The texts ``KEY=VALUE`` of ``--set`` and of profiles: how they are read, written and shared among recipes."""
+"""The texts ``KEY=VALUE`` of ``--set`` and of profiles: how recipes share them."""
 
 from collections.abc import Sequence
 
 from core.files import read_yaml
 from core.plugins.config_files import RECIPES, config_files
-from core.text.patterns import compile_full_match
 from training.config.verl_keys import within
 
-PLAIN = compile_full_match(r"[A-Za-z0-9_./@%+:?-]*")  # a text that YAML reads without quotes
 SFT = "sft"  # the method that learns from targets alone
-BACKSLASH, QUOTE = "\\", "'"
 # What training on rollouts reads and supervised training does not. Recipes that share overrides leave these out for the
 # latter.
 ROLLOUTS_ONLY = (
@@ -56,28 +53,3 @@ def objective(recipe: str) -> str:
     """Return ``rl`` or ``sft``: what a recipe, or the parent it names, computes."""
     sections = (read_yaml(file, "recipe").get("method") or {} for file in config_files(RECIPES, recipe))
     return SFT if next((section["type"] for section in sections if "type" in section), None) == SFT else "rl"
-
-
-def quoted(text: str, beside: str = "") -> str:
-    """Return ``text`` as YAML reads it in the value of an override: in quotes, unless it is plain.
-
-    >>> print(quoted("/a/b.py:f"), quoted("/a b/c.py:f"), quoted("/it's/c.py:f"))
-    /a/b.py:f '/a b/c.py:f' "/it's/c.py:f"
-
-    Args:
-        beside: The value that ``text`` will be part of, perhaps within quotes: they are not the same, if possible.
-    """
-    if PLAIN(text):
-        return text
-    if "'" in text + beside and '"' not in text + beside:
-        return f'"{text.replace(BACKSLASH, 2 * BACKSLASH)}"'
-    return f"'{text.replace(QUOTE, 2 * QUOTE)}'"
-
-
-def unquoted(text: str) -> str:
-    """Return what `quoted` was given."""
-    mark = text[:1]
-    if len(text) < 2 or mark not in "'\"" or not text.endswith(mark):
-        return text
-    escaped = 2 * (QUOTE if mark == QUOTE else BACKSLASH)
-    return text[1:-1].replace(escaped, escaped[0])

@@ -41,7 +41,6 @@ CountOrAuto = Annotated[int | Literal["auto"], must_be("auto, or a whole number 
 Natural = Annotated[int, must_be("a whole number from 0")]
 FromMinusOne = Annotated[int, must_be("a whole number from -1")]
 Share = Annotated[float, must_be("a number from 0 up to 1")]
-PositiveShare = Annotated[float, must_be("a number above 0 up to 1")]
 Mapped = Annotated[dict[str, Any], must_be("a mapping of its keys")]
 Listed = Annotated[list[str], must_be("a list")]
 

@@ -34,6 +34,7 @@ SECONDS = 2.0  # after which no further target is looked at, and for one answer 
 BORROWED = 2  # answers to other problems that a verifier should not take for right
 COSTLY = "judge"  # type of a verifier whose verdicts cost money
 WHOLE_TEXT = "compute_score_whole_text"
+DRAWN = BEFORE, FIRST  # moments: answers of the base model are what a first step samples
 UNKNOWN = 0.5, ""  # neither right nor wrong
 
 Score = Callable[[Mapping[str, Any], str], tuple[float, str]]  # from a row and a response: the score, and why it failed
@@ -64,7 +65,8 @@ def examine(
             borrowed = [(other["target"][-1]["content"], 0) for other in others]
             answers = borrowed if drawn is None else drawn.get(row["prompt"][-1]["content"], ())
             samples += [_sample(row, text, lengths, score, tokens=tokens) for text, tokens in answers]
-    return explain(RunRecord(_as_it_runs(config, verifiers, model), samples={0: samples}), *_moments(drawn))
+    moments = (BEFORE,) if drawn is None else DRAWN
+    return explain(RunRecord(_as_it_runs(config, verifiers, model), samples={0: samples}), *moments)
 
 
 def warn_before(config: DictConfig, targets: Path, model: Path, warn: Warn) -> None:
@@ -91,15 +93,10 @@ def report(file: Path, samples: Path | None) -> int:
     faults = {one.cause.name: one for one in examine(config, request.targets.path, request.model.path, drawn)}
     answers = " with answers of the base model" if drawn else ""
     sys.stdout.write(f"{len(rows)} prompts of {request.targets.path.name}{answers}\n")
-    for cause in seen(*_moments(drawn)):
+    for cause in seen(*((BEFORE,) if drawn is None else DRAWN)):
         line = f"FAIL  {faults[cause.name].line()}" if cause.name in faults else f"ok    {cause.name}: not seen"
         sys.stdout.write(f"{line}\n")
     return int(bool(faults))
-
-
-def _moments(drawn: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the moments with causes that can be seen; answers of the base model are what a first step samples."""
-    return (BEFORE,) if drawn is None else (BEFORE, FIRST)
 
 
 def _drawn(samples: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, int]]]:

@@ -189,6 +189,9 @@ def read_record(run: Path) -> RunRecord:
 
 
 def _read(folder: Path, named: Path) -> RunRecord:
+    from core.parquet import read_table
+    from core.schemas import LEARNED
+
     run = RunFolder(folder)
     manifest = next((file for file in (folder / MANIFEST, run.policy / MANIFEST) if file.is_file()), None)
     if not run.config.is_file() and not manifest:
@@ -197,14 +200,14 @@ def _read(folder: Path, named: Path) -> RunRecord:
             "folder`, or a recorded run (.zip)"
         )
     config = read_yaml(run.config, "configuration") if run.config.is_file() else read_object(manifest).get("config")
-    ended = attempts(run.attempts)
+    ended, ledger, before = attempts(run.attempts), folder / LEARNED_FILE, run.first_stage
     return RunRecord(
         config=config or {},
         records=_metrics(run),
         samples=_samples(run.rollouts),
-        learned=_learned(folder),
+        learned=read_table(ledger, LEARNED, "remove the file", optional=LEARNED.names) if ledger.is_file() else None,
         error=ended[-1].read_record().reason if ended else "",
-        first_stage=_read(before.path, before.path) if (before := run.first_stage).config.is_file() else None,
+        first_stage=_read(before.path, before.path) if before.config.is_file() else None,
     )
 
 
@@ -225,14 +228,6 @@ def _samples(folder: Path) -> dict[int, list[Rollout]]:
     steps = rollout_log.steps(folder) if folder.is_dir() else []
     every = max(1, -(-len(steps) // STEPS))
     return {step: rollout_log.read(folder, step, SAMPLES) for step in sorted({*steps[::every], *steps[-1:]})}
-
-
-def _learned(folder: Path) -> "pa.Table | None":
-    from core.parquet import read_table
-    from core.schemas import LEARNED
-
-    file = folder / LEARNED_FILE
-    return read_table(file, LEARNED, "remove the file", optional=LEARNED.names) if file.is_file() else None
 
 
 def sample_rows(targets: Path) -> list[dict[str, Any]]:

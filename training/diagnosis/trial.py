@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -135,36 +134,25 @@ def _command(package: str, *arguments: str, stop: str | None = None) -> str:
     Raises:
         InputError: it failed; the message has its last line.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", package, *arguments],
-        cwd=PROJECT,
-        env={**os.environ, "PYTHONPATH": python_path()},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    timer = threading.Timer(LIMIT, process.terminate)
-    timer.start()
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    command = [sys.executable, "-m", package, *arguments]
+    pipe, joined = subprocess.PIPE, subprocess.STDOUT
     lines: list[str] = []
     stopped = False
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            if stop is not None and not stopped and stop in line:
-                process.terminate()
-                stopped = True
-        status = process.wait()
-    finally:
-        timer.cancel()
-        if process.poll() is None:  # Ctrl-C: it stops its own processes on the way out
-            process.terminate()
+    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=pipe, stderr=joined, text=True) as process:
+        timer = threading.Timer(LIMIT, process.terminate)
+        timer.start()
+        try:
+            for line in process.stdout or ():
+                lines.append(line.rstrip())
+                if stop is not None and not stopped and stop in line:
+                    process.terminate()
+                    stopped = True
             process.wait()
-    if status and not stopped:
-        raise InputError(f"python -m {package} ended with status {status}: {_reason(lines)}")
+        finally:
+            timer.cancel()
+            process.terminate()  # after Ctrl-C: it stops its own processes on the way out
+    if process.returncode and not stopped:
+        reason = ([line for line in lines if "error: " in line] or lines or ["without a word"])[-1]
+        raise InputError(f"python -m {package} ended with status {process.returncode}: {reason}")
     return "\n".join(lines)
-
-
-def _reason(lines: Sequence[str]) -> str:
-    errors = [line for line in lines if "error: " in line]
-    return (errors or list(lines) or ["without a word"])[-1]

@@ -40,7 +40,8 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
         raise InputError(f"{source}: no config.json there: expected a checkpoint of verl")
     config: dict[str, Any] = read_json(source / "config.json")
     ranks = _ranks(actor)
-    weights = dict(_whole(ranks, _lora_scale(actor), getattr(torch, dtype)))
+    lora = read_json(actor / LORA) if (actor / LORA).is_file() else {"lora_alpha": 0, "r": 1}
+    weights = dict(_whole(ranks, lora["lora_alpha"] / lora["r"], getattr(torch, dtype)))
     if config.get("tie_word_embeddings"):
         weights.pop("lm_head.weight", None)
     for file in model_files(source):
@@ -51,7 +52,7 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
     check_model(out, "sample")
     if adapters := {name: rank for name, rank in ranks[0].items() if DOWN in name or UP in name}:
         joined = {name.replace(".default", ""): _join([rank[name] for rank in ranks]) for name in adapters}
-        write_adapter(joined, read_json(actor / LORA), out / ADAPTER)
+        write_adapter(joined, lora, out / ADAPTER)
 
 
 def write_adapter(tensors: Parameters, lora: dict[str, Any], out: Path) -> None:
@@ -106,14 +107,6 @@ def _join(parts: list[torch.Tensor]) -> torch.Tensor:
     whole = torch.cat(local, dim=placement.dim) if placement.is_shard() else local[0]
     assert whole.shape == first.shape, f"parts of {first.shape} join to {whole.shape}"
     return whole
-
-
-def _lora_scale(actor: Path) -> float:
-    file = actor / LORA
-    if not file.is_file():
-        return 0.0
-    settings = read_json(file)
-    return settings["lora_alpha"] / settings["r"]
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.files import write_text
 from core.metric_table import REWARD
 from core.model.lineage_file import MANIFEST, Manifest
 from core.model.model_folder import HUB_ID
+from training.config.verl_keys import leaf_values
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -63,8 +64,9 @@ def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
         ("Code", f"commit {code.commit or 'unknown'}{', changed' if code.dirty else ''}"),
         ("Identity", f"`{manifest.identity[:16]}`"),
     ]
-    settings = {key: _lookup(manifest.config, key) for key in (SFT_SETTINGS if supervised else SETTINGS)}
-    rows += [(SETTINGS[key].capitalize(), str(value)) for key, value in settings.items() if value is not None]
+    values = dict(leaf_values(manifest.config))
+    settings = SFT_SETTINGS if supervised else SETTINGS
+    rows += [(SETTINGS[key].capitalize(), str(values[key])) for key in settings if values.get(key) is not None]
     rows += manifest.packages.items()
     lines = ["---", _metadata(manifest, base_folder).to_yaml(), "---", "", "# Trained policy", ""]
     lines += ["| | |", "|---|---|", *(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows), ""]
@@ -78,29 +80,21 @@ def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
 
 def _metadata(manifest: Manifest, base: Path | None) -> "ModelCardData":
     """Return the metadata of the card, without unknown values, for which the hub would link to something else."""
-    from huggingface_hub import ModelCardData
+    from huggingface_hub import ModelCardData, metadata_load
+    from yaml import YAMLError
 
-    described = _card_metadata(base)
-    license = manifest.config.get("run", {}).get("license") or described.get("license")
+    try:
+        of_base = (metadata_load(base / "README.md") if base else None) or {}
+    except (OSError, ValueError, YAMLError):  # no card, or one that cannot be read
+        of_base = {}
     return ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=[manifest.request.recipe],
-        license=license,
+        license=manifest.config.get("run", {}).get("license") or of_base.get("license"),
         base_model=_base_model(manifest, base),
         datasets=_datasets(manifest) or None,
     )
-
-
-def _card_metadata(folder: Path | None) -> dict[str, Any]:
-    """Read the metadata of the model card in ``folder``; empty if there is no card, or one that cannot be read."""
-    from huggingface_hub import metadata_load
-    from yaml import YAMLError
-
-    try:
-        return (metadata_load(folder / "README.md") if folder else None) or {}
-    except (OSError, ValueError, YAMLError):
-        return {}
 
 
 def _base_model(manifest: Manifest, base: Path | None) -> str:
@@ -149,14 +143,6 @@ def write_scores(policy: Path, scores: Mapping[str, Score]) -> None:
     ]
     table = "\n".join(["| benchmark | score | 95% interval |", "|---|--:|--:|", *rows])
     write_text(f"{before}{SCORES}\n\n{table}\n\n{CLOSING}\n", file)
-
-
-def _lookup(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of ``key``; None where the release that wrote ``config`` has no such key."""
-    value: Any = config
-    for part in key.split("."):
-        value = value.get(part, {})
-    return None if value == {} else value
 
 
 def _cell(value: str) -> str:

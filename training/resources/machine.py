@@ -103,25 +103,11 @@ def visible_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]
         rows = [row for row in picked if row]
     if rows:
         require_driver(rows[0][3], environment)
-    return tuple(_gpu(*row) for row in rows)
-
-
-def _gpu(name: str, mebibytes: str, capability: str, driver: str, _uuid: str) -> Gpu:
-    major, _, minor = capability.partition(".")
-    return Gpu(name, float(mebibytes) * 2**20, (int(major), int(minor)), driver)
-
-
-def this_machine(folder: Path) -> Machine:
-    """Return what this machine has free for a run in ``folder``."""
-    return Machine(
-        nodes=1,
-        gpus=visible_gpus(),
-        cpus=len(os.sched_getaffinity(0)),
-        memory=available_memory(),
-        shared_memory=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
-        disk=free_disk(folder),
-        bfloat16=multiplies_bfloat16(),
-    )
+    gpus = []
+    for name, mebibytes, capability, driver, _ in rows:
+        major, minor = map(int, capability.split("."))
+        gpus.append(Gpu(name, float(mebibytes) * 2**20, (major, minor), driver))
+    return tuple(gpus)
 
 
 def free_disk(folder: Path) -> float:
@@ -181,5 +167,15 @@ def _alive_nodes() -> list[dict[str, Any]]:
 
 
 def machine_of(folder: Path) -> Machine:
-    """Return where a training in ``folder`` runs: the cluster of ``RAY_ADDRESS``, or else this machine."""
-    return ray_cluster(folder) if "RAY_ADDRESS" in os.environ else this_machine(folder)
+    """Return what a training in ``folder`` may use: the cluster of ``RAY_ADDRESS``, or what is free on this machine."""
+    if "RAY_ADDRESS" in os.environ:
+        return ray_cluster(folder)
+    return Machine(
+        nodes=1,
+        gpus=visible_gpus(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory=available_memory(),
+        shared_memory=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
+        disk=free_disk(folder),
+        bfloat16=multiplies_bfloat16(),
+    )

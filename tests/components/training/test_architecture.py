@@ -40,12 +40,16 @@ def check(folder: Path, say: Callable[[str], None], *overrides: str) -> None:
     check_architecture(folder, config, say)
 
 
-def test_the_models_of_the_zoo_are_taken_without_a_word(tmp_path: Path) -> None:
+def test_the_models_of_the_zoo_are_taken_and_others_with_a_word_or_not(tmp_path: Path) -> None:
     said: list[str] = []
     for name in DENSE:
         check(write_config(name, tmp_path / name), said.append)
     assert said == []
     assert {MODELS[name]["model_type"] for name in DENSE} == set(TRIED)
+    check(write_config("Qwen3-8B", tmp_path / "other", model_type="olmo2"), said.append)
+    assert len(said) == 1 and said[0].startswith("model_type olmo2 has not been tried")
+    with pytest.raises(InputError, match=r"qwen3_moe is a mixture of experts \(num_experts=8\).*take a dense model"):
+        check(write_config("Qwen3-30B-A3B", tmp_path / "moe"), print)
 
 
 def test_transformers_is_asked_about_other_families(tmp_path: Path) -> None:
@@ -68,17 +72,6 @@ def test_transformers_is_asked_about_other_families(tmp_path: Path) -> None:
     refused(message := r"2 missing \(model\.layers\.0\.mlp\.down_proj\.weight, .*copy config\.json and weights")
     with pytest.raises(InputError, match=message):
         check(folder, print)
-
-
-def test_a_model_that_nobody_tried_is_said_so(tmp_path: Path) -> None:
-    said: list[str] = []
-    check(write_config("Qwen3-8B", tmp_path / "model", model_type="olmo2"), said.append)
-    assert len(said) == 1 and said[0].startswith("model_type olmo2 has not been tried")
-
-
-def test_experts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"qwen3_moe is a mixture of experts \(num_experts=8\).*take a dense model"):
-        check(write_config("Qwen3-30B-A3B", tmp_path / "model"), print)
 
 
 @pytest.mark.parametrize(
@@ -149,20 +142,11 @@ def test_a_model_that_transformers_saves_is_whole(name: str, tmp_path: Path) -> 
         check_model(folder)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("num_attention_heads", 0),
-        ("hidden_size", "48"),
-        ("num_hidden_layers", 0),
-        ("vocab_size", None),
-        ("head_dim", -1),
-    ],
-)
-def test_a_size_that_is_none_is_named(name: str, value: object) -> None:
-    message = f"config.json: {name} is {value!r}; expected a number from 1"
-    with pytest.raises(InputError, match=re.escape(message)):
-        ModelShape.of_config({**MODELS["Qwen3-4B"], name: value})
+def test_a_size_that_is_none_is_named() -> None:
+    for name, value in (("num_attention_heads", 0), ("hidden_size", "48"), ("vocab_size", None), ("head_dim", -1)):
+        message = f"config.json: {name} is {value!r}; expected a number from 1"
+        with pytest.raises(InputError, match=re.escape(message)):
+            ModelShape.of_config({**MODELS["Qwen3-4B"], name: value})
 
 
 def test_the_fused_kernel_leaves_out_a_soft_cap(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ def summary(config: DictConfig) -> tuple[object, ...]:
     """Type of the actor and of its master weights, of vLLM, threads, packed, fused, attention."""
     fsdp, model = config.actor_rollout_ref.actor.fsdp_config, config.actor_rollout_ref.model
     kinds = (fsdp.mixed_precision.param_dtype, fsdp.dtype, config.actor_rollout_ref.rollout.dtype)
+    actor = config.actor_rollout_ref.actor  # verl's references to the model's keys
+    assert (actor.use_remove_padding, actor.use_fused_kernels) == (model.use_remove_padding, model.use_fused_kernels)
     layout = (config.environment.OMP_NUM_THREADS, model.use_remove_padding, model.use_fused_kernels, config.attention)
     return (*kinds, *layout)
 
@@ -48,13 +50,6 @@ def test_each_choice_can_be_overridden() -> None:
     )
     assert summary(config) == ("fp32", "float32", "bfloat16", 2, False, False, "sdpa")
     assert summary(computed(PLAIN, EMBEDDED, "machine.compute=bfloat16"))[0] == "bf16"
-
-
-def test_the_references_of_verl_follow() -> None:
-    actor = computed(FAST, LARGE).actor_rollout_ref.actor
-    assert (actor.use_remove_padding, actor.use_fused_kernels) == (True, True)
-    actor = computed(FAST, EMBEDDED).actor_rollout_ref.actor
-    assert (actor.use_remove_padding, actor.use_fused_kernels) == (False, False)
 
 
 def test_processes_that_compute_at_once_share_the_cores() -> None:

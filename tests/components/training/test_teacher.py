@@ -49,7 +49,6 @@ from training.resources.requirements import check_requirements, logical_cpus
 from training.verl_hooks.teacher import EndpointTeacher, _TeacherLoopWorker
 
 RUN = Path("run")
-HARDWARE = ("cpu", "gpu", "gpu_multinode")
 
 
 def composed(*overrides: str, recipe: str = "opd", hardware: str = "cpu") -> Any:
@@ -63,8 +62,7 @@ def copy_of(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("recipe", ["opd", "luffy_opd", "opsd"])
-@pytest.mark.parametrize("hardware", HARDWARE)
+@pytest.mark.parametrize(("recipe", "hardware"), [("opd", "gpu"), ("luffy_opd", "gpu_multinode"), ("opsd", "cpu")])
 def test_verl_accepts_a_teacher_on_every_hardware_profile(recipe: str, hardware: str) -> None:
     config = composed(f"method.teacher.model={BASE}", recipe=recipe, hardware=hardware)
     shape = ModelShape.of_folder(SHIPPED)
@@ -129,9 +127,9 @@ def test_a_policy_that_is_its_own_teacher_needs_no_server() -> None:
     assert config.actor_rollout_ref.rollout.max_model_len == 1024 + 2 * 8192 + WORDING + 1
 
 
-def planned(teacher: ModelShape, *overrides: str, gpus: int = 8) -> dict[str, Estimate]:
+def planned(teacher: ModelShape, *overrides: str) -> dict[str, Estimate]:
     config = composed("method.teacher.model=teacher", *overrides, hardware="gpu")
-    there = machine("H100", gpus)
+    there = machine("H100", 8)
     resolve_auto(config, there, SHAPE_7B, {"sdpa"}, teacher=teacher)
     check_requirements(config, there, SHAPE_7B)
     return {one.name: one for one in estimates(Layout(config), there, SHAPE_7B, cuda=True, teacher=teacher)}
@@ -150,16 +148,11 @@ def test_the_estimate_has_the_memory_of_the_teacher() -> None:
     assert not planned(SHAPE_7B, "method.teacher.gpu_memory_utilization=0.9")[GPU].fits
 
 
-@pytest.mark.parametrize(
-    ("overrides", "gpus", "message"),
-    [
-        (["method.teacher.gpus=8"], 8, "method.teacher.gpus=8 leaves none of the 8 GPUs"),
-        (["trainer.n_gpus_per_node=8"], 8, r"GPUs per node: needs 9 of 8.*teacher\.gpus, or CUDA_VISIBLE_DEVICES"),
-    ],
-)
-def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        planned(SHAPE_7B, *overrides, gpus=gpus)
+def test_a_teacher_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(InputError, match=r"method\.teacher\.gpus=8 leaves none of the 8 GPUs"):
+        planned(SHAPE_7B, "method.teacher.gpus=8")
+    with pytest.raises(InputError, match=r"GPUs per node: needs 9 of 8.*teacher\.gpus, or CUDA_VISIBLE_DEVICES"):
+        planned(SHAPE_7B, "trainer.n_gpus_per_node=8")
 
 
 def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:
