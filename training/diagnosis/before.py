@@ -167,7 +167,8 @@ def _of_function(section: Mapping[str, Any], stack: ExitStack) -> Score:
 
     A function that once took longer than `SECONDS` is not asked again.
     """
-    loop, silent = asyncio.new_event_loop(), False
+    silent = False
+    loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonThreads())
     threading.Thread(target=loop.run_forever, daemon=True).start()
     stack.callback(loop.call_soon_threadsafe, loop.stop)

@@ -111,9 +111,10 @@ def markdown(record: RunRecord, findings: Sequence[Finding]) -> str:
     """Format the report for the UI, in which no text of a sample is interpreted."""
     parts = [escape_markdown(text) for text in (summary(record), *notes(record, findings))]
     for number, finding in enumerate(findings):
-        title, keys = escape_markdown(finding.cause.title), escape_markdown(finding.cause.keys)
-        rank, text = "Also" if number else "First cause", escape_markdown(finding.evidence.text)
-        parts.append(f"**{rank}: {title}**: {text}. Change {keys} ({finding.cause.link}).")
+        title = f"{'Also' if number else 'First cause'}: {escape_markdown(finding.cause.title)}"
+        text = escape_markdown(finding.evidence.text)
+        keys = escape_markdown(finding.cause.keys)
+        parts.append(f"**{title}**: {text}. Change {keys} ({finding.cause.link}).")
     if findings and (shown := findings[0].evidence.samples):
         rows = ["| prompt | response | gold | tokens | reward |", "|---|---|---|--:|--:|"]
         for one in shown:

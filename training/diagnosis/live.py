@@ -22,7 +22,10 @@ class Watch:
     def __init__(
         self, config: Mapping[str, Any], warn: Warn, *, earlier: Sequence[Mapping[str, Any]] = (), rollouts: Path | None
     ) -> None:
-        self._config, self._warn, self._records, self._rollouts = config, warn, [*earlier], rollouts
+        self._config = config
+        self._warn = warn
+        self._records = [*earlier]
+        self._rollouts = rollouts
         self._told = {finding.cause.name for finding in self._live()}
 
     def step(self, record: Mapping[str, Any]) -> None:

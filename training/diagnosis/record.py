@@ -200,7 +200,9 @@ def _read(folder: Path, named: Path) -> RunRecord:
             "folder`, or a recorded run (.zip)"
         )
     config = read_yaml(run.config, "configuration") if run.config.is_file() else read_object(manifest).get("config")
-    ended, ledger, before = attempts(run.attempts), folder / LEARNED_FILE, run.first_stage
+    ended = attempts(run.attempts)
+    ledger = folder / LEARNED_FILE
+    before = run.first_stage
     return RunRecord(
         config=config or {},
         records=_metrics(run),

@@ -18,10 +18,12 @@ from training.resources.model_shape import ModelShape
 from training.resources.requirements import BUNDLE, object_store
 
 WORKERS = 8  # most workers of a kind
-CORES = {"agent": 3, "reward": 4, "storage": 8}  # cores for each worker of a kind
+CORES = {  # for each worker of a kind
+    "actor_rollout_ref.rollout.agent.num_workers": 3,
+    "reward.num_workers": 4,
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units": 8,
+}
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
-AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
-UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 TEACHER_GPUS = "method.teacher.gpus"
 TEACHER_PARALLEL = "distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size"
 TENSOR_PARALLEL = "actor_rollout_ref.rollout.tensor_model_parallel_size"
@@ -58,7 +60,8 @@ def resolve_auto(
             share = config.method.teacher.gpu_memory_utilization
             parallel = gpus if teacher is None else _fewest(teacher, gpus, share, machine)
             OmegaConf.update(config, TEACHER_PARALLEL, parallel)
-        _fill(config, TENSOR_PARALLEL, _tensor_parallel(config, machine, shape))
+        share = config.actor_rollout_ref.rollout.gpu_memory_utilization
+        _fill(config, TENSOR_PARALLEL, _fewest(shape, max(1, _engine_gpus(config, machine)), share, machine))
         if config.rollouts == SEPARATE:
             _share_out(config, machine)
         elsewhere = config.rollout_gpus if config.rollouts == SEPARATE else 0
@@ -74,14 +77,22 @@ def resolve_auto(
             slots.num_gpus = max(slots.num_gpus, gpus + elsewhere + teacher_gpus(config))
         _fill(config, "actor_rollout_ref.rollout.n_gpus_per_node", gpus)
         cores = max(0, (machine.cpus or 0) - BUNDLE * gpus)
-        for key, kind in ((AGENTS, "agent"), (REWARDS, "reward"), (UNITS, "storage")):
-            _fill(config, key, max(1, min(WORKERS, cores // CORES[kind])))
+        for key, each in CORES.items():
+            _fill(config, key, max(1, min(WORKERS, cores // each)))
         if config.trainer.device == "cpu":
             _processor(config, machine, shape)
         if config.rollout_precision == AUTO:
             config.rollout_precision = config.get("compute", "bfloat16")
             set_precision(config, config.rollout_precision)
-        _attention(config, machine, shape, installed_kernels() if installed is None else installed)
+        config.attention = choose_attention(
+            config.attention,
+            gpus=machine.gpus if config.trainer.device == "cuda" else (),
+            head_dim=shape.head_dim,
+            packed=config.actor_rollout_ref.model.use_remove_padding,
+            sequence_parallel=config.actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size,
+            installed=installed_kernels() if installed is None else installed,
+        )
+        config.actor_rollout_ref.model.override_config.attn_implementation = config.attention
         _offload(config, machine, shape)
         _fill(config, STORE, object_store(Layout(config)))
 
@@ -96,13 +107,8 @@ def _refuse_unknown(config: DictConfig, machine: Machine) -> None:
         )
 
 
-def _tensor_parallel(config: DictConfig, machine: Machine, shape: ModelShape) -> int:
-    """Return the GPUs that share an engine's weights: as few as leave room for keys and values, or all that can."""
-    gpus = max(1, _engine_gpus(config, machine))
-    return _fewest(shape, gpus, config.actor_rollout_ref.rollout.gpu_memory_utilization, machine)
-
-
 def _fewest(shape: ModelShape, gpus: int, utilization: float, machine: Machine) -> int:
+    """Return the GPUs that share a model's weights: as few as leave room for keys and values, or all that can."""
     if (memory := machine.gpu_memory) is None:
         return 1
     possible = [n for n in range(1, gpus + 1) if gpus % n == 0 and shape.heads % n == 0]
@@ -176,18 +182,6 @@ def _processor(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
     config.environment.OMP_NUM_THREADS = config.threads
     for role in ("actor", "ref"):
         config.actor_rollout_ref[role].fsdp_config.mixed_precision.param_dtype = PRECISIONS[config.compute]
-
-
-def _attention(config: DictConfig, machine: Machine, shape: ModelShape, installed: Collection[str]) -> None:
-    config.attention = choose_attention(
-        config.attention,
-        gpus=machine.gpus if config.trainer.device == "cuda" else (),
-        head_dim=shape.head_dim,
-        packed=config.actor_rollout_ref.model.use_remove_padding,
-        sequence_parallel=config.actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size,
-        installed=installed,
-    )
-    config.actor_rollout_ref.model.override_config.attn_implementation = config.attention
 
 
 def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:

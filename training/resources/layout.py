@@ -32,7 +32,8 @@ class Layout:
         self.tensor_parallel: int = rollout.tensor_model_parallel_size
         self.micro_batch: int = actor.ppo_max_token_len_per_gpu  # tokens per GPU
         self.offload: str = config.offload
-        self.fused, self.packed = bool(model.use_fused_kernels), bool(model.use_remove_padding)
+        self.fused = bool(model.use_fused_kernels)
+        self.packed = bool(model.use_remove_padding)
         self.checkpointing = bool(model.enable_gradient_checkpointing)
         self.attention: str = config.attention
         self.utilization: float = rollout.gpu_memory_utilization

@@ -68,12 +68,14 @@ def _of_a_node(
     declared = None if "RAY_ADDRESS" in os.environ else config.ray_kwargs.ray_init.get("num_cpus")  # of a new cluster
     cpus = "ray_kwargs.ray_init.num_cpus (they are logical: more than there are cores is allowed), or fewer GPUs"
     nodes = "nodes with GPUs" if config.trainer.device == "cuda" else "nodes"
-    shared, store = shared_memory(shape, layout, config), f"{STORE}, or the size that the container gets"
-    written, keep = disk(shape, layout, config, saved), "run.keep_checkpoints, or another disk for --out"
+    shared = shared_memory(shape, layout, config)
+    store = f"{STORE}, or the size that the container gets (docker --shm-size)"
+    written = disk(shape, layout, config, saved)
+    keep = "run.keep_checkpoints, or another disk for --out"
     return [
         Requirement(nodes, layout.nodes, machine.nodes, "trainer.nnodes"),
         Requirement("CPUs that verl and Ray reserve", logical_cpus(layout, config), declared or machine.cpus, cpus),
-        Requirement("/dev/shm", shared, machine.shared_memory, f"{store} (docker --shm-size)", GB),
+        Requirement("/dev/shm", shared, machine.shared_memory, store, GB),
         Requirement("disk of the run's folder", written, machine.disk, keep, GB),
     ]
 
