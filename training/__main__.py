@@ -24,7 +24,7 @@ from core.machine.loopback import single_node_environment
 from core.model.lineage_file import InputRecord
 from core.parquet import is_there
 from core.plugins.config_files import HARDWARE, RECIPES, config_file, config_names, is_path, trains_on_heldout
-from training.export import DTYPES
+from training.config.run import DTYPES
 from training.job.request import TrainingRequest
 
 app = new_app("Train a policy on prepared targets. Without a COMMAND, the options below start or resume a training.")

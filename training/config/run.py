@@ -16,10 +16,10 @@ from training.algorithms.prompt_order import EASY_FIRST, ORDERS, SHUFFLE
 from training.config.kinds import must_be
 from training.config.moved import hint, nearest
 from training.config.verl_keys import is_fixed, is_reference, is_verls, kind_of, kinds, leaf_values, sections, within
-from training.export import DTYPES
 
 SEPARATE = "separate_async"  # the rollouts that have GPUs of their own
 KERNELS = ("flash_attention_2", "flash_attention_4", "sdpa", "sdpa_packed", "flex_attention", "eager")
+DTYPES = ("bfloat16", "float32")  # of the finished policy
 OFFLOADS = ("none", "rollout", "always")
 MODEL, OPTIM = "actor_rollout_ref.model", "actor_rollout_ref.actor.optim"
 VALIDATION = ("data.val_files", "data.val_max_samples", "data.val_batch_size", "actor_rollout_ref.rollout.val_kwargs")

@@ -1,3 +1,1 @@
 """Export policies: model card, upload, checkpoints as Hugging Face folders, and GGUF files as model folders."""
-
-DTYPES = ("bfloat16", "float32")  # types of the weights
