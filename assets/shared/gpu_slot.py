@@ -6,6 +6,7 @@ Dagster's own wait for a pool comes before a step has looked at earlier results,
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import INFO
 
 import dagster as dg
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
@@ -41,6 +42,6 @@ def _holder(instance: dg.DagsterInstance) -> str:
             continue
         last = instance.get_records_for_run(slot.run_id, limit=EVENTS, ascending=False).records
         of_step = (entry for one in last if (entry := one.event_log_entry).step_key == slot.step_key)
-        said = [entry.user_message for entry in of_step if not entry.dagster_event]
+        said = [entry.user_message for entry in of_step if not entry.dagster_event and int(entry.level) >= INFO]
         return f"run {slot.run_id[:8]}, {', '.join([slot.step_key.replace('__', '/'), *said[:1]])}"
     return ""
