@@ -194,12 +194,15 @@ def _read(folder: Path, named: Path) -> RunRecord:
 
     run = RunFolder(folder)
     manifest = next((file for file in (folder / MANIFEST, run.policy / MANIFEST) if file.is_file()), None)
-    if not run.config.is_file() and not manifest:
+    if run.config.is_file():
+        config = read_yaml(run.config, "configuration")
+    elif manifest:
+        config = read_object(manifest).get("config")
+    else:
         raise InputError(
             f"{named}: no config.yaml in it, so it is not a run: give the folder that training/policy shows as `run "
             "folder`, or a recorded run (.zip)"
         )
-    config = read_yaml(run.config, "configuration") if run.config.is_file() else read_object(manifest).get("config")
     ended = attempts(run.attempts)
     ledger = folder / LEARNED_FILE
     before = run.first_stage

@@ -177,10 +177,20 @@ def test_rewards_of_other_scales_are_neither_always_right_nor_always_wrong(wrong
     assert [finding.cause.name for finding in explain(refused)] == ["always_wrong"]
 
 
-def test_a_teacher_teaches_where_rewards_do_not():
-    record = FAULTY["alike"]
-    config = changed("method.teacher", {"coef": 1.0})
-    assert explain(RunRecord(config, record.records, record.samples)) == []
+STRETCHED = {"max_position_embeddings": 4096, "rope_parameters": {"rope_theta": 40000.0}}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("alike", "method.teacher", {"coef": 1.0}),  # a teacher teaches where rewards do not
+        ("stale", "method.correction.type", "tis"),
+        ("context", MODEL, STRETCHED),
+    ],
+)
+def test_a_key_that_answers_a_fault_ends_it(name: str, key: str, value: Any):
+    record = FAULTY[name]
+    assert explain(RunRecord(changed(key, value), record.records, record.samples)) == []
 
 
 def test_a_format_that_the_run_learns_or_loses_is_no_fault_of_the_format():
@@ -195,16 +205,6 @@ def test_a_run_that_learns_is_not_blamed_for_its_updates():
         record = FAULTY[name]
         data = [{**one, "data": {**one["data"], "reward/on_policy": rising[k]}} for k, one in enumerate(record.records)]
         assert explain(RunRecord(record.config, data, record.samples)) == [], name
-
-
-def test_a_correction_is_for_stale_samples():
-    records = metrics(staleness__mean=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    assert explain(run(records=records, config=changed("method.correction.type", "tis"))) == []
-
-
-def test_a_stretched_context_is_none_that_is_too_short():
-    override = {"max_position_embeddings": 4096, "rope_parameters": {"rope_theta": 40000.0}}
-    assert explain(run(config=changed(MODEL, override))) == []
 
 
 def test_groups_of_one_text_name_the_temperature():

@@ -135,15 +135,9 @@ def test_the_card_says_data_recipe_and_lineage() -> None:
     ):
         assert fact in card
     assert "Not evaluated yet." in card
-
-
-def test_the_card_leaves_out_a_setting_that_the_lineage_does_not_have() -> None:
     without = CONFIG["method"] | {"off_policy": {"reshape": {"type": "p_div_p"}}}
     card = model_card(manifest(config={**CONFIG, "method": without}))
     assert "Gamma" not in card and "Shaping of off-policy tokens | p_div_p |" in card
-
-
-def test_the_card_of_a_supervised_run_names_no_rollout_settings() -> None:
     supervised = manifest(last_step={}, config={**CONFIG, "objective": "sft"})
     assert "shaping" not in model_card(supervised).lower()
 
@@ -155,15 +149,9 @@ def test_scores_take_their_place_in_the_card_and_can_be_renewed(tmp_path: Path) 
     write_scores(tmp_path, {"math500": Score("MATH-500", 0.825, 0.79, 0.86, 500, 1), "amc": amc})
     card = (tmp_path / "README.md").read_text()
     assert "| math500 | 82.5% | 79.0% to 86.0% |" in card and "10.0%" not in card and "Not evaluated" not in card
-    assert card.index("amc") < card.index("math500") < card.index("lineage.json")
-
-
-def test_the_hub_reads_the_scores_of_a_card_with_their_intervals(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text(model_card(manifest()))
-    for mean in (0.2, 0.5):
-        write_scores(tmp_path, {"amc": Score("AMC", mean, 0.3, 0.7, 83, 32)})
+    assert card.index("| amc") < card.index("| math500") < card.index("lineage.json")
     data = ModelCard.load(tmp_path / "README.md").data
-    (result,) = data.eval_results
+    result, _ = data.eval_results
     assert (result.dataset_type, result.dataset_name, result.metric_name) == ("amc", "AMC", "avg@32")
     assert (result.metric_value, result.metric_args) == (0.5, {"interval_95": [0.3, 0.7], "problems": 83})
     assert data.tags == ["luffy"] and data.base_model == "some|base"
