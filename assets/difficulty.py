@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.evals.scores import generate, grade
+from assets.evals.answers import Sampler
 from assets.generated import with_generated
 from assets.models import KEY as BASE
 from assets.shared.failures import user_errors
@@ -74,8 +74,7 @@ def difficulty(
             with storage.writing(folder) as temporary:
                 write_table(as_suite(problems, settings.samples), temporary / "problems.parquet")
         suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
-        samples = generate(context, [NAME], base, suite, settings, storage, luffy_interpreter)
-        graded = grade(context, samples, problems, settings, storage)[NAME]
+        graded = Sampler(context, storage, suite, settings, luffy_interpreter).answers(base, [NAME]).graded[NAME]
         out = storage.result("targets", "difficulty", kinds.GRADED.identity(graded.parent.name))
         reused = storage.has(out, kinds.GRADED, context.log)
         if not reused:

@@ -26,10 +26,9 @@ from core.model.lineage_file import Manifest
 from core.model.prompts import PromptRecord
 from core.shared_settings import InterpreterSettings, StorageSettings
 from evaluation.benchmarks.suite import suite_entries
-from evaluation.generation.endpoint import Endpoint
+from evaluation.generation.endpoint import Budget, Endpoint
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Sampling
-from evaluation.generation.token_budget import Budget
 from evaluation.sample_tables import read_folder, read_suite_file, require_suite
 from evaluation.settings import (
     BenchmarkSettings,

@@ -9,10 +9,9 @@ from core import PROJECT
 from core.errors import InputError, did_you_mean
 from core.settings import Section, UserPath, output_path, yaml_path
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
-from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
+from evaluation.generation.endpoint import CONCURRENCY, Budget, Endpoint, EndpointOptions
+from evaluation.generation.model_source import template_names
 from evaluation.generation.requests import Sampling
-from evaluation.generation.templates import template_names
-from evaluation.generation.token_budget import Budget
 
 
 def _template(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.evals.scores import generate, grade
+from assets.evals.answers import Sampler
 from assets.shared.failures import user_errors
 from assets.shared.gpu_slot import TAG
 from assets.shared.interpreter_process import TrainingInterpreter
@@ -21,7 +21,6 @@ from core.errors import InputError
 from core.files import read_json
 from core.model.lineage_file import MANIFEST
 from core.model.model_folder import model_digest
-from evaluation.sample_tables import read_suite_file
 
 if TYPE_CHECKING:
     from evaluation.statistics.benchmark_scores import Summary
@@ -54,20 +53,19 @@ def checkpoints(
     with user_errors(context):
         storage = luffy.storage
         suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
-        benchmark, settings = luffy.benchmark, luffy.settings.evaluation
+        benchmark = luffy.benchmark
         if benchmark not in suite.digests:
             raise InputError(f"benchmark {benchmark!r}: expected one of {', '.join(suite.digests)}")
         run = Path(policy.path).parent
         if not (steps := complete_steps(run / "checkpoints")):
             raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
-        problems, summaries = read_suite_file(Path(suite.path)), {}
+        sampler, summaries = Sampler(context, storage, suite, luffy.settings.evaluation, luffy_interpreter), {}
         for step in steps:
             with storage.working("generations", "checkpoints", identity(policy.digest, step)) as folder:
                 model = folder / f"step_{step}"
                 _write_model(context, run, step, model, luffy_interpreter)
                 reference = Reference(path=str(model), digest=model_digest(model))
-                samples = generate(context, [benchmark], reference, suite, settings, storage, luffy_interpreter)
-            graded = grade(context, samples, problems, settings, storage)[benchmark]
+                graded = sampler.answers(reference, [benchmark]).graded[benchmark]
             summaries[step] = summarize(pq.read_table(graded))
             context.log.info(f"step {step}: {benchmark} {summaries[step].mean:.1%}")
         return _result(run, summaries, benchmark, [policy.digest, suite.digests[benchmark]])

@@ -6,14 +6,15 @@ answers, because no answer ever chose it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from assets.evals.answers import Answers, Sampler
 from assets.models import KEY as BASE
 from assets.shared.luffy import Luffy
-from assets.shared.references import ModelReference, Reference, SuiteReference
+from assets.shared.references import ModelReference, Reference
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.model.lineage_file import read_manifest
@@ -24,19 +25,8 @@ from evaluation.promotion.champions import Registry, missing_scores
 from evaluation.promotion.match import Match, compare_answers, smallest_gain
 from evaluation.promotion.promotion_rules import allowed_losses, reason_without_comparison, test_identity
 from evaluation.promotion.records import Checkpoint, PolicyRecord, ScoreFile
-from evaluation.sample_tables import read_scores, read_suite_file
+from evaluation.sample_tables import read_scores
 
-
-@dataclass(frozen=True)
-class Answers:
-    """A model, and the files of its samples and of their verdicts, by benchmark."""
-
-    model: Reference
-    samples: Mapping[str, Path]
-    graded: Mapping[str, Path]
-
-
-Draw = Callable[[Reference, int, Counts | None], Answers]  # a model's answers, with a seed and counts
 Pair = tuple[Answers, Answers | None]  # of a policy, and of its opponent to the same problems if it needs one
 
 
@@ -45,22 +35,23 @@ class AnswersOfPolicy:
     """How the answers of a policy to ``benchmarks`` are drawn, and its opponent's if its own are not enough."""
 
     luffy: Luffy
+    sampler: Sampler
     policy: Reference
-    suite: SuiteReference
     benchmarks: Sequence[Benchmark]
-    draw: Draw
-    say: Callable[[str], None]
 
     def drawn(self) -> Pair:
         """Draw the answers; with a fixed number of them, say before which gain they can show."""
         config, champion = self.luffy.settings.evaluation, self.champion
         if champion and reason_without_comparison(self.policy.digest, champion):
-            return self.draw(self.policy, config.seed, self._counts_again(champion)), None
+            return self._answers(self.policy, config.seed, self._counts_again(champion)), None
         if config.until_decided:
             return self._until_decided()
-        self.say(self._what_can_be_shown())
-        answers = self.draw(self.policy, config.seed, None)
-        return answers, self.draw(*self._opponent(), None) if champion else None
+        self.sampler.context.log.warning(self._what_can_be_shown())
+        answers = self._answers(self.policy, config.seed)
+        return answers, self._answers(*self._opponent()) if champion else None
+
+    def _answers(self, model: Reference, seed: int, counts: Counts | None = None) -> Answers:
+        return self.sampler.answers(model, [benchmark.name for benchmark in self.benchmarks], seed, counts)
 
     @cached_property
     def registry(self) -> Registry:
@@ -74,7 +65,7 @@ class AnswersOfPolicy:
     def problems(self) -> Mapping[str, Sequence[str]]:
         """The ids of the problems, by benchmark."""
         problems: dict[str, list[str]] = {}
-        for row in read_suite_file(Path(self.suite.path)).select(["benchmark", "id"]).to_pylist():
+        for row in self.sampler.problems.select(["benchmark", "id"]).to_pylist():
             problems.setdefault(row["benchmark"], []).append(row["id"])
         return problems
 
@@ -109,10 +100,10 @@ class AnswersOfPolicy:
         number = first_round(self.benchmarks)
         while True:
             counts = self._counts(number)
-            pair = self.draw(self.policy, ours, counts), self.draw(opponent, seed, counts)
+            pair = self._answers(self.policy, ours, counts), self._answers(opponent, seed, counts)
             match = self._match(*pair, most)
             shown = f"{100 * match.gain.difference:+.1f} points in domain, {'' if match.gain.shown else 'not '}shown"
-            self.say(f"{match.answers:,} answers of each model: {shown}")
+            self.sampler.context.log.info(f"{match.answers:,} answers of each model: {shown}")
             if (more := next_round(match, number)) is None:
                 return pair
             number = more
@@ -147,7 +138,7 @@ class AnswersOfPolicy:
 
     def _scores(self) -> dict[str, ScoreFile]:
         """Return the options with which a model answers the benchmarks as the policy does."""
-        digests = self.suite.digests
+        digests = self.sampler.suite.digests
         return {b.name: ScoreFile(file="", problems=digests[b.name], sequential=True) for b in self.benchmarks}
 
 

@@ -23,11 +23,10 @@ from core.schemas import FIELDS, TARGET_LOG_PROBS
 from evaluation.benchmarks.benchmark_files import read_fields, read_rows
 from evaluation.benchmarks.golds import is_empty_cell
 from evaluation.generation import sample_cache
-from evaluation.generation.endpoint import Endpoint
+from evaluation.generation.endpoint import Budget, Endpoint
 from evaluation.generation.generate import complete
 from evaluation.generation.model_source import LocalModel
 from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, requests_of
-from evaluation.generation.token_budget import Budget
 
 FLUSH_S = 1.0  # between writes to the cache: an answer may have cost money
 NAME = "traces"  # of the progress

@@ -23,8 +23,15 @@ from evaluation.report.comparison_warnings import grading_warnings, prompt_warni
 from evaluation.report.scorecard.lineage_summary import costs
 from evaluation.report.scorecard.transcripts import Transcript, choose_transcripts
 from evaluation.sample_tables import checkpoint_of, recorded
-from evaluation.statistics.benchmark_scores import UNSETTLED, Summary, summarize
-from evaluation.statistics.by_category import LengthBin, Subject, by_length, by_subject
+from evaluation.statistics.benchmark_scores import (
+    UNSETTLED,
+    LengthBin,
+    Subject,
+    Summary,
+    by_length,
+    by_subject,
+    summarize,
+)
 from evaluation.statistics.paired import Difference, average_difference, paired_difference
 from grading.contamination import Contamination
 from grading.verdict import Verdict

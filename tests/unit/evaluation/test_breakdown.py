@@ -8,7 +8,7 @@ import pytest
 
 from core.schemas import GRADED
 from evaluation.report.scorecard.lineage_summary import costs
-from evaluation.statistics.by_category import by_length, by_subject
+from evaluation.statistics.benchmark_scores import by_length, by_subject
 
 
 def table(rows: list[tuple[str, str | None, int, float]]) -> pa.Table:

@@ -11,7 +11,7 @@ from manifests import manifest, targets
 from core.errors import InputError
 from core.model.lineage_file import write_manifest
 from core.schemas import TARGET
-from evaluation.generation.templates import choose_template, template_names, training_system
+from evaluation.generation.model_source import choose_template, template_names, training_system
 
 
 def lineage(folder: Path, path: Path, **metadata: str) -> Path:
