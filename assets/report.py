@@ -167,14 +167,12 @@ def _write(card: "Scorecard", storage: Storage, folder: Path, policy: Path, log:
 
 def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
     """Return the model that answered the same problems as the policy; None unless all benchmarks have the same."""
-    reference = next(iter(scores.values()))
-    if reference.opponent is None or any(other.opponent != reference.opponent for other in scores.values()):
+    opponents = [reference.opponent for reference in scores.values() if reference.opponent]
+    if len(opponents) < len(scores) or len({one.digest for one in opponents}) > 1:
         return None
-    files = {
-        name: ScoreFile(file=str(other.opponent_scores), problems=other.problems, sequential=other.sequential)
-        for name, other in scores.items()
-    }
-    return Checkpoint(path=str(reference.opponent_path), digest=reference.opponent, scores=files)
+    return opponents[0].model_copy(
+        update={"scores": {name: file for one in opponents for name, file in one.scores.items()}}
+    )
 
 
 def _champion_files(storage: Storage, contenders: Contenders) -> dict[str, str]:

@@ -18,7 +18,7 @@ from core.errors import TaskFailed
 from core.machine.interruptible import INTERRUPTED
 from core.plugins.user_code import python_path
 from evaluation.benchmarks.suite import GROUPS, Benchmark
-from evaluation.promotion.answer_counts import BUDGET, FIRST, FIRST_OOD
+from evaluation.promotion.answer_counts import BUDGET, FIRST, FIRST_OOD, doubled
 from evaluation.promotion.match import can_be_shown, log_evidence, log_wealths
 from evaluation.promotion.promotion_rules import Z90
 from evaluation.promotion.records import PACE

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.api import BUDGET, FIRST, FIRST_OOD, PACE, Z90, can_be_shown, log_evidence, log_wealths
+from pipelines.api import BUDGET, FIRST, FIRST_OOD, PACE, Z90, can_be_shown, doubled, log_evidence, log_wealths
 from research.recorded_run import read_run
 
 RUNS, RECIPES = Path(__file__).resolve().parent / "runs/comparison", ("luffy", "mixed_policy", "sft_rl")
@@ -38,8 +38,7 @@ class Suite:
 
     def most(self, first: int) -> int:
         """The most answers to a benchmark: the first round's, doubled within the budget."""
-        limit = BUDGET * self.answers / len(self.in_domain)
-        return first * 2 ** int(np.log2(limit / first))
+        return doubled(first, BUDGET * self.answers / len(self.in_domain))
 
     def rounds(self, *, fixed: bool) -> np.ndarray:
         """The answers in domain at the end of each round."""

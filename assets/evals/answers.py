@@ -28,8 +28,6 @@ from grading.graded_table import Verifiers, grade_table, verifier_digests
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evaluation.commands import Generate
-
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
 # The options on which the samples of a model depend.
 SAMPLING = {"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
@@ -89,9 +87,21 @@ class Sampler:
         self, model: Reference, folders: Mapping[str, Path], options: EvaluationSettings, counts: Counts | None
     ) -> None:
         """Generate samples into ``folders``; benchmarks that are complete when the step is interrupted are kept."""
-        log, storage = self.context.log, self.storage
+        from evaluation.commands import Generate
+
+        log, storage, fields = self.context.log, self.storage, set(EvaluationSettings.model_fields)
         with storage.working("generations", "jobs", identity(*(folder.name for folder in folders.values()))) as out:
-            request = self._request(model, list(folders), options, counts, out)
+            request = Generate(
+                model=model.path,
+                suite=Path(self.suite.path),
+                benchmarks=tuple(folders),
+                out=out,
+                checkpoint=model.digest,
+                cache=(out if storage.force else storage.path) / "samples",
+                evaluation=EvaluationSettings.model_validate(options.model_dump(include=fields)),
+                interpreter=InterpreterSettings(**self.interpreter.placement(self.context)),
+                counts=None if counts is None else {name: dict(counts[name]) for name in counts},
+            )
             arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
             try:
                 self.interpreter.run(
@@ -103,24 +113,6 @@ class Sampler:
                         with storage.writing(folder, kinds.GRADED) as temporary:
                             request.write(temporary / "request.json")
                             (out / f"{name}.parquet").rename(temporary / "samples.parquet")
-
-    def _request(
-        self, model: Reference, names: Sequence[str], options: EvaluationSettings, counts: Counts | None, out: Path
-    ) -> "Generate":
-        from evaluation.commands import Generate
-
-        fields = set(EvaluationSettings.model_fields)
-        return Generate(
-            model=model.path,
-            suite=Path(self.suite.path),
-            benchmarks=tuple(names),
-            out=out,
-            checkpoint=model.digest,
-            cache=(out if self.storage.force else self.storage.path) / "samples",
-            evaluation=EvaluationSettings.model_validate(options.model_dump(include=fields)),
-            interpreter=InterpreterSettings(**self.interpreter.placement(self.context)),
-            counts=None if counts is None else {name: dict(counts[name]) for name in counts},
-        )
 
     def _graded(self, samples: Mapping[str, Path]) -> dict[str, Path]:
         """Return the verdict files of ``samples``, after grading those that have none."""

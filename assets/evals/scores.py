@@ -29,6 +29,7 @@ from core.files import digest_table
 from core.model.lineage_file import read_manifest
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import Benchmark
+from evaluation.promotion.records import Checkpoint, ScoreFile
 from training.config.overrides import SFT
 
 if TYPE_CHECKING:
@@ -151,17 +152,18 @@ def _result(
     graded, model = answers.graded[name], answers.model
     table = pq.read_table(graded)
     summary = summarize(table)
-    defence = str(opponent.graded[name]) if opponent else None
+    problems, sequential, beside = suite.digests[name], is_sequential([table]), None
+    if opponent:
+        score = ScoreFile(file=str(opponent.graded[name]), problems=problems, sequential=sequential)
+        beside = Checkpoint(path=opponent.model.path, digest=opponent.model.digest, scores={name: score})
     reference = ScoresReference(
         path=str(graded),
         digest=identity(digest_table(table), model.digest),
         checkpoint=model.digest,
-        problems=suite.digests[name],
+        problems=problems,
         accuracy=summary.mean,
-        sequential=is_sequential([table]),
-        opponent=opponent.model.digest if opponent else None,
-        opponent_path=opponent.model.path if opponent else None,
-        opponent_scores=defence,
+        sequential=sequential,
+        opponent=beside,
     )
     return reference.result(
         {
@@ -174,7 +176,7 @@ def _result(
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
             "file": dg.MetadataValue.path(str(graded)),
             "generated": dg.MetadataValue.path(str(answers.samples[name])),
-            **({"answers of its opponent": dg.MetadataValue.path(defence)} if defence else {}),
+            **({"answers of its opponent": dg.MetadataValue.path(beside.scores[name].file)} if beside else {}),
         },
         asset,
     )

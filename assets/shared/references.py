@@ -11,7 +11,7 @@ from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.model.lineage_file import parse_manifest
 from core.model.model_folder import model_files
-from evaluation.promotion.records import Contenders
+from evaluation.promotion.records import Checkpoint, Contenders
 
 REFERENCE = "reference"  # entry of a materialization: the reference as JSON
 MAKER = ".code_digest"  # file in the folder of a result: the digest of the code that made it
@@ -139,9 +139,7 @@ class ScoresReference(Reference):
     problems: str  # digest, as in SuiteReference
     accuracy: float
     sequential: bool = False  # as in ScoreFile
-    opponent: str | None = None  # digest of the model that answered the same problems beside a policy
-    opponent_path: str | None = None  # folder of that model
-    opponent_scores: str | None = None  # file of its answers
+    opponent: Checkpoint | None = None  # the model that answered the same problems beside a policy, with its score
 
 
 class ScorecardReference(Reference):

@@ -32,8 +32,6 @@ REACH_S = 10.0  # time limit of the check whether an endpoint answers at all
 LIMITS, DRAWN = ("max_tokens", "max_completion_tokens"), ("temperature", "top_p", "seed")  # fields of a request
 REQUEST_FIELDS = {"model", "messages", "n", "stream", *LIMITS, *DRAWN}
 REFUSED = (400, 422)  # statuses of a request that the server does not take
-
-
 MILLION = 1_000_000
 
 

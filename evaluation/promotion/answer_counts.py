@@ -29,7 +29,7 @@ def most_answers(suite: Sequence[Benchmark], problems: Mapping[str, int]) -> dic
     """
     fixed = [problems[b.name] * b.samples for b in suite if b.group == "evals"]
     limit, first = BUDGET * sum(fixed) / len(fixed), first_round(suite)
-    return {b.group: _doubled(first[b.name], limit) for b in suite}
+    return {b.group: doubled(first[b.name], limit) for b in suite}
 
 
 def next_round(comparison: Match, answers: Mapping[str, int]) -> dict[str, int] | None:
@@ -45,7 +45,8 @@ def next_round(comparison: Match, answers: Mapping[str, int]) -> dict[str, int] 
     return {name: count * (2 if name in grow else 1) for name, count in answers.items()} if grow else None
 
 
-def _doubled(first: int, limit: float) -> int:
+def doubled(first: int, limit: float) -> int:
+    """Return ``first`` doubled as often as it stays within ``limit``."""
     while 2 * first <= limit:
         first *= 2
     return first

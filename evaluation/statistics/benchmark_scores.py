@@ -15,11 +15,7 @@ from grading.answers.spelling import normalize
 from grading.verdict import Verdict
 
 UNANSWERED = (Verdict.NO_ANSWER, Verdict.NO_THINK_END)
-SHARES = {
-    "truncated": "truncated",
-    "no answer": "unanswered",
-    "not settled": "unsettled",
-}  # field of a `Summary`
+SHARES = {"truncated": "truncated", "no answer": "unanswered", "not settled": "unsettled"}  # fields of a `Summary`
 UNSETTLED = (Verdict.GOLD_UNPARSED, Verdict.TIMEOUT, Verdict.ERROR)
 
 

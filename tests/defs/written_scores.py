@@ -126,13 +126,14 @@ class Written:
                 facts |= self.defence(name)
             self.refer(f"{BENCHMARKS[name]}/{role}/{name}", file, f"{name}{checkpoint}", **facts)
 
-    def defence(self, name: str) -> dict[str, str]:
+    def defence(self, name: str) -> dict[str, dict]:
         """The present champion, with answers to ``name`` that are not those with which it won."""
         champion = self.champion["checkpoint"]
         file = self.project.storage / "scores" / f"{name}-{champion[:8]}-defence.parquet"
         table = graded(name, self.accuracies[champion][name], champion, seed="defence")
         pq.write_table(table, file)
-        return {"opponent": champion, "opponent_path": self.champion["policy"], "opponent_scores": str(file)}
+        score = {"file": str(file), "problems": f"problems of {name}"}
+        return {"opponent": {"path": self.champion["policy"], "digest": champion, "scores": {name: score}}}
 
     @property
     def champion(self) -> dict | None:
