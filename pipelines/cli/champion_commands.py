@@ -24,18 +24,6 @@ from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.jobs import RETAIN
 from pipelines.settings import load
 
-NO_REASON = "no reason given"
-
-
-def promote(to: str, reason: str, profile: str | None) -> None:
-    """Make a policy the champion; ``to`` is the folder of its run or the first characters of its digest."""
-    _move(lambda registry: registry.promote(to, reason=reason or NO_REASON), profile)
-
-
-def rollback(reason: str, profile: str | None) -> None:
-    """Make the champion before the present one the champion again."""
-    _move(lambda registry: registry.rollback(reason=reason or NO_REASON), profile)
-
 
 def retention(profile: str | None, overrides: Sequence[str], *, remove: bool) -> int:
     """List the old outputs that nothing refers to, or remove them, by a run of the job ``retention``."""
@@ -52,12 +40,9 @@ def retention(profile: str | None, overrides: Sequence[str], *, remove: bool) ->
     return status
 
 
-def _storage(profile: str | None) -> Storage:
-    return Storage(root=load(profile).storage.root)
-
-
-def _move(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None:
-    storage = _storage(profile)
+def move_champion(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None:
+    """Move the champion by hand, and report that to the instance."""
+    storage = Storage(root=load(profile).storage.root)
     registry = Registry(storage.path)
     prepare_home(storage.root)
     # No other move may come between our move and its report.

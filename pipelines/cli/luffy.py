@@ -33,7 +33,7 @@ PACKAGES_HELP = {
     "evaluate": "Sample, grade and compare any models.",
 }
 PORT = option(3000, "Port of the UI.", metavar="PORT", ge=1, le=65535)
-REASON = option("", "Your reason, which stays with the decision.", metavar="TEXT")
+REASON = option("no reason given", "Your reason, which stays with the decision.", metavar="TEXT")
 
 
 class Demo(Command):
@@ -275,9 +275,9 @@ class Promote(Show):
     reason: str = REASON
 
     def run(self) -> None:
-        from pipelines.cli.champion_commands import promote
+        from pipelines.cli.champion_commands import move_champion
 
-        promote(self.to, self.reason, self.profile)
+        move_champion(lambda registry: registry.promote(self.to, reason=self.reason), self.profile)
 
 
 class Rollback(Show):
@@ -288,9 +288,9 @@ class Rollback(Show):
     reason: str = REASON
 
     def run(self) -> None:
-        from pipelines.cli.champion_commands import rollback
+        from pipelines.cli.champion_commands import move_champion
 
-        rollback(self.reason, self.profile)
+        move_champion(lambda registry: registry.rollback(reason=self.reason), self.profile)
 
 
 class Retention(Profiled):

@@ -98,19 +98,6 @@ TEXTS = ["5(2x)", "1.5", "none of these", "A. Einstein"]
         "(A) 5(2x)\n(B) 1.5\n(C) none of these\n(D) A. Einstein",
         TEXTS,
     ],
-    ids=[
-        "glued",
-        "brackets",
-        "numbers",
-        "mapping",
-        "with null",
-        "other labels",
-        "one line",
-        "colons",
-        "glued colons",
-        "lines",
-        "texts",
-    ],
 )
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_options_of_every_form_get_one_label_and_keep_the_right_one(tmp_path, options, shuffle):
