@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.evals import scores
+from assets.evals import answers
 from assets.evals.scores import recipe_advice
 from core.schemas import GRADED
 from tests.defs.project import Project, message
@@ -43,7 +43,7 @@ def test_the_base_is_scored_once_for_the_same_model_and_problems(build, monkeypa
     ]
     assert sum(drawn) == 16  # each sample once
 
-    monkeypatch.setattr(scores, "gpu_slot", None)  # and waits for nobody
+    monkeypatch.setattr(answers, "gpu_slot", None)  # and waits for nobody
     assert build(**SMALL, evaluation__thinking="false").run(*KEYS).success  # graded anew, not generated anew
     final = project.files()
     assert sorted(Path(name).name for name in final if name.startswith("generations/")) == kept
