@@ -319,7 +319,9 @@ class PackageCommand(TyperCommand):
             start_program("evaluate", "evaluation", args)
         program = import_module(f"{PACKAGES[name]}.__main__").app
         if name == "targets":
-            import_module("targets.commands").suite_of = _suite
+            from targets import commands
+
+            commands.suite_of = _suite
         if name == "train":
             from pipelines.cli.train import Train, names_program
 
