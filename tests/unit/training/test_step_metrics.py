@@ -29,15 +29,6 @@ def nested(*rows: list[float]) -> torch.Tensor:
     return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
 
 
-ROW = {
-    "responses": 7.0,
-    "response_mask": 1.0,
-    "old_log_probs": -1.0,
-    "advantages": 1.0,
-    "rollout_is_weights": 1.0,
-}
-
-
 def made(type: str, mode: str = "token-mean", **values: Any) -> Any:
     clip = {"on_policy": {"clip": {}}} if type == "luffy" else {}
     return method_of(resolved({"type": type, "reduce": {"type": mode}, **clip, **values}))
