@@ -19,13 +19,14 @@ from core.model.lineage_file import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.token_counts import Lengths, load_lengths
-from core.parquet import count_rows, read_batches, read_shards, shards
+from core.parquet import count_rows, read_batches, read_shards, readable, shards
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec
 from training.algorithms.guide import ALWAYS, parse_schedule
 from training.algorithms.prompt_order import EASY_FIRST, easy_first
 from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
+from training.job.request import ADVICE
 
 MATH = VerifierSpec("math")
 VERIFIERS_KEY, ROWS_DIGEST = b"verifiers", b"rows_digest"  # metadata of a file of targets
@@ -66,14 +67,9 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
             the row and the remedy.
     """
     path = targets.path
-    try:
-        schema, rows = pq.read_schema(shards(path)[0]), count_rows(path)
-    except FileNotFoundError:
-        raise InputError(
-            f"targets {path}: no such file: materialize targets/train or give --targets a parquet"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
+    with readable(path, ADVICE):
+        schema = pq.read_schema(shards(path)[0])
+        rows = count_rows(path)
     missing = [name for name in TARGET.names if name not in schema.names]
     if missing:
         raise InputError(

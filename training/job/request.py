@@ -13,7 +13,7 @@ from core.errors import InputError, validated
 from core.files import read_object
 from core.model.lineage_file import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
-from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
+from core.parquet import digest_shards, is_there, readable, shard_files, shards, table_of_shard
 from core.plugins.config_files import RECIPES, config_file, recipe_name, trains_on_heldout
 from core.plugins.user_code import user_code_digest
 from core.text.patterns import compile_full_match
@@ -26,6 +26,7 @@ from training.config.teacher_settings import MODEL as TEACHER
 from training.config.verl_keys import leaf_values
 
 SHA256 = compile_full_match("[0-9a-f]{64}")
+ADVICE = "give --targets a parquet of targets"
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
 
@@ -235,10 +236,8 @@ def targets_digest(path: Path) -> str:
     """Return the digest of the rows that the preparation wrote into the file, or otherwise of the file's bytes."""
     import pyarrow.parquet as pq
 
-    try:
+    with readable(path, ADVICE):
         metadata: Mapping[bytes, bytes] = pq.read_metadata(shards(path)[0]).metadata or {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
     if b"rows_digest" in metadata:
         return metadata[b"rows_digest"].decode()
     return digest_shards(path)
