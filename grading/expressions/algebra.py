@@ -52,12 +52,10 @@ def equal(one: Any, other: Any) -> bool:
     shapes = [side.shape if isinstance(side, sympy.MatrixBase) else None for side in (one, other)]
     if any(shapes):
         return shapes[0] == shapes[1] and all(map(equal, one.flat(), other.flat()))
-    if one.is_Rational and other.is_Rational:
-        return one == other
+    if one == other or (one.is_Rational and other.is_Rational):
+        return one == other and not one.has(*UNDEFINED)
     if one.has(*UNDEFINED) or other.has(*UNDEFINED):
         return False
-    if one == other:
-        return True
     if (exact := _same_rational_function(one, other)) is not None:
         return exact
     if clearly_different(one, other):
@@ -75,7 +73,7 @@ def approximates(decimal: Any, digits: int, value: Any) -> bool:
         return False
     if abs(value - decimal) > abs(decimal) * sympy.Rational(1, 1000):
         return False
-    scaled = _evaluated(value) * 10**digits
+    scaled = value * 10**digits
     return decimal * 10**digits in (
         sympy.floor(scaled + sympy.Rational(1, 2)),
         sympy.floor(abs(scaled)) * (1 if scaled > 0 else -1),
@@ -97,18 +95,17 @@ def ratio(one: Any, other: Any) -> Any:
 
 def clearly_different(one: Any, other: Any) -> bool:
     """Return whether two expressions clearly differ in value, which is faster to see than whether they are equal."""
-    agree = False
     for point in _points(one, other):
         try:
             floats = {symbol: complex(value) for symbol, value in point.items()}
             first, second = (_number_at(side, point, floats) for side in (one, other))
-            differ = abs(first - second) > max(CLEARLY * max(abs(first), abs(second)), TINY)
+            if abs(first - second) <= max(CLEARLY * max(abs(first), abs(second)), TINY):
+                return False
         except NO_NUMBER:
             return False  # no number: exact comparison decides
-        if differ and _comparable(one, other, point):
+        if _comparable(one, other, point):
             return True
-        agree = agree or not differ
-    return not agree  # they differ everywhere, though nowhere as real numbers
+    return True  # they differ everywhere, though nowhere as real numbers
 
 
 def _same_rational_function(one: Any, other: Any) -> bool | None:
@@ -172,9 +169,7 @@ def _float_at(side: Any, point: dict[Any, complex]) -> complex:
 
 
 def _evaluated(side: Any) -> Any:
-    """Replace factorials and the like by their values."""
-    value = side.doit()
-    return value.rewrite(sympy.exp) if value.has(HyperbolicFunction) else value
+    return side.rewrite(sympy.exp) if side.has(HyperbolicFunction) else side
 
 
 def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:

@@ -105,11 +105,7 @@ def read_strictly(text: str) -> Any:
 
 def same_value(first: Any, second: Any) -> bool:
     """Return whether two JSON values are equal: 1 is 1.0 but not true, and the order of keys does not count."""
-    if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(same_value(first[key], second[key]) for key in first)
-    if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(same_value, first, second))
-    return isinstance(first, bool) == isinstance(second, bool) and first == second
+    return _canonical(first) == _canonical(second)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -135,45 +131,35 @@ def _check_schema(schema: dict[str, JsonValue]) -> None:
     """Raise ValueError for a schema that is none, asks the network, or needs a pattern that RE2 lacks."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT202012
 
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"not a JSON Schema: {error.json_path}: {error.message:.150}") from None
-    _check_references(schema)
+    resolver = Registry().resolver_with_root(Resource(schema, DRAFT202012))
     for part in _parts(schema):
         if MATCHED_KEYS in part:
             raise ValueError(f"{MATCHED_KEYS} is not supported: use propertyNames with a pattern")
         if isinstance(pattern := part.get("pattern"), str):
             compile_user_pattern(pattern)
-
-
-def _check_references(schema: dict[str, JsonValue]) -> None:
-    from referencing import Registry, Resource
-    from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012
-
-    root = Resource(schema, DRAFT202012)
-    waiting, followed = [(root, Registry().resolver_with_root(root))], set[int]()
-    while waiting:
-        part, resolver = waiting.pop()
-        if id(part.contents) in followed:
-            continue
-        followed.add(id(part.contents))
-        waiting.extend((inner, resolver.in_subresource(inner)) for inner in part.subresources())
         for key in ("$ref", "$dynamicRef"):
-            reference = part.contents.get(key) if isinstance(part.contents, dict) else None
-            if not isinstance(reference, str):
-                continue
-            if not reference.startswith("#"):
-                raise ValueError(f"{key}: {reference!r:.80} is outside the schema: write it into $defs")
-            try:
-                target = resolver.lookup(reference)
-            except Unresolvable:
-                target = None
-            if target is None or not isinstance(target.contents, dict | bool):
-                raise ValueError(f"{key}: there is no schema at {reference!r:.80}: write it into $defs")
-            waiting.append((Resource(target.contents, DRAFT202012), target.resolver))
+            if isinstance(reference := part.get(key), str):
+                _check_reference(key, reference, resolver)
+
+
+def _check_reference(key: str, reference: str, resolver: Any) -> None:
+    from referencing.exceptions import Unresolvable
+
+    if not reference.startswith("#"):
+        raise ValueError(f"{key}: {reference!r:.80} is outside the schema: write it into $defs")
+    try:
+        target = resolver.lookup(reference).contents
+    except Unresolvable:
+        target = None
+    if not isinstance(target, dict | bool):
+        raise ValueError(f"{key}: there is no schema at {reference!r:.80}: write it into $defs")
 
 
 def _parts(value: Any) -> Iterator[dict[str, Any]]:
