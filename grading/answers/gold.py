@@ -87,14 +87,11 @@ def _kind(gold: str) -> str | None:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        tests = value.keys() >= {"inputs", "outputs"} if isinstance(value, dict) else _are_assertions(value)
-        return "code" if tests else "json" if isinstance(value, dict) else None  # a list may be a set or an interval
+        if isinstance(value, dict):
+            return "code" if value.keys() >= {"inputs", "outputs"} else "json"
+        return "code" if value and all(str(one).startswith("assert ") for one in value) else None  # it may be a set
     if text.startswith("assert "):
         return "code"
     if _QUANTITY(text):
         return "number"
     return "exact" if _WORDS(text) else None
-
-
-def _are_assertions(values: list[object]) -> bool:
-    return bool(values) and all(isinstance(value, str) and value.startswith("assert ") for value in values)

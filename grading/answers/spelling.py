@@ -190,8 +190,10 @@ def normalize(answer: str) -> str:
     text = _FULL_STOP.sub("", text)
     if item := _ONLY_ITEM(text):
         return normalize((item.group(1) or item.group(2) or item.group(3)).replace("\\\\", "\\"))
-    if "," in text:
-        text = text.replace(",", "") if _THOUSANDS(text) else _ROUND_THOUSANDS.sub(_without_commas, text)
+    if _THOUSANDS(text):
+        text = text.replace(",", "")
+    elif "," in text:
+        text = _ROUND_THOUSANDS.sub(lambda number: number.group().replace(",", ""), text)
     if "C" in text:
         text = _COMBINATIONS.sub(_binomial, text)
     if number := _SCIENTIFIC(text):
@@ -199,10 +201,6 @@ def normalize(answer: str) -> str:
     if money := _DOLLARS(text):
         text = f"{money.group(1) or money.group(2)}{money.group(3).replace(',', '')}\\text{{ dollars}}"
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
-
-
-def _without_commas(number: Match) -> str:
-    return number.group().replace(",", "")
 
 
 def _unwrapped(text: str) -> str | None:

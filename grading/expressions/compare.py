@@ -157,7 +157,8 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
         return matched(gold.items, answer.items, _same_item)
     if kinds == {"ratio"}:
         return same_time(gold.time, answer.time) if gold.time and answer.time else _proportional(gold, answer)
-    if _may_be_interval(gold) and answer.kind == "list" and not _names_in(answer):
+    may_be_interval = gold.kind == "()" and len(gold.items) == 2 and gold.junction is None
+    if may_be_interval and answer.kind == "list" and not _names_in(answer):
         return False
     if kinds in ({"list", "()"}, {"sequence", "()"}):  # a bare list beside a tuple: its order counts
         return not _is_loose(gold) and not _is_loose(answer) and _in_order(_by_name(gold), _by_name(answer))
@@ -165,10 +166,6 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
         return _in_order(gold.items, answer.items)
     may_be_set = kinds & {"lor", "land"} or ("set" in kinds and kinds & BRACKETS)
     return None if may_be_set else False
-
-
-def _may_be_interval(group: Group) -> bool:
-    return group.kind == "()" and len(group.items) == 2 and group.junction is None
 
 
 def _is_loose(group: Group) -> bool:

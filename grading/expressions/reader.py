@@ -187,17 +187,13 @@ def _read_list(parts: list[str]) -> Form:
 
 def _read_conditions(pieces: list[list[str]], signs: list[str]) -> Form:
     r"""Read a formula and the conditions behind it as a list: ``2n+1 \text{ for } n \ge 1`` as ``2n+1, n \ge 1``."""
-    formula, *rest = (_read_list(_without_comma(piece)) for piece in pieces)
+    formula, *rest = (_read_list(piece[:-1] if piece[-1:] == [","] else piece) for piece in pieces)
     conditions = tuple(chain.from_iterable(map(items_of, rest)))
     if len(signs) > 1 or not all(isinstance(item, Relation) for item in conditions):
         raise Unread("no conditions")
     if isinstance(formula, Group) and formula.kind != "list":
         raise Unread("conditions of several formulas")
     return Group("list", (*items_of(formula), *conditions), "where")
-
-
-def _without_comma(piece: list[str]) -> list[str]:
-    return strip(piece[:-1]) if piece[-1:] == [","] else piece
 
 
 def _grouped(separator: str, items: list[Form]) -> Form:
@@ -244,7 +240,7 @@ def _read_item(parts: list[str]) -> Form:
         return _read_item(strip(parts[1:]))
     sides, signs = divide(parts, RELATIONS)
     if signs:
-        return _read_relations(parts, sides, signs)
+        return _read_relation(parts, sides, signs)
     operands, operations = divide(parts, SET_OPERATIONS)
     if operations:
         return _read_region(operands, operations)
@@ -337,15 +333,10 @@ def _read_region(operands: list[list[str]], operations: list[str]) -> Form:
     return Region(first)
 
 
-def _read_relations(parts: list[str], sides: list[list[str]], signs: list[str]) -> Form:
+def _read_relation(parts: list[str], sides: list[list[str]], signs: list[str]) -> Form:
     r"""Read a relation; one with ``\pm`` stands for two of them."""
-    versions = _versions(parts) if len(signs) == 1 else []
-    if versions:
+    if len(signs) == 1 and (versions := _versions(parts)):
         return _grouped("\\lor", [_read_item(version) for version in versions])
-    return _read_relation(sides, signs)
-
-
-def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
     kinds = tuple(RELATIONS[sign] for sign in signs)
     if kinds == ("approx",) and not sides[0]:
         sides = [["\\text{value}"], sides[1]]
@@ -356,7 +347,12 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
     name = wording.name_of(sides[0])
     if "approx" in kinds[:-1] or ("\\equiv" in signs and not name):
         raise Unread("a relation that is not compared")
-    first = _named(sides[0], name) if name else _read_item(sides[0])
+    try:
+        first = _read_item(sides[0])
+    except Unread:
+        if not name:
+            raise
+        first = Words(name)
     forms = (first, *(_read_item(side) for side in sides[1:]))
     if any(isinstance(form, Relation) for form in forms):
         raise Unread("a relation in a relation")
@@ -365,13 +361,9 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
         return _grouped("\\lor", [*values]) if values else Relation(kinds, forms, name)
     if kinds == ("=",) and (pairs := _by_coordinate(*forms)):
         return _grouped("\\land", pairs)
-    if kinds[-1] == "approx" and not _is_approximate(forms[-1]):
+    if kinds[-1] == "approx" and (not isinstance(forms[-1], Value) or units.TOTAL in (forms[-1].unit or "")):
         raise Unread("approximately no value")
     return Relation(kinds, forms, None if all(map(wording.is_abbreviation, sides)) else name)
-
-
-def _is_approximate(form: Form) -> bool:
-    return isinstance(form, Value) and not (form.unit or "").startswith(units.TOTAL)
 
 
 def _by_coordinate(names: Form, values: Form) -> list[Form]:
@@ -381,13 +373,6 @@ def _by_coordinate(names: Form, values: Form) -> list[Form]:
     pairs = list(zip(items_of(names), items_of(values), strict=False))
     relations = [Relation(("=",), pair, str(pair[0].expression)) for pair in pairs if isinstance(pair[0], Value)]
     return [*relations] if len(relations) == len(items_of(names)) == len(items_of(values)) else []
-
-
-def _named(side: list[str], name: str) -> Form:
-    try:
-        return _read_item(side)
-    except Unread:
-        return Words(name)
 
 
 def _read_value(parts: list[str]) -> Form:

@@ -4,6 +4,7 @@ A relation is a set of numbers only if its variable is its one symbol. Where it 
 such as (a,b), its variable is the one that stands alone between the others.
 """
 
+from itertools import combinations
 from typing import Any
 
 from sympy import (
@@ -48,9 +49,9 @@ def _numbers_of_group(form: Group, symbolic: bool) -> Any:
     values = [item.expression for item in form.items if isinstance(item, Value) and item.unit is None]
     if form.kind == "set" and len(values) == len(form.items):
         return FiniteSet(*values)
-    if form.kind in ("()", "(]", "[)", "[]") and len(values) == len(form.items) == 2 and all(map(_is_bound, values)):
-        low, high = values
-        return Interval(low, high, form.kind[0] == "(", form.kind[1] == ")")
+    if form.kind in ("()", "(]", "[)", "[]") and len(values) == len(form.items) == 2:
+        are_bounds = all(value.free_symbols or value.is_extended_real for value in values)
+        return Interval(*values, form.kind[0] == "(", form.kind[1] == ")") if are_bounds else None
     if form.kind in ("lor", "land"):
         parts = [_point(item) or numbers_of(item, symbolic=symbolic) for item in form.items]
         if any(part is None for part in parts) or len({variable_of(item) for item in form.items} - {None}) > 1:
@@ -85,7 +86,8 @@ def numbers_listed(form: Form) -> Any:
         certain = any(
             part.start.is_infinite or part.end.is_infinite for part in parts if isinstance(part, Interval)
         ) or any(isinstance(item, Group) and item.kind in ("[)", "(]") for item in form.items)
-        return Union(*parts) if intervals and certain and _disjoint(parts) else None
+        disjoint = all(one.intersect(other).is_empty for one, other in combinations(parts, 2))
+        return Union(*parts) if intervals and certain and disjoint else None
     variables = {variable_of(item) for item in form.items if not (isinstance(item, Relation) and item.signs == ("in",))}
     if len(variables) != 1 or None in variables:
         return None
@@ -94,14 +96,6 @@ def numbers_listed(form: Form) -> Any:
         return Union(*parts)
     bounds = [part for part in parts if part != S.Reals]
     return together if len(bounds) == 1 or all(together != part for part in bounds) else None
-
-
-def _disjoint(parts: list[Any]) -> bool:
-    return all(one.intersect(other).is_empty for place, one in enumerate(parts) for other in parts[:place])
-
-
-def _is_bound(value: Any) -> bool:
-    return bool(value.is_Symbol or value.free_symbols or value.is_extended_real)
 
 
 def symbols_of(form: Form) -> set[Any]:

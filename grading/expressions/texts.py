@@ -171,14 +171,10 @@ def read_text(text: str) -> Words | None:
     whole = TEXT.fullmatch(text.strip())
     prose = prose_of(text)
     is_code = capitals(prose) or _SIGNED_CODE(prose) or joined(text.strip("() "), strictly=False)
-    if is_code or (whole and _is_listed(whole.group(1))) or _has_letters(prose):
+    is_foreign = not any(map(str.isdigit, prose)) and any(sign.isalpha() and not sign.isascii() for sign in prose)
+    if is_code or is_foreign or (whole and _is_listed(whole.group(1))):
         return Words(folded(prose))
     return as_words(prose, is_text="\\text" in text)
-
-
-def _has_letters(prose: str) -> bool:
-    """Return whether a text has letters of a script that no formula has, and no digits."""
-    return not any(map(str.isdigit, prose)) and any(letter.isalpha() and not letter.isascii() for letter in prose)
 
 
 def _is_listed(content: str) -> bool:
@@ -215,12 +211,8 @@ def folded(prose: str) -> str:
             unit = "%" if "%" in sign else "degree"
         if unit or not words:
             return f"{low}-{high} {unit}".strip()
-    prose = _JOIN.sub(_sign, _LISTED.sub(",", _ARTICLE.sub("", prose)))
+    prose = _JOIN.sub(lambda sign: "/" if "/" in sign.group() else "-", _LISTED.sub(",", _ARTICLE.sub("", prose)))
     return " ".join(_WORD.sub(_folded_word, prose.replace("{", "").replace("}", "")).split())
-
-
-def _sign(sign: Match) -> str:
-    return "/" if "/" in sign.group() else "-"
 
 
 def _folded_word(word: Match) -> str:

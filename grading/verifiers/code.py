@@ -145,7 +145,8 @@ def read_tests(value: Any, entry_point: Any = None) -> Tests:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UnfitGold(f"the assertions are not Python: {first_line(error)}") from None
     nodes = list(_nodes_that_run(tree))
-    if _defines_check(tree) and not any(isinstance(node, ast.Name) and node.id == "check" for node in nodes):
+    defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
+    if defines_check and not any(isinstance(node, ast.Name) and node.id == "check" for node in nodes):
         if not isinstance(entry_point, str) or not entry_point.isidentifier():
             raise UnfitGold(
                 f"nobody calls check, which holds the tests: call it at their end, or add the field {ENTRY_POINT} "
@@ -155,10 +156,6 @@ def read_tests(value: Any, entry_point: Any = None) -> Tests:
     if not any(isinstance(node, ast.Assert | ast.Raise) for node in nodes):
         raise UnfitGold(f"there are no tests: {EXPECTED}, outside functions or in functions that they call")
     return Tests(assertions=assertions)
-
-
-def _defines_check(tree: ast.Module) -> bool:
-    return any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
 
 
 def _nodes_that_run(tree: ast.Module) -> Iterator[ast.AST]:
