@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
@@ -20,27 +21,22 @@ if TYPE_CHECKING:
 DECISIVE = ("id", "problem", "gold", "alternatives", "fields")  # columns of a suite that say which problems it has
 
 
-class Verifiers:
+class Verifiers(ExitStack):
     """Verifiers by their spec, each opened when it is needed first. A context manager that closes them.
 
     ``workers`` and ``limit_s`` are arguments of `open_verifier`.
     """
 
     def __init__(self, workers: int = 2, limit_s: float = 5.0) -> None:
+        super().__init__()
         self._workers, self._limit_s = workers, limit_s
         self._open: dict[VerifierSpec, Verifier] = {}
 
     def of(self, spec: VerifierSpec) -> Verifier:
+        """Return the verifier of a spec; InputError if what it names is missing."""
         if spec not in self._open:
-            self._open[spec] = open_verifier(spec, workers=self._workers, limit_s=self._limit_s)
+            self._open[spec] = self.enter_context(open_verifier(spec, workers=self._workers, limit_s=self._limit_s))
         return self._open[spec]
-
-    def __enter__(self) -> "Verifiers":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for verifier in self._open.values():
-            verifier.close()
 
 
 def grade_table(

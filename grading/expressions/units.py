@@ -342,16 +342,21 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
     if degrees := _DEGREES.search(text):
         scale = degrees.group(1) or degrees.group(2) or ""
         return text[: degrees.start()], DEGREE + scale, 0
+    rest, words = _words_behind(text)
+    unit = read_unit(words) if words else None
+    return (rest, *unit) if unit else (text, None, 0)
+
+
+def _words_behind(text: str) -> tuple[str, str]:
+    """Split an answer into a number and the words behind it that may be its unit; "" for others."""
     if parenthesis := _PARENTHESIS.search(text):
-        unit = read_unit(parenthesis.group(1))
-        return (text[: parenthesis.start()], *unit) if unit else (text, None, 0)
+        return text[: parenthesis.start()], parenthesis.group(1)
     rest, pieces = text, []
     while (piece := _TEXT_UNIT.search(rest)) and len(pieces) < MOST_WORDS:
         pieces.insert(0, piece.group())
         rest = rest[: piece.start()]
     if pieces and rest.strip():
-        unit = read_unit("".join(pieces))
-        return (rest.strip(), *unit) if unit else (text, None, 0)
+        return rest.strip(), "".join(pieces)
     if bare := _BARE_UNIT.search(text):
         words, start = bare.group(1), bare.start()
         blank = text[start - 1 : start] == " "
@@ -361,9 +366,8 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
         long = blank and all(map(is_spoken, listed)) and len(words) >= 3
         number = text[:start].rstrip()[-1:]
         if (known or long) and number and (number.isdigit() or number == "}"):
-            unit = read_unit(words + (bare.group(2) or ""))
-            return (text[:start].strip(), *unit) if unit else (text, None, 0)
-    return text, None, 0
+            return text[:start].strip(), words + (bare.group(2) or "")
+    return text, ""
 
 
 def total_of(quantities: Sequence[Any]) -> tuple[Any, str] | None:

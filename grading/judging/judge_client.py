@@ -51,9 +51,9 @@ class JudgeClient:
             try:
                 create: Any = self._client.chat.completions.with_raw_response.create
                 body = create(model=self._model, messages=messages, **sampling).http_response.text
-                if is_no_completion(body):
+                if (tokens := tokens_of(body)) is None:
                     raise NoReply(f"a response of no known form: {body[:80]!r}")
-                return body, tokens_of(body)
+                return body, tokens
             except openai.APITimeoutError:
                 raise PaidForNothing("the endpoint did not answer in time") from None
             except (openai.RateLimitError, openai.InternalServerError, openai.APIConnectionError) as error:
@@ -67,23 +67,19 @@ class JudgeClient:
         self._client.close()
 
 
-def is_no_completion(body: str) -> bool:
-    """Return whether a response is an error or a page, which some servers send with status 200; half of one is not.
+def tokens_of(body: str) -> int | None:
+    """Return the tokens that a response says it took, 0 where it does not say; None for an error or a page, which some
+    servers send with status 200. Half a response is neither.
 
-    >>> is_no_completion('{"error": "overloaded"}'), is_no_completion("<html>"), is_no_completion('{"choices": [{"mess')
-    (True, True, False)
+    >>> [tokens_of(body) for body in ('{"error": "overloaded"}', "<html>", '{"choices": [{"mess')]
+    [None, None, 0]
     """
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return not body.lstrip().startswith("{")
-    return not (isinstance(value, dict) and value.get("choices"))
-
-
-def tokens_of(body: str) -> int:
-    """Return the number of tokens that a response says it took."""
-    try:
-        usage = json.loads(body).get("usage") or {}
-        return int(usage.get("total_tokens") or 0)
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return 0
+        return 0 if body.lstrip().startswith("{") else None
+    if not isinstance(value, dict) or not value.get("choices"):
+        return None
+    usage = value.get("usage")
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return tokens if isinstance(tokens, int) else 0

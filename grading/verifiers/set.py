@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from core.text.patterns import compile_quick_pattern
-from grading.verdict import Grade, UnfitGold, Verdict
+from grading.verdict import UnfitGold
 from grading.verifiers.exact import Difference, normalize_text
 from grading.verifiers.verifier import ScoredOptions, Verifier
 
@@ -33,11 +33,7 @@ class SetVerifier(Verifier):
             raise UnfitGold("it has no label")
         return labels
 
-    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
-        try:
-            expected = self.expected(gold, fields)
-        except UnfitGold as error:
-            return Grade(Verdict.GOLD_UNPARSED, answer, str(error))
+    def compare(self, answer: str, expected: frozenset[str]) -> tuple[float, str]:
         stated = self.labels(answer)
         common, missing, more = len(stated & expected), expected - stated, stated - expected
         reason = "; ".join(
@@ -46,7 +42,7 @@ class SetVerifier(Verifier):
             if labels
         )
         score = float(not reason) if self.options.score == "exact" else 2 * common / (len(stated) + len(expected))
-        return Grade.of_score(score, answer, reason or "the same labels", threshold=self.options.threshold)
+        return score, reason or "the same labels"
 
     def labels(self, text: str) -> frozenset[str]:
         """Return the labels of a text, without the differences that are ignored.

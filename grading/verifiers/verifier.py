@@ -121,12 +121,14 @@ class Verifier:
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         """Return the grade of an answer, which is not empty."""
         try:
-            correct, reason = self.compare(answer, self.expected(gold, fields))
+            score, reason = self.compare(answer, self.expected(gold, fields))
         except UnfitGold as error:
             return Grade(Verdict.GOLD_UNPARSED, answer, str(error))
         except Undecided as error:
             return Grade(Verdict.ERROR, answer, str(error))
-        return Grade(Verdict.CORRECT if correct else Verdict.WRONG, answer, reason)
+        if isinstance(score, bool):
+            return Grade(Verdict.CORRECT if score else Verdict.WRONG, answer, reason)
+        return Grade.of_score(score, answer, reason, threshold=self.options.threshold)
 
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
         """Return why ``gold`` (or its fields) does not fit this verifier; None if it fits."""
@@ -144,8 +146,8 @@ class Verifier:
         """
         return gold
 
-    def compare(self, answer: str, expected: Any) -> tuple[bool, str]:
-        """Return whether an answer is right, and the reason.
+    def compare(self, answer: str, expected: Any) -> tuple[bool | float, str]:
+        """Return whether an answer is right, or the score of one with `ScoredOptions`, and the reason.
 
         Raises:
             Undecided: the comparison failed.
