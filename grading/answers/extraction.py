@@ -4,7 +4,6 @@ Rewards, targets and benchmarks share this rule.
 """
 
 import json
-from typing import Any
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 
@@ -191,10 +190,6 @@ def _is_part(before: str, of_json: bool) -> bool:
     return of_json or bool(member)
 
 
-def _has_objects(value: Any) -> bool:
-    return isinstance(value, dict) or any(isinstance(item, dict | list) for item in value)
-
-
 def json_value(text: str, *, objects: bool = False) -> str | None:
     """Return the last object or array in a text, or the text itself where it is a value.
 
@@ -240,7 +235,7 @@ def json_values(text: str, *, objects: bool = False) -> list[str]:
             failures += is_like_json
             continue
         position = end
-        if objects and not _has_objects(value):
+        if objects and isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
             continue
         if not broken or not _is_part(text[max(broken[-1][0], start - 400) : start], broken[-1][1]):
             found.append((start, text[start:end]))

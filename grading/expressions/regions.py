@@ -192,14 +192,9 @@ def built(element: Form, conditions: Form) -> Region | None:
     if not isinstance(element, Value) or not element.expression.is_Symbol or domain is None:
         return None
     is_list = isinstance(conditions, Group) and conditions.kind in ("list", "land")
-    for condition in conditions.items if isinstance(conditions, Group) and is_list else (conditions,):
-        members = condition.items if isinstance(condition, Group) else (condition,)
-        if any(isinstance(member, Relation) and symbols_of(member) > {element.expression} for member in members):
-            return None
-        if any(variable_of(member) not in (None, element.expression) for member in members):
-            return None
-        region = numbers_of(condition) if isinstance(condition, Relation | Group) else None
-        if region is None:
+    for condition in items_of(conditions) if is_list else (conditions,):
+        region = numbers_of(condition)
+        if region is None or any(symbols_of(member) - {element.expression} for member in items_of(condition)):
             return None
         domain = domain.intersect(region)
     return Region(domain, solved=all(map(is_solved, items_of(conditions))))
