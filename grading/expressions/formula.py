@@ -22,7 +22,7 @@ import sympy
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.expressions.tokens import CLOSING, OPENING, Unread, closing, divide, strip
-from grading.vocabulary import ACCENTS, ELEMENTARY, FUNCTIONS, GREEK, SCHOOLS, WORD, is_word
+from grading.vocabulary import ACCENTS, COMPLEX, ELEMENTARY, FUNCTIONS, GREEK, SCHOOLS, WORD, is_word
 
 LONGEST = 1100  # digits of a number
 MOST_BITS, MOST_FACTORIAL = 40_000, 5_000
@@ -385,11 +385,12 @@ def _quotient(over: Any, under: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return a power of at most `MOST_BITS`; an odd root of a negative number is the real one."""
+    """Return a power of at most `MOST_BITS`; an odd root is the real one, also of a negative number."""
     if base.is_Rational and exponent.is_Rational and abs(exponent) * math.log2(abs(base.p) + base.q) > MOST_BITS:
         raise Unread("a power that is too large")
-    if exponent.is_Rational and exponent.q > 1 and exponent.q % 2 and base.is_number and base.is_negative:
-        return (-1) ** exponent.p * (-base) ** exponent
+    is_odd_root = exponent.is_Rational and exponent.q > 1 and exponent.q % 2
+    if is_odd_root and (base.is_negative if base.is_number else COMPLEX.isdisjoint(map(str, base.free_symbols))):
+        return (sympy.sign(base) if exponent.p % 2 else 1) * sympy.Abs(base) ** exponent
     return base**exponent
 
 
