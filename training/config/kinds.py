@@ -20,11 +20,10 @@ TYPES = {"true or false": bool, "a text": str, "a list": list, "a mapping of its
 
 
 class Kind(NamedTuple):
-    """The values that ``text`` describes; ``names`` are all of them, where it lists some."""
+    """The values that ``text`` describes."""
 
     text: str
     accepts: Callable[[Any], bool]
-    names: tuple[str, ...] = ()
 
     def holds(self, value: Any) -> bool:
         """Return whether ``value`` is allowed; null and auto (the machine decides) are where the text says so."""
@@ -50,8 +49,8 @@ def kind(text: str) -> Kind:
     if rule in TYPES:
         return Kind(text, lambda value: isinstance(value, TYPES[rule]))
     if rule.startswith(NAMES):
-        names = tuple(rule.removeprefix(NAMES).split(", "))
-        return Kind(text, lambda value: value in names, names)
+        names = rule.removeprefix(NAMES).split(", ")
+        return Kind(text, lambda value: value in names)
     return Kind(text, _numbers(rule))
 
 

@@ -76,12 +76,8 @@ def is_verls(key: str) -> bool:
     file = verl_file()
     if file is None:
         return key.partition(".")[0] in sections()
-    node = yaml.load(file.read_bytes(), yaml.CSafeLoader)
-    for part in key.split("."):
-        if not isinstance(node, dict) or part not in node:
-            return False
-        node = node[part]
-    return True
+    names = [name for name, _ in leaf_values(yaml.load(file.read_bytes(), yaml.CSafeLoader))]
+    return any(within(name, [key]) for name in names)
 
 
 def is_reference(value: Any) -> bool:
