@@ -283,7 +283,9 @@ def _check_lengths(where: str, tokens: tuple[int, int], limits: Mapping[str, int
 
 def is_conversation(messages: Any) -> bool:
     """Return whether ``messages`` are some, each with a role and a content."""
-    fields = [message.get(name) for message in messages or () for name in ("role", "content")]
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        return False
+    fields = [message.get(name) for message in messages for name in ("role", "content")]
     return bool(fields) and all(isinstance(field, str) for field in fields)
 
 

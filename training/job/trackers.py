@@ -218,9 +218,14 @@ def _publish_wandb(
     import wandb
 
     described = facts(manifest)
-    settings = wandb.Settings(silent=True)
-    where = {"project": run["project"], "dir": str(folder)}
-    with wandb.init(id=run["run"], name=name, resume="allow", settings=settings, **where) as opened:
+    with wandb.init(
+        project=run["project"],
+        id=run["run"],
+        name=name,
+        resume="allow",
+        dir=str(folder),
+        settings=wandb.Settings(silent=True),
+    ) as opened:
         opened.config.update({"luffy": described}, allow_val_change=True)
         opened.summary.update(dict(scores))
         for place, paths in files.items():

@@ -72,6 +72,7 @@ def test_a_target_may_fill_the_response_with_its_end_token(tmp_path: Path) -> No
             id="prompt",
         ),
         pytest.param(lambda r: r | {"prompt": []}, "row 1: prompt is not a list", id="no prompt"),
+        pytest.param(lambda r: r | {"target": [None]}, "row 1: target is not a list", id="no message"),
         pytest.param(
             lambda r: r | {"target": [{"role": "assistant", "content": None}]}, "row 1: target is not", id="null"
         ),
