@@ -9,7 +9,7 @@ import cmath
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import sympy
@@ -206,11 +206,10 @@ def _spread(first: Any, number: int, count: int) -> list[Any]:
 
 
 def _with_mixed_signs(count: int) -> Iterator[list[Any]]:
-    """Yield points at which any two of the symbols have different signs once each way."""
-    for bit in range((count - 1).bit_length()):
-        for number, first in enumerate(FIRSTS[:2]):
-            values = _spread(first, number, count)
-            yield [-value if (position >> bit) % 2 == number else value for position, value in enumerate(values)]
+    """Yield points at which any two of the symbols have different signs once each way, in either order of size."""
+    for bit, number, sign in product(range((count - 1).bit_length()), (0, 1), (0, 1)):
+        values = _spread(FIRSTS[number], number, count)
+        yield [-value if (position >> bit) % 2 == sign else value for position, value in enumerate(values)]
 
 
 def _around_constants(sides: tuple[Any, Any]) -> Iterator[tuple[int, Any]]:
