@@ -127,9 +127,10 @@ class Storage(BaseModel):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             yield
         except OSError as error:
-            if error.errno not in UNWRITABLE or not _below(error.filename, self.path):
+            file = error.filename2 or error.filename  # of a copy, the second is written
+            if error.errno not in UNWRITABLE or not _below(file, self.path):
                 raise
-            what = f" {os.fsdecode(error.filename)}" if error.filename else ""
+            what = f" {os.fsdecode(file)}" if file else ""
             raise InputError(
                 f"storage {self.path}: cannot write{what}: {os.strerror(error.errno)}; make room or grant write "
                 "permission there, or choose another folder (storage.root)"

@@ -1,5 +1,6 @@
 """Mistakes and broken machines while targets are made: one message, and nothing half-written."""
 
+import errno
 import json
 import resource
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from assets.shared.storage import Storage
 from core.errors import InputError
 from tests.defs.project import message
 from tests.defs.small_targets import INPUTS, SMALL, TARGETS
@@ -75,6 +77,12 @@ def full_disk() -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_copy_that_finds_the_disk_full_names_what_it_writes(tmp_path: Path):
+    copy = tmp_path / "models" / "model.safetensors"
+    with pytest.raises(InputError, match=rf"cannot write {copy}: .*make room"), Storage(root=str(tmp_path)).writable():
+        raise OSError(errno.ENOSPC, "No space left on device", "elsewhere/model.safetensors", None, str(copy))
 
 
 def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(build):
