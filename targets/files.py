@@ -127,6 +127,20 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> Iterator[A
         yield pa.Table.from_batches([batch])
 
 
+def moved_rows(table: "pa.Table", moved: int) -> "pa.Table":
+    """Decisions on rows that are ``moved`` rows later in their file than when they were decided."""
+    import pyarrow as pa
+
+    if not moved:
+        return table
+    rows = pa.array([row + moved for row in table["row"].to_pylist()], pa.int64())
+    places = zip(*(table[name].to_pylist() for name in ("id", "source", "row")), strict=True)
+    ids = [f"{source}:{row + moved}{name.removeprefix(f'{source}:{row}')}" for name, source, row in places]
+    for name, column in (("id", pa.array(ids, pa.string())), ("row", rows)):
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
+    return table
+
+
 @dataclass
 class IdDigest:
     """A digest of a collection of ids that does not depend on their order, in constant memory."""

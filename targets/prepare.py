@@ -211,7 +211,7 @@ def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Ou
     read = 0
     for decisions in decided:
         with readable(decisions.path, REMEDY):
-            keys = read_accepted(decisions.path, selection.columns, unread)
+            keys = read_accepted(decisions.path, selection.columns, unread, decisions.moved)
         selection.add(keys, decisions.shard.number)
         read += decisions.traces
         run.report("deduplicate", read, None)
@@ -267,7 +267,7 @@ def _outputs(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome
         prepared, profile = (shard_path(run.folder / name, number, len(groups)) for name in (PREPARED, PROFILE_FILE))
         others = shard_path(run.folder / REJECTED_FILE, number, len(groups) if rejected else 1)
         paths = prepared, profile, others if rejected or not number else None
-        pieces = [(of.path, of.shard.number, outcome) for of, outcome in group]
+        pieces = [(of.path, of.shard.number, outcome, of.moved) for of, outcome in group]
         outputs.append(Output(pieces, first, log_probs, run.exclusions, paths, metadata))
         first += sum(outcome.kept for _, outcome in group)
     return outputs

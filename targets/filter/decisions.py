@@ -1,9 +1,9 @@
 """Cache the decisions on each piece of a source: equal content and settings are filtered once.
 
 ``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent. The key is a digest of all that decides what is
-in it, so that a new file costs its own rows, and so do new rows at the end of a file of JSON lines. The process that
-filters a piece writes its file. A piece in which a verifier failed is filtered again. Deleting the folder costs time
-only.
+in it, so that a new file costs its own rows, and rows that come or go in a file of JSON lines cost those near them. The
+process that filters a piece writes its file. A piece in which a verifier failed is filtered again. Deleting the folder
+costs time only.
 """
 
 import importlib.metadata
@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from core.files import atomic_write, digest_bytes
 from core.kinds import PREPARED
+from core.parquet import read_shards
 from core.schemas import DECISION
 from targets.counts import Tally
-from targets.files import TableWriter, read_metadata
+from targets.files import IdDigest, TableWriter, moved_rows, read_metadata
 from targets.filter.stages import FAILED, filter_traces
 from targets.filter.worker import Worker
 from targets.read.sources import Shard
@@ -50,7 +51,7 @@ def versions(*, languages: bool = False) -> str:
 class Decisions:
     """The file of the decisions on a piece, and the counts of its traces; ``failed`` of them could not be verified.
 
-    ``maker``: digest of the code that decided.
+    ``maker``: digest of the code that decided. ``moved``: how many rows the piece has moved in its file since then.
     """
 
     path: Path
@@ -58,6 +59,7 @@ class Decisions:
     tally: Tally
     failed: int
     maker: str
+    moved: int
 
     @property
     def traces(self) -> int:
@@ -80,7 +82,8 @@ class DecisionCache:
 
     def path(self, shard: Shard) -> Path:
         """Where the decisions on ``shard`` are, if there are any."""
-        decides = [self._settings_digest(shard), shard.digest, shard.start, shard.stop, shard.most]
+        rows = [shard.rows] if shard.moves else [shard.start, shard.stop]
+        decides = [self._settings_digest(shard), shard.digest, rows, shard.most]
         name = digest_bytes(json.dumps(decides).encode())
         return self.folder / name[:2] / f"{name}.parquet"  # reading a file lists the others of its folder
 
@@ -92,9 +95,12 @@ class DecisionCache:
         """What is recorded about ``shard``; InputError if its file is damaged."""
         path = self.path(shard)
         metadata = read_metadata(path, REMEDY)
-        return Decisions(
-            path, shard, Tally.from_json(metadata["tally"]), int(metadata["failed"]), metadata["code_digest"]
-        )
+        tally, moved = Tally.from_json(metadata["tally"]), shard.start - int(metadata["start"])
+        if moved:
+            tally.ids = IdDigest()
+            for name in moved_rows(read_shards(path, REMEDY, columns=["id", "source", "row"]), moved)["id"].to_pylist():
+                tally.ids.add(name)
+        return Decisions(path, shard, tally, int(metadata["failed"]), metadata["code_digest"], moved)
 
     def _settings_digest(self, shard: Shard) -> str:
         if shard.name not in self._digests:
@@ -131,7 +137,8 @@ def filter_shard(undecided: Undecided, worker: Worker) -> None:
             tally.read(trace)
             failed += FAILED in trace.reasons
             writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
-        writer.close({"tally": tally.to_json(), "failed": str(failed), "code_digest": PREPARED.code_digest()})
+        recorded = {"tally": tally.to_json(), "failed": str(failed), "start": str(shard.start)}
+        writer.close(recorded | {"code_digest": PREPARED.code_digest()})
 
 
 def in_order(batches: Iterable[Iterable[Trace]], shard: Shard) -> Iterator[Trace]:

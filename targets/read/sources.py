@@ -30,7 +30,7 @@ from targets.read.mappings import (
     reject_unreadable,
     to_traces,
 )
-from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows, stamp_of
+from targets.read.trace_files import Content, inspect, is_empty, piece_rows, read_rows, stamp_of
 from targets.read.worked_solutions import solution_of
 from targets.settings import TargetSettings
 from targets.source_settings import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
@@ -68,7 +68,8 @@ class Shard:
     start: int = 0
     stop: int | None = None
     most: int | None = None  # only the first so many of the traces
-    begin: int | None = None  # where row `start` begins in a file of lines, in bytes, if that is known
+    begin: int | None = None  # where row `start` begins in a file of lines, in bytes
+    moves: bool = False  # its digest is that of its rows alone, wherever in the file they are
 
     @cached_property
     def source(self) -> Source:
@@ -108,21 +109,17 @@ class Shard:
     def pieces(self, most: int | None = None) -> list["Shard"]:
         """Its rows, or the first ``most`` of them, in shards that can be read independently, in order."""
         rows, content = self.rows, self.content
-        step = content.step if content.rows is not None else piece_rows(rows)
-        rows = rows if most is None else min(rows, most)
-        return [self._piece(start, min(start + step, rows)) for start in range(0, rows, step)]
-
-    def _piece(self, start: int, stop: int) -> "Shard":
-        """Some of its rows, with their own digest in a file of lines: rows that follow them may be others."""
-        content, marks = self.content, slice(start // MARKED_ROWS, -(-stop // MARKED_ROWS))
-        own = digest_bytes("".join(content.digests[marks]).encode()) if content.digests else self.digest
-        return replace(
-            self,
-            content=replace(content, digest=own, begins=(), digests=()),
-            start=start,
-            stop=stop,
-            begin=content.begins[marks.start] if content.begins else None,
-        )
+        limit = rows if most is None else min(rows, most)
+        if not content.marks:
+            step = content.step if content.rows is not None else piece_rows(rows)
+            return [replace(self, start=start, stop=min(start + step, limit)) for start in range(0, limit, step)]
+        pieces, parts = [], content.parts()
+        for part, end in zip(parts, [*(part[0].row for part in parts[1:]), rows], strict=True):
+            digest = digest_bytes("".join(mark.digest for mark in part).encode())
+            own, first = replace(content, digest=digest, marks=()), part[0]
+            piece = replace(self, content=own, start=first.row, stop=min(end, limit), begin=first.begin, moves=True)
+            pieces.append(piece)
+        return [piece for piece in pieces if piece.start < limit]
 
     def batches(self) -> Iterator[list[Trace]]:
         """Its traces, in lists of a size that bounds memory.

@@ -7,13 +7,12 @@ be read is a `Rejection` in its place, so that the row is still counted.
 import hashlib
 import json
 import zlib
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.errors import InputError, first_line, reason
 from targets.read.arrow_rows import arrow_rows, open_arrow, open_file, parquet_rows
@@ -23,7 +22,7 @@ from targets.read.json_rows import Row, array_rows, holds_array, lines, parse_li
 from targets.source_settings import OPTIONAL_COLUMNS, REASONING_COLUMNS, ready_mappings
 from targets.trace import Rejection
 
-MARKED_ROWS = 256  # rows after each of which a file of lines can be entered
+MARKED_ROWS = 256  # rows before the next mark of a file of lines, where it can be entered; at most eight times as many
 LARGEST_PIECE = 1024  # rows of a piece, where a file has more than `MOST_PIECES` of them
 MOST_PIECES = 16  # of less, and of what can only be read from its beginning: each of them reads what is before it
 ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSON file
@@ -60,24 +59,44 @@ def piece_rows(rows: int, read_together: int = 0) -> int:
     return marks * MARKED_ROWS
 
 
+class Mark(NamedTuple):
+    """A row of a file of lines, where it begins in bytes (None: compressed), and a digest of the rows to the next mark.
+
+    The line itself decides whether it is a mark, so that a row that comes or goes leaves the marks behind it.
+    """
+
+    row: int
+    begin: int | None
+    digest: str
+
+
 @dataclass(frozen=True)
 class Content:
     """What a file, a data set or a generator holds.
 
     ``digest``: of a file sha256 of its uncompressed bytes, or the etag of a remote parquet file; "" if the hub has to
     be asked. ``rows``: None if only a full read tells. ``columns``: None where they are always the same. ``step``: the
-    rows of a piece that is read on its own. ``begins``: where each `MARKED_ROWS`-th row begins in a file of lines that
-    is not compressed. ``digests``: of each `MARKED_ROWS` rows of a file of lines. ``stamp``: what changes when the file
-    is written to or replaced, as it was before its content was read.
+    rows of a piece that is read on its own. ``marks``: of a file of lines. ``stamp``: what changes when the file is
+    written to or replaced, as it was before its content was read.
     """
 
     digest: str
     rows: int | None
     columns: Sequence[str] | None = None
     step: int = MARKED_ROWS
-    begins: "array[int] | tuple[int, ...]" = ()
-    digests: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
     stamp: tuple[Any, ...] = ()
+
+    def parts(self) -> list[list[Mark]]:
+        """The marks of each piece, which begins with the first at or after a multiple of `step`."""
+        parts: list[list[Mark]] = []
+        least = 0
+        for mark in self.marks:
+            if mark.row >= least:
+                parts.append([])
+                least = (mark.row // self.step + 1) * self.step
+            parts[-1].append(mark)
+        return parts
 
 
 def stamp_of(file: DataFile) -> tuple[Any, ...]:
@@ -191,24 +210,26 @@ def _inspect_json(file: DataFile, named: Sequence[str]) -> Content:
             last = text[-longest:]
             yield chunk
 
-    begins, at, digests, marked = array("Q"), [], [], hashlib.sha256()
+    at: list[int] = []
+    begins, digests = [(0, 0)], [hashlib.sha256()]
     with _opened(file) as stream:
         for line in lines(hashed(stream), at):
-            if count % MARKED_ROWS == 0:
-                begins.append(at[0])
-                digests.append(marked.hexdigest())
-                marked = hashlib.sha256()
-            marked.update(repr(line).encode() if isinstance(line, Rejection) else line + b"\n")
+            data, size = repr(line).encode() if isinstance(line, Rejection) else line, count - begins[-1][0]
+            chosen = size >= MARKED_ROWS and zlib.crc32(data) % (2 * MARKED_ROWS) == 0
+            if chosen or size == 8 * MARKED_ROWS:
+                begins.append((count, at[0]))
+                digests.append(hashlib.sha256())
+            digests[-1].update(data + b"\n")
             count += 1
-    digests = [*digests[1:], marked.hexdigest()]
+    compressed = file.path.lower().endswith(tuple(filter(None, COMPRESSIONS)))
+    places = zip(begins, digests, strict=True)
+    marks = [Mark(row, None if compressed else begin, marked.hexdigest()) for (row, begin), marked in places]
     with _opened(file) as stream:
         is_array = holds_array(stream)
     if is_array:
         count = sum(1 for _ in _json_rows(file))
         return Content(digest.hexdigest(), count, columns, piece_rows(count, count))
-    if file.path.lower().endswith(tuple(filter(None, COMPRESSIONS))):
-        return Content(digest.hexdigest(), count, columns, piece_rows(count, count), digests=digests)
-    return Content(digest.hexdigest(), count, columns, piece_rows(count), begins, digests)
+    return Content(digest.hexdigest(), count, columns, piece_rows(count, count) if compressed else 1, marks)
 
 
 def _as_keys(name: str) -> set[bytes]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from targets.engine import Engine
+from targets.files import moved_rows
 from targets.select.dedupe import Pair, minhash_of, problem_text
 
 if TYPE_CHECKING:
@@ -112,11 +113,16 @@ def _letters(text: str) -> np.ndarray:
     return np.minimum(np.bincount(codes, minlength=LETTERS), np.iinfo(np.uint16).max)
 
 
-def read_accepted(path: Path, columns: Sequence[str], unread: set[str]) -> "pa.Table":
-    """``columns`` of the accepted traces of a file of decisions; the ids of all its traces leave ``unread``."""
+def read_accepted(path: Path, columns: Sequence[str], unread: set[str], moved: int = 0) -> "pa.Table":
+    """``columns`` of the accepted traces of a file of decisions; the ids of all its traces leave ``unread``.
+
+    ``moved``: see `targets.files.moved_rows`.
+    """
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(path, pre_buffer=False).read(list(columns), use_threads=False)
+    more = ["source", "row"] if moved else []
+    table = pq.ParquetFile(path, pre_buffer=False).read([*columns, *more], use_threads=False)
+    table = moved_rows(table, moved)
     if unread:
         unread.difference_update(table["id"].to_pylist())
     return table.filter(table["spelling_key"].is_valid())

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.schemas import MESSAGE, PASS_RATE, PROFILE, REJECTED, TARGET_LOG_PROBS, metadata_field, target_schema
 from targets.counts import Tally
-from targets.files import IdDigest, RowDigest, TableWriter, digest_ids, read_columns
+from targets.files import IdDigest, RowDigest, TableWriter, digest_ids, moved_rows, read_columns
 from targets.select.exclusions import Exclusions
 from targets.select.selection import KEPT, REPEATED, Outcome
 from targets.source_settings import Source
@@ -28,7 +28,8 @@ class Output:
     is rejected; its one file is then written with the first targets.
     """
 
-    pieces: Sequence[tuple[Path, int, Outcome]]  # file of the decisions, number of the source
+    # File of the decisions, number of the source, outcome, and how many rows it has moved.
+    pieces: Sequence[tuple[Path, int, Outcome, int]]
     first: int  # `extra_info.index` of the first target
     log_probs: bool  # whether the targets have the column: the same in all files of a preparation
     exclusions: Exclusions
@@ -46,8 +47,8 @@ def write_output(output: Output, _: object, describe: Callable[[Written], Mappin
     """Write the files of some pieces; what ``describe`` says of them joins their metadata."""
     with ExitStack() as stack:
         writers = _Writers(output, stack)
-        for path, number, outcome in output.pieces:
-            writers.add(path, output.exclusions.config.sources[number], outcome)
+        for path, number, outcome, moved in output.pieces:
+            writers.add(path, output.exclusions.config.sources[number], outcome, moved)
         written = writers.digest.hexdigest(), writers.tally
         metadata = {"rows_digest": written[0], **(describe(written) if describe else {})}
         for writer in writers.all:
@@ -85,12 +86,13 @@ class _Writers:
             if path
         ]
 
-    def add(self, path: Path, source: Source, outcome: Outcome) -> None:
+    def add(self, path: Path, source: Source, outcome: Outcome, moved: int) -> None:
         """Add the traces of a piece."""
         import pyarrow as pa
 
         reasons, at = iter(outcome.reasons), 0
-        for table in read_columns(path):
+        for stored in read_columns(path):
+            table = moved_rows(stored, moved)
             accepted = np.asarray(table["spelling_key"].is_valid())
             count = int(accepted.sum())
             states = np.full(len(accepted), -1, np.int8)

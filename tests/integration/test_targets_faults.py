@@ -17,7 +17,7 @@ from processes import children, descendants, wait_gone
 from core.errors import InputError
 from targets import engine
 from targets.prepare import prepare
-from targets.read import sources, trace_files
+from targets.read import trace_files
 from targets.settings import build_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,7 +125,6 @@ def test_a_process_killed_in_the_middle_changes_nothing(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_files, "MARKED_ROWS", 8)
-    monkeypatch.setattr(sources, "MARKED_ROWS", 8)
     monkeypatch.setattr(engine, "FEW_ROWS", 0)
     source = jsonl(*hard_rows(good, 200))
     killed: list[int] = []
@@ -149,7 +148,6 @@ def test_a_process_that_keeps_dying_is_one_error(
 ) -> None:
     monkeypatch.setattr(engine, "_run", die)
     monkeypatch.setattr(trace_files, "MARKED_ROWS", 2)
-    monkeypatch.setattr(sources, "MARKED_ROWS", 2)
     monkeypatch.setattr(engine, "FEW_ROWS", 0)
     with pytest.raises(RuntimeError, match=r"works on traces\.jsonl: rows 0 to 1 died 3 times"):
         run(jsonl(*(good(k) for k in range(1, 12))), tmp_path / "out", tokenizer, workers=2)

@@ -8,7 +8,7 @@ from preparing import rows
 
 from core.errors import InputError
 from targets.prepare import prepare
-from targets.read import sources, trace_files
+from targets.read import trace_files
 from targets.select.split import select_train
 from targets.settings import build_config
 
@@ -17,8 +17,7 @@ PIECE = 8
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (trace_files, sources):
-        monkeypatch.setattr(module, "MARKED_ROWS", PIECE)
+    monkeypatch.setattr(trace_files, "MARKED_ROWS", PIECE)
 
 
 @pytest.mark.parametrize("how", ["same size", "shorter"])

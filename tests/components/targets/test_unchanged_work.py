@@ -14,7 +14,9 @@ from core import kinds
 from core.schemas import BENCHMARK, ENTRIES_KEY
 from targets.filter import decisions
 from targets.prepared_files import reuse_texts
-from targets.read import sources, trace_files
+from targets.read import trace_files
+from targets.read.sources import find_shards
+from targets.settings import build_config
 
 
 def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -50,27 +52,39 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_rows_before_a_changed_one_are_not_filtered_again(
-    tmp_path: Path, tokenizer: Path, good: Any, monkeypatch: pytest.MonkeyPatch, suffix: str
+def test_rows_that_come_or_go_change_the_pieces_near_them(
+    tmp_path: Path, good: Any, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    for module in (trace_files, sources):
-        monkeypatch.setattr(module, "MARKED_ROWS", 8)
-    source, cache = tmp_path / f"a.jsonl{suffix}", tmp_path / "cache"
-    opened = gzip.open if suffix else open
+    monkeypatch.setattr(trace_files, "MARKED_ROWS", 4)
+    source = tmp_path / f"a.jsonl{suffix}"
 
-    def filtered(rows: list[int]) -> int:
-        """The pieces that are filtered of a source of these rows."""
-        with opened(source, "wt") as file:
+    def pieces(rows: list[int]) -> set[str]:
+        with (gzip.open if suffix else open)(source, "wt") as file:
             file.writelines(json.dumps(good(k)) + "\n" for k in rows)
-        before = len(list(cache.glob("??/*.parquet")))
-        prepared = run(source, tmp_path / "out", tokenizer, cache=cache)
-        assert [int(row["extra_info"]["id"].split(":")[1]) for row in rows_of(prepared.prepared)] == [*range(len(rows))]
-        return len(list(cache.glob("??/*.parquet"))) - before
+        (shard,) = find_shards(build_config({"source": str(source)}))
+        assert sum(piece.rows for piece in shard.pieces()) == len(rows)
+        return {piece.digest for piece in shard.pieces()}
 
-    every = list(range(10, 50))
-    assert filtered(every) == 5
-    assert filtered([*every, 50, 51]) == 1
-    assert filtered(every[:20] + every[21:]) == 3
+    rows = list(range(100, 400))
+    before = pieces(rows)
+    assert len(before) > 6 and len(pieces([*rows, 400, 401]) - before) <= 2
+    assert len(pieces([*rows[:150], *rows[151:]]) - before) <= (len(before) // 2 if suffix else 3)
+    assert suffix or len(pieces([*range(50, 70), *rows]) - before) <= 3
+
+
+def test_decisions_on_rows_that_have_moved_are_theirs(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_files, "MARKED_ROWS", 4)
+    rows, cache = [good(k, **({"response": "cut"} if k % 9 == 0 else {})) for k in range(100, 200)], tmp_path / "cache"
+    run(jsonl(*rows), tmp_path / "out", tokenizer, cache=cache)
+    filtered = len(list(cache.glob("??/*.parquet")))
+    moved = run(jsonl(*rows[:50], *rows[51:]), tmp_path / "out", tokenizer, cache=cache)
+    assert len(list(cache.glob("??/*.parquet"))) <= filtered + 3 < 2 * filtered
+    alone = run(tmp_path / "traces.jsonl", tmp_path / "alone", tokenizer)
+    assert moved.counts == alone.counts and len(rows_of(alone.rejected)) > 5
+    for name in ("prepared", "profile", "rejected"):
+        assert rows_of(getattr(moved, name)) == rows_of(getattr(alone, name)), name
 
 
 def test_what_other_code_made_is_reused_with_a_line_unless_it_is_forced(
