@@ -23,27 +23,6 @@ MOST_ALIKE = 0.25  # of the traces of a source
 MOST_GOLDS = 1000
 
 
-class Breakdown:
-    """Counts traces by each of their metadata. Values that come late among many are counted together."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, dict[str, Counter[str]]] = {}
-
-    def add(self, metadata: Mapping[str, str], what: str, count: int = 1) -> None:
-        """Count traces with ``metadata`` as ``what`` ("read" or "kept")."""
-        for name, value in metadata.items():
-            if name in OF_ONE_TRACE:
-                continue
-            values = self._counts.setdefault(name, {})
-            if value not in values and len(values) >= MOST_VALUES:
-                value = OTHERS
-            values.setdefault(value, Counter())[what] += count
-
-    def values(self) -> dict[str, dict[str, dict[str, int]]]:
-        """{name: {value: {"read": n, "kept": n}}}, the most frequent first."""
-        return {name: _by_size(values) for name, values in sorted(self._counts.items())}
-
-
 def _by_size(values: dict[str, Any]) -> dict[str, dict[str, int]]:
     ordered = sorted(values.items(), key=lambda item: (-item[1]["read"], item[0]))
     return {value: {"read": counts["read"], "kept": counts["kept"]} for value, counts in ordered}
@@ -129,7 +108,8 @@ class Counts:
 
     filters: Sequence[tuple[str, str]]  # name and title, in the order in which they apply
     all: Tally = field(default_factory=Tally)  # without `Tally.metadata`, which grows with every value: see `breakdown`
-    breakdown: Breakdown = field(default_factory=Breakdown)
+    # By the name and the value of metadata; values that come late among many are counted together.
+    breakdown: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
     problems_of_golds: int = 0  # with traces that have different golds
     golds: Callable[[str], list[str]] = lambda _: []  # the first `MOST_GOLDS` gold answers of a source block
 
@@ -145,7 +125,10 @@ class Counts:
 
     def _break_down(self, tally: Tally, what: str) -> None:
         for metadata, count in tally.metadata.items():
-            self.breakdown.add(json.loads(metadata), what, count)
+            for name, value in json.loads(metadata).items():
+                values = self.breakdown.setdefault(name, {})
+                known = value in values or len(values) < MOST_VALUES
+                values.setdefault(value if known else OTHERS, Counter())[what] += count
 
     def filter_counts(self) -> list[dict[str, Any]]:
         """What each filter removed and left, in their order; filters that removed nothing are left out."""
@@ -185,7 +168,7 @@ class Counts:
             "filter_counts": self.filter_counts(),
             "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(of.sources.items())},
             "by_source": of.by_source,
-            "breakdown": self.breakdown.values(),
+            "breakdown": {name: _by_size(values) for name, values in sorted(self.breakdown.items())},
             "hints": self.hints(),
             "log_probs": of.log_probs,
             "response_formats": of.response_formats,

@@ -45,10 +45,13 @@ class Worker(Protocol):
 
 
 class Engine:
-    """Runs work in this process. Use an engine as a context manager: it may hold processes.
+    """Runs work in this process or, where that pays off, in a pool of processes; one that dies is replaced, and its
+    items are done again.
 
-    ``worker``: None for work that needs none.
+    Use an engine as a context manager: it may hold processes. ``worker``: None for work that needs none.
     """
+
+    _pool: ProcessPoolExecutor | None = None
 
     def __init__(self, worker: Worker | None = None, workers: int = 1) -> None:
         self._worker, self._workers = worker, workers
@@ -62,34 +65,10 @@ class Engine:
         yield from (work(item, self._worker) for item in items) if here else self._spread(work, items)
 
     def _pays_off(self, rows: int) -> bool:
-        """Whether other processes finish this sooner."""
-        return False
-
-    def _spread(self, work: Callable[[Item, Any], Result], items: Sequence[Item]) -> Iterator[Result]:
-        raise NotImplementedError
+        return self._workers > 1 and rows > FEW_ROWS
 
     def __enter__(self) -> "Engine":
         return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._worker is not None:
-            self._worker.close()
-
-
-def open_engine(name: str, worker: Worker | None, workers: int) -> Engine:
-    """The engine called ``name`` ("local", "ray")."""
-    if name == "ray":
-        return RayEngine(worker, workers)
-    return PoolEngine(worker, workers) if workers > 1 else Engine(worker)
-
-
-class PoolEngine(Engine):
-    """Runs work in a pool of processes; one that dies is replaced, and its items are done again."""
-
-    _pool: ProcessPoolExecutor | None = None
-
-    def _pays_off(self, rows: int) -> bool:
-        return rows > FEW_ROWS
 
     def _spread(self, work: Callable[[Item, Any], Result], items: Sequence[Item]) -> Iterator[Result]:
         waiting: deque[tuple[Item, Future[Result]]] = deque()
@@ -142,7 +121,8 @@ class PoolEngine(Engine):
             for process in self._pool._processes.values():
                 process.terminate()
         self._stop()
-        super().__exit__(*raised)
+        if self._worker is not None:
+            self._worker.close()
 
 
 @contextmanager
@@ -272,3 +252,6 @@ class _Actor:
             return work(item, self._worker)
         except InputError as error:
             return error
+
+
+ENGINES = {"local": Engine, "ray": RayEngine}

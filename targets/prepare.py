@@ -22,7 +22,7 @@ from core.files import digest_bytes, digest_table
 from core.parquet import readable, shard_path
 from grading.contamination import held_out_benchmarks, templated_benchmarks
 from targets.counts import MOST_GOLDS, Counts
-from targets.engine import Engine, open_engine
+from targets.engine import ENGINES, Engine
 from targets.files import (
     HELDOUT,
     LEFT_OUT,
@@ -64,6 +64,8 @@ Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in a
 
 @dataclass(frozen=True)
 class _Run:
+    """What a preparation works with; ``inputs`` is recorded in its files."""
+
     shards: Sequence[Shard]
     exclusions: Exclusions
     inputs: Mapping[str, str]
@@ -126,9 +128,9 @@ def prepare(
 
     with (
         staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED), (TRAIN, HELDOUT, LEFT_OUT)) as folder,
-        open_engine(config.engine, worker, config.workers) as engine,
+        ENGINES[config.engine](worker, config.workers) as engine,
     ):
-        run = _Run(shards, exclusions, inputs, progress or _silent, worker, engine, folder)
+        run = _Run(shards, exclusions, inputs, progress or (lambda *_: None), worker, engine, folder)
         cached = DecisionCache(config, tokenizer_digest, benchmarks_digest, cache or folder / "decisions", force)
         decided = _filter(run, cached)
         selection, outcomes = _select(run, decided)
@@ -174,6 +176,7 @@ def _inputs(
 
 
 def _filter(run: _Run, cache: DecisionCache) -> list[Decisions]:
+    """The decisions on each piece, together on at most ``limit`` traces."""
     pieces, rows = [], 0
     for shard in run.shards:
         pieces += shard.pieces(None if run.config.limit is None else run.config.limit - rows)
@@ -206,6 +209,7 @@ def _decide(run: _Run, cache: DecisionCache, pieces: Sequence[Shard]) -> Iterato
 
 
 def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Outcome]]:
+    """The outcome of the accepted traces of each piece, and who decided it."""
     selection = Selection(run.exclusions, run.folder)
     unread = {*run.exclusions.review.refused, *run.exclusions.review.kept}
     read = 0
@@ -222,6 +226,7 @@ def _select(run: _Run, decided: Sequence[Decisions]) -> tuple[Selection, list[Ou
 
 
 def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], problems_of_golds: int) -> None:
+    """The files from the decisions, proven complete."""
     counts = Counts(
         [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))],
         problems_of_golds=problems_of_golds,
@@ -288,13 +293,10 @@ def _grouped(
 
 
 def _golds(decided: Sequence[Decisions], source: str) -> list[str]:
+    """The first gold answers of a source block."""
     golds: list[str] = []
     for decisions in decided:
         if decisions.shard.source.name == source and len(golds) < MOST_GOLDS:
             rows = chain.from_iterable(iter_batches(decisions.path, ["gold"]))
             golds += [row["gold"] for row in rows if row["gold"]]
     return golds[:MOST_GOLDS]
-
-
-def _silent(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""

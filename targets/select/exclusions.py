@@ -36,7 +36,6 @@ RATES_ADVICE = "give the file that luffy evaluate difficulty wrote"
 LEDGER_ADVICE = f"give the folder of a training run that has {LEARNED_FILE}, or that file"
 REVIEW_COLUMNS = ("id", "decision", "reviewer", "note")
 KEEP, REFUSE = "keep", "refuse"
-LARGEST_REVIEW = 64 << 20  # bytes of the file
 
 
 @dataclass(frozen=True)
@@ -165,13 +164,9 @@ def read_review(path: str | None) -> Review:
         return Review()
     file = Path(path)
     try:
-        data = file.read_bytes() if file.stat().st_size <= LARGEST_REVIEW else None
+        text = file.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"review {file}: {error.strerror}; give the review.csv of the browser page") from error
-    if data is None:
-        raise InputError(f"review {file}: over {LARGEST_REVIEW >> 20} MiB; give the review.csv of the browser page")
-    try:
-        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"review {file}: not UTF-8 at byte {error.start}: save it as UTF-8") from error
     decisions: dict[str, list[str]] = {}

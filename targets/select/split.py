@@ -18,7 +18,7 @@ import numpy as np
 from core.errors import InputError
 from core.parquet import count_rows, shard_path, shards
 from core.schemas import REJECTED
-from targets.engine import Engine, open_engine
+from targets.engine import Engine
 from targets.files import (
     HELDOUT,
     LEFT_OUT,
@@ -89,7 +89,7 @@ def select_train(
     if earlier := _find_split(out_dir, metadata):
         return earlier
     files = shards(prepared.prepared)
-    with open_engine("local", None, prepared.config.workers if len(files) > 1 else 1) as engine:
+    with Engine(workers=prepared.config.workers) as engine:
         masks = _draw(files, prepared, heldout_share, max_rows, seed, engine)
         if heldout_share and all(held.all() for _, held in masks):
             count = prepared.counts["kept"]
