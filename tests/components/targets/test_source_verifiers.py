@@ -83,19 +83,6 @@ def test_rows_say_their_source_their_domain_and_their_verifier(
     assert all(row["verified"] and row["gold_parses"] and row["has_answer"] for row in rows(prepared.profile))
 
 
-# Of the three rows below, by the code before sources had verifiers.
-MATHEMATICS = "363bdb20fd5005efba4b87833c08568ac0ef65cc0e7fddab46171fbae4cb1bc0"
-
-
-def test_a_source_without_a_verifier_is_mathematics_with_the_digest_that_it_always_had(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
-) -> None:
-    path = str(jsonl(good(1), good(2), good(3)))
-    alone = run([path], tmp_path / "a", tokenizer)
-    named = run([{"path": path, "name": "sums", "verifier": {"type": "math"}}], tmp_path / "b", tokenizer)
-    assert alone.digest == named.digest == MATHEMATICS
-
-
 def test_the_identity_covers_the_verifier_and_its_fields(tmp_path: Path, tokenizer: Path, jsonl: Any) -> None:
     path = str(jsonl(*(capital(country, continent=country) for country in CAPITALS)))
 
