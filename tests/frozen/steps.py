@@ -152,7 +152,6 @@ def seeded_samples(method: Method, random: torch.Generator) -> Samples:
         errors=[""] * total,
         targets=["t" if length else "" for length in rows["prefix_length"].tolist()],
         numbers=number.tolist(),
-        problems=[""] * total,
         limit=LIMIT,
     )
 
