@@ -66,7 +66,7 @@ def _measurable(config: TargetSettings, worker: Worker, generated: Path | None) 
 
 def _row(digest: str, trace: Trace, config: TargetSettings, worker: Worker) -> dict[str, Any]:
     prompt = prompt_of(trace, worker.source(trace))
-    ((tokens, _),) = worker.lengths.count_examples([(prompt, "")])
+    ((tokens, _, _),) = worker.lengths.count_examples([(prompt, [])])
     if tokens > config.max_prompt_tokens:
         return {}
     values = {"benchmark": NAME, "id": digest, "problem": trace.problem, "prompt": prompt}

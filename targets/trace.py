@@ -102,6 +102,11 @@ class Trace:
         """What follows the thoughts; the whole response where it has not been taken apart."""
         return self.target.partition(CLOSE_THINK)[2] if self.target else self.response or ""
 
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The target as messages."""
+        return [{"role": "assistant", "content": self.target}]
+
     def reject(self, rejection: Rejection) -> None:
         """Add a reason."""
         self.reasons.append(rejection.reason)

@@ -3,7 +3,7 @@
 A conversation (a list of messages with a role and a content) becomes text through a `Template`: either the chat
 template that comes with the model's tokenizer, or a whole prompt of ``prompts.yaml``. `render_prompt` does that for
 token counts, checks, rollouts, supervised training and benchmarks, and `render_target` writes the response that
-continues it. `encode_prompt` and `encode_example` are their tokens.
+continues it. `core.model.episodes` has their tokens.
 """
 
 import json
@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from core.errors import InputError, first_line
 from core.files import read_yaml
+from core.model.calls import Format, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,8 @@ class Template:
         text: the whole prompt, with ``{problem}`` in it; None means the tokenizer's chat template.
         system: the system message; None keeps the conversation's, "" leaves it out.
         kwargs: arguments of the tokenizer's chat template, such as ``enable_thinking``; see `template_arguments`.
+        tools: the tools that the model may call; ``calls`` is the format of calls (`core.model.calls`), and "" without
+            tools. The chat template shows them, unless the format is ``tags``.
     """
 
     name: str
@@ -63,6 +66,13 @@ class Template:
     text: str | None = None
     system: str | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[Schema] = ()
+    calls: Format | Literal[""] = ""
+
+    @property
+    def shown_tools(self) -> dict[str, Any]:
+        """The argument of the chat template with the tools."""
+        return {"tools": list(self.tools)} if self.calls not in ("", "tags") else {}
 
 
 # The chat template of the tokenizer, with the system message of the conversation if it has one.
@@ -129,7 +139,11 @@ def render_prompt(
 
         try:
             return tokenizer.apply_chat_template(
-                list(conversation), tokenize=False, add_generation_prompt=True, **template_arguments(template.kwargs)
+                list(conversation),
+                tokenize=False,
+                add_generation_prompt=True,
+                **template_arguments(template.kwargs),
+                **template.shown_tools,
             )
         except (jinja2.TemplateError, *RENDERING) as error:
             roles = ", ".join(message["role"] for message in conversation)
@@ -180,21 +194,6 @@ def render_target(prompt: str, target: str, eos: str | None) -> str:
 def encode_prompt(conversation: Messages, tokenizer: Any, template: Template = CHAT) -> list[int]:
     """Return the tokens of a prompt in the chat template, which writes the special ones itself."""
     return tokenizer.encode(render_prompt(conversation, tokenizer, template), add_special_tokens=False)
-
-
-class Example(NamedTuple):
-    """Token ids of a rendered prompt, and of a response with its end-of-sequence token."""
-
-    prompt: list[int]
-    response: list[int]
-
-
-def encode_example(conversation: Messages, target: str, tokenizer: Any, template: Template = CHAT) -> Example:
-    """Encode a training example: the prompt in the chat template, and ``target`` with its end token."""
-    prompt = render_prompt(conversation, tokenizer, template)
-    response = render_target(prompt, target, tokenizer.eos_token)
-    ids = tokenizer([prompt, response], add_special_tokens=False)["input_ids"]
-    return Example(ids[0], [*ids[1], tokenizer.eos_token_id])
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,25 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.chat_template import ChatTemplate, check_chat_template
-from core.model.prompts import CHAT, Messages, Template, render_prompt, render_target
+from core.model.episodes import Segment, render_episode
+from core.model.prompts import CHAT, Messages, Template, render_prompt
 from core.model.special_tokens import check_end_token, special_tokens
 
 CHARACTERS = 1_000_000  # the most whose tokens are in memory at once
-END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target
+END_TOKEN = 1  # the trainer appends the end-of-sequence token to each turn of a target
+
+
+class Counts(NamedTuple):
+    """Tokens of a prompt, and of the turns of its target and the observations between them."""
+
+    prompt: int
+    target: int
+    observations: int
 
 
 @dataclass(frozen=True)
@@ -29,22 +38,29 @@ class Lengths:
         """Render the text that the policy reads before it answers, chat template included."""
         return render_prompt(messages, self.chat, self.template, bare=True)
 
-    def count_examples(self, examples: Sequence[tuple[Messages, str]]) -> list[tuple[int, int]]:
-        """Count the tokens of each prompt and of its target as they are trained on: the target has its end token."""
-        prompts = [self.prompt_text(conversation) for conversation, _ in examples]
-        targets = [
-            render_target(prompt, target, self.chat.eos_token)
-            for prompt, (_, target) in zip(prompts, examples, strict=True)
-        ]
-        lengths = zip(self.count(prompts), self.count(targets), strict=True)
-        return [(prompt, target + END_TOKEN) for prompt, target in lengths]
+    def count_examples(self, examples: Sequence[tuple[Messages, Messages]]) -> list[Counts]:
+        """Count the tokens of each prompt and of its target as they are trained on: each turn has its end token."""
+        rendered = [self._rendered(*example) for example in examples]
+        texts = [text for prompt, segments in rendered for text in (prompt, *(segment.text for segment in segments))]
+        lengths = iter(self.count(texts))
+        counts: list[Counts] = []
+        for _, segments in rendered:
+            prompt, turns, observations = next(lengths), 0, 0
+            for segment, length in zip(segments, lengths, strict=False):
+                turns += (length + END_TOKEN) * segment.counted
+                observations += length * (not segment.counted)
+            counts.append(Counts(prompt, turns, observations))
+        return counts
 
-    def encode_target(self, conversation: Messages, target: str) -> list[int]:
-        """Return the tokens of ``target`` with its end token, as they follow the prompt of ``conversation``."""
+    def encode_target(self, conversation: Messages, target: Messages) -> list[int]:
+        """Return the tokens of the turns of ``target`` with their end tokens, as they follow ``conversation``."""
         eos = self.chat.eos_token
-        text = render_target(self.prompt_text(conversation), target, eos)
         end = [] if eos is None else [self.tokenizer.token_to_id(eos)]
-        return [*self.tokenizer.encode(text, add_special_tokens=False).ids, *end]
+        turns = [segment.text for segment in self._rendered(conversation, target)[1] if segment.counted]
+        return [token for turn in turns for token in [*self.tokenizer.encode(turn, add_special_tokens=False).ids, *end]]
+
+    def _rendered(self, conversation: Messages, target: Messages) -> tuple[str, list[Segment]]:
+        return render_episode(conversation, target, self.chat, self.template, bare=True)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, without special tokens."""

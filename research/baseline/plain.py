@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from core.files import write_json
-from core.model.prompts import Example
+from core.model.episodes import Example
 from research.baseline.setting import Request, Setting
 
 IGNORED = -100  # the label of a token that is not learned

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arithmetic import problems
-from core.model.prompts import Example, encode_example
+from core.model.episodes import Example, encode_example
 from core.schemas import TARGET
 
 ROWS, RUN = 128, 4

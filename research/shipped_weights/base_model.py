@@ -25,8 +25,9 @@ from core.arithmetic import problems as draw_problems
 from core.cli import run_command
 from core.errors import InputError
 from core.files import digest_file, read_yaml, write_json
+from core.model.episodes import encode_example
 from core.model.model_folder import model_digest
-from core.model.prompts import encode_example, messages, render_prompt
+from core.model.prompts import messages, render_prompt
 from pipelines.api import Item, open_verifier, parse_spec
 from research.shipped_weights.pretrain import Schedule, batches, fit, progress_bar, save
 

@@ -32,7 +32,7 @@ def answer(messages: list[dict[str, str]], lengths: Any) -> dict[str, Any]:
     """The completion of a conversation that ends with a problem of `core.arithmetic`, and its tokens."""
     terms = TERM.findall(messages[-1]["content"])
     trace = as_problem(tuple(int(term) if term.isdigit() else term for term in terms), "train").trace
-    prompt, response = lengths.count_examples([(messages, trace)])[0]
+    prompt, response, _ = lengths.count_examples([(messages, [{"role": "assistant", "content": trace}])])[0]
     usage = {"prompt_tokens": prompt, "completion_tokens": response, "total_tokens": prompt + response}
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": trace}}
     return {"id": "exact", "object": "chat.completion", "model": MODEL, "choices": [choice], "usage": usage}

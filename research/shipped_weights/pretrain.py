@@ -18,7 +18,7 @@ from rich.progress import Progress
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from core.files import atomic_folder
-from core.model.prompts import Example
+from core.model.episodes import Example
 from training.algorithms.imitation import sft_token_loss
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded

@@ -104,9 +104,9 @@ def _quote(text: str | None) -> str:
 def _filter_lengths(traces: Sequence[Trace], worker: Worker) -> None:
     for trace in traces:
         trace.prompt = prompt_of(trace, worker.source(trace))
-    counts = worker.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
+    counts = worker.lengths.count_examples([(trace.prompt, trace.messages) for trace in traces])
     for trace, count in zip(traces, counts, strict=True):
-        trace.prompt_tokens, trace.target_tokens = count
+        trace.prompt_tokens, trace.target_tokens = count.prompt, count.target
         _align_log_probs(trace, worker)
 
 
@@ -119,7 +119,7 @@ def _align_log_probs(trace: Trace, worker: Worker) -> None:
     if trace.target_log_probs is None or trace.target_token_ids is None:
         return
     same = len(trace.target_token_ids) == len(trace.target_log_probs)
-    if not same or worker.lengths.encode_target(trace.prompt, trace.target) != trace.target_token_ids:
+    if not same or worker.lengths.encode_target(trace.prompt, trace.messages) != trace.target_token_ids:
         trace.target_log_probs = None
 
 

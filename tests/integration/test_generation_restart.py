@@ -113,6 +113,6 @@ def test_a_killed_generation_draws_nothing_twice_and_becomes_targets(tmp_path: P
         assert (metadata["generation_problem"], metadata["generation_sample"]) == (source["id"], str(source["sample"]))
         assert metadata["license"] == "apache-2.0" and metadata["teacher"] == source["teacher"]
         # The teacher and the policy have one tokenizer, and the response is a target as it stands.
-        ((_, tokens),) = lengths.count_examples([(row["prompt"], row["target"][0]["content"])])
+        tokens = lengths.count_examples([(row["prompt"], row["target"])])[0].target
         assert row["target_log_probs"] == source["target_log_probs"] and len(row["target_log_probs"]) == tokens
     assert f"'generation': '{generated[0]['generation']}'" in str(rows[0]["metadata"])

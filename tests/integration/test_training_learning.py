@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.arithmetic import problems
 from core.model.base_model import SHIPPED
-from core.model.prompts import encode_example, messages
+from core.model.episodes import encode_example
+from core.model.prompts import messages
 
 STEPS, PROMPTS, SAMPLES, LONGEST = 7, 16, 8, 96
 LEARNED = 3.0  # nats that luffy adds to the log-probability of writing; measured in 8 steps: 8.1

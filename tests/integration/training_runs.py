@@ -56,9 +56,9 @@ def write_targets(file: Path, rows: int, seed: int = 0, log_prob: float | None =
     schema = TARGET
     if log_prob is not None:
         schema = TARGET.append(TARGET_LOG_PROBS)
-        counts = load_lengths(SHIPPED).count_examples([(row["prompt"], row["target"][0]["content"]) for row in kept])
-        for row, (_, tokens) in zip(kept, counts, strict=True):
-            row["target_log_probs"] = [log_prob] * tokens
+        counts = load_lengths(SHIPPED).count_examples([(row["prompt"], row["target"]) for row in kept])
+        for row, tokens in zip(kept, counts, strict=True):
+            row["target_log_probs"] = [log_prob] * tokens.target
     pq.write_table(pa.Table.from_pylist(kept, schema=schema), file)
     return file
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # 
 
 from core.arithmetic import is_held_out, problems  # noqa: E402
 from core.model.base_model import SHIPPED  # noqa: E402
-from core.model.prompts import encode_example  # noqa: E402
+from core.model.episodes import encode_example  # noqa: E402
 from research.shipped_weights.base_model import (  # noqa: E402
     Component,
     byte_tokenizer,

@@ -109,7 +109,8 @@ def rollout_correction(
         log_ratio = torch.where(on_policy, log_ratio, 0.0)
         means = prefix_means(log_ratio, on_policy)
         weights, keep = _weights(log_ratio, on_policy, means, options)
-        return torch.where(keep, weights, 0.0), keep, correction_metrics(log_ratio, on_policy, means, keep)
+        metrics = correction_metrics(log_ratio, on_policy, means, keep, response_mask.bool())
+        return torch.where(keep, weights, 0.0), keep, metrics
 
 
 def prefix_means(
@@ -179,11 +180,12 @@ def correction_metrics(
     on_policy: Bool[Tensor, "batch length"],
     means: Float[Tensor, "batch length"],
     keep: Bool[Tensor, "batch length"],
+    valid: Bool[Tensor, "batch length"],
 ) -> dict[str, float]:
     """Return metrics over the on-policy tokens of a whole step; zeros (ratios and shares: ones) if there are none.
 
-    - ``kept_share``; ``rejected_rows``: share of rows with a rejected token; ``first_rejected_position``: mean index
-      in the response of their first one, -1 when no row has one
+    - ``kept_share``; ``rejected_rows``: share of rows with a rejected token; ``first_rejected_position``: valid tokens
+      before their first one, on average, -1 when no row has one
     - ``abs_log_ratio_mean`` and ``abs_log_ratio_max``
     - ``kl``: the mean of ``-log w``, an estimate of the divergence KL(rollout engine || actor) that can be negative;
       ``k3_kl``: the mean of ``w - 1 - log w``, an estimate of the same that cannot
@@ -196,8 +198,7 @@ def correction_metrics(
     rejected = on_policy & ~keep
     row_rejected = rejected.any(dim=-1)
     rejected_rows = row_rejected.sum()
-    # argmax of a bool row: the index of its first True.
-    first = rejected.to(torch.uint8).argmax(dim=-1) if rejected.shape[-1] else tokens
+    first = (valid & (rejected.cumsum(dim=-1) == 0)).sum(dim=-1)
     sample = means[on_policy]
     sample = sample[:: max(1, -(-sample.numel() // QUANTILE_TOKENS))]
     at = torch.tensor(QUANTILES, dtype=sample.dtype, device=sample.device)

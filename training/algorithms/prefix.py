@@ -180,29 +180,30 @@ def prefix_ratio(
     return prefix.ratio(step, draw, sample_id, n_prefix)
 
 
-def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_length: int) -> list[int]:
-    """Return the tokens that the response starts with: the first part of target + EOS; all of it at ratio 1.
+def cut_prefix(mask: Sequence[int], ratio: float, *, response_length: int) -> int:
+    """Return how many tokens of a target the response starts with: those up to the last one of its share.
 
-    >>> [cut_prefix([11, 12, 13], ratio, eos_id=1, response_length=8) for ratio in (0.5, 1.0)]
-    [[11, 12], [11, 12, 13, 1]]
+    The share is of the tokens that count, each end of a turn included: an observation belongs to the tokens around it,
+    and one behind the last token of the share is left to the tool.
+
+    >>> [cut_prefix([1, 1, 0, 0, 1, 1], ratio, response_length=8) for ratio in (0.0, 0.5, 0.75, 1.0)]
+    [0, 2, 5, 6]
 
     Args:
-        target: token ids without EOS; an empty target gives no prefix.
+        mask: of the target's tokens; 0 for those of observations. An empty target gives no prefix.
         response_length: the limit in tokens. The original implementation cuts a longer target, EOS included. Here data
             preparation rejects it, and meeting one is an error.
 
     Raises:
-        ValueError: target + EOS is longer than the limit.
+        ValueError: the target is longer than the limit.
     """
-    if not target:
-        return []
-    whole = [*target, eos_id]
-    if len(whole) > response_length:
+    if len(mask) > response_length:
         raise ValueError(
-            f"target: {len(whole)} tokens with its EOS, but a response has at most {response_length}; "
+            f"target: {len(mask)} tokens with its EOS, but a response has at most {response_length}; "
             "reject it in data preparation (max_target_length) or raise the response length"
         )
-    return whole[: int(len(whole) * ratio)]
+    ends = [position for position, counts in enumerate(mask, start=1) if counts]
+    return [0, *ends][int(len(ends) * ratio)]
 
 
 def answer_prefix(target: str, ratio: float) -> str:

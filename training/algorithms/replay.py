@@ -18,10 +18,11 @@ class Replay(Options):
 
 
 class Trajectory(NamedTuple):
-    """A right sample: its tokens, and their log-probabilities when it was generated."""
+    """A right sample: its tokens, their log-probabilities when it was generated, and 0 for those of observations."""
 
     tokens: Sequence[int]
     log_probs: Sequence[float]
+    mask: Sequence[int]
 
 
 class Experience(NamedTuple):

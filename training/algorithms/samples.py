@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from core.errors import InputError
+from training.algorithms.replay import Trajectory
 from training.algorithms.tensors import mask_of_prefix
 from training.later import Tensor, torch
 
@@ -68,9 +69,11 @@ class Samples:
             groups.setdefault(index[row], []).append(row)
         return list(groups.values())
 
-    def trajectory(self, row: int) -> tuple[list[int], list[float]]:
-        """The tokens of a response and their log-probabilities under the policy at the start of the step."""
-        return tuple(self.rows[name][row][self.mask[row]].tolist() for name in ("responses", "old_log_probs"))
+    def trajectory(self, row: int) -> Trajectory:
+        """The tokens of a response, with their log-probabilities under the policy at the start of the step."""
+        end = int(self.mask[row].nonzero().max()) + 1  # a response never ends on an observation
+        tokens, log_probs = (self.rows[name][row, :end].tolist() for name in ("responses", "old_log_probs"))
+        return Trajectory(tokens, log_probs, self.mask[row, :end].int().tolist())
 
     def own_samples(self, row: int) -> list[int]:
         """The rows of the group of ``row`` that the policy sampled alone."""

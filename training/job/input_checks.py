@@ -18,7 +18,7 @@ from core.files import digest_bytes, read_object, write_table
 from core.model.lineage_file import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
-from core.model.token_counts import Lengths, load_lengths
+from core.model.token_counts import Counts, Lengths, load_lengths
 from core.parquet import count_rows, read_batches, read_shards, readable, shards
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec
@@ -244,12 +244,11 @@ def _check_rows(path: Path, lengths: Lengths, limits: Mapping[str, int], *, log_
         rows = table.to_pylist()
         for number, row in enumerate(rows if limits else (), start):
             _check_content(f"targets {path}: row {number}", row)
-        targets = [row["target"][0]["content"] if row["target"] else "" for row in rows]
-        counts = lengths.count_examples([(row["prompt"], target) for row, target in zip(rows, targets, strict=True)])
+        counts = lengths.count_examples([(row["prompt"], row["target"] or ()) for row in rows])
         for number, (row, tokens) in enumerate(zip(rows, counts, strict=True), start):
             where = f"targets {path}: row {number}"
             _check_lengths(where, tokens, limits)
-            if log_probs and row["target"] and not _has_log_probs(where, row[TARGET_LOG_PROBS.name], tokens[1]):
+            if log_probs and row["target"] and not _has_log_probs(where, row[TARGET_LOG_PROBS.name], tokens.target):
                 absent.append(number)
         start += len(rows)
     if absent:
@@ -271,8 +270,9 @@ def _check_content(where: str, row: Mapping[str, Any]) -> None:
         )
 
 
-def _check_lengths(where: str, tokens: tuple[int, int], limits: Mapping[str, int]) -> None:
-    for (name, limit), count in zip(limits.items(), tokens, strict=False):
+def _check_lengths(where: str, tokens: Counts, limits: Mapping[str, int]) -> None:
+    counts = tokens.prompt, tokens.target + tokens.observations
+    for (name, limit), count in zip(limits.items(), counts, strict=False):
         if count > limit:
             key = {"prompt": "data.max_prompt_length", "target": "data.max_response_length"}[name]
             raise InputError(

@@ -23,7 +23,9 @@ from training.methods.off_policy import OffPolicy
 
 PATHS = "replay.parquet"  # in the folder of a checkpoint
 INTEGERS, NUMBERS = pa.list_(pa.int32()), pa.list_(pa.float32())
-SCHEMA = pa.schema({"prompt": pa.int64(), "successes": pa.int32(), "tokens": INTEGERS, "log_probs": NUMBERS})
+SCHEMA = pa.schema(
+    {"prompt": pa.int64(), "successes": pa.int32(), "tokens": INTEGERS, "log_probs": NUMBERS, "mask": INTEGERS}
+)
 
 
 class Exgrpo(OffPolicy):
@@ -79,7 +81,7 @@ class Exgrpo(OffPolicy):
 
     def plan(self, prompt: Prompt, n: int) -> list[Start]:
         replayed = self._replayed.get(prompt.key)
-        first = Start() if replayed is None else Start(tokens=replayed.tokens, log_probs=replayed.log_probs)
+        first = Start() if replayed is None else Start(**replayed._asdict())
         return [first, *[Start()] * (n - 1)]
 
     def begin_epoch(self, prompts: int, batch: int) -> None:
@@ -90,7 +92,7 @@ class Exgrpo(OffPolicy):
         size, seed = int(self.replay.share * prompts), stable_hash(tools.seed, tools.global_steps, "replay")
         drawn = draw(self._stored, size, tools.n, seed) if self._started else []
         answers = [(prompt, path) for prompt in drawn for path in self._stored[prompt].trajectories]
-        entropies = tools.entropies([(prompt, path.tokens) for prompt, path in answers]) if answers else []
+        entropies = tools.entropies(answers) if answers else []
         surest: dict[int, tuple[float, Trajectory]] = {}
         for (prompt, path), entropy in zip(answers, entropies, strict=True):
             if prompt not in surest or entropy < surest[prompt][0]:
@@ -106,7 +108,7 @@ class Exgrpo(OffPolicy):
         rows, solved = samples.rows, samples.solved
         for members in samples.groups():
             right = [row for row in members if solved[row]]
-            paths = [Trajectory(*samples.trajectory(row)) for row in right if rows["prefix_length"][row] == 0]
+            paths = [samples.trajectory(row) for row in right if rows["prefix_length"][row] == 0]
             self._add(int(rows["prompt_key"][members[0]]), len(right), len(members), paths)
         sampled = solved[samples.sampled & samples.on_policy].float()
         self._started = self._started or (len(sampled) > 0 and float(sampled.mean()) > self.replay.start)
@@ -143,4 +145,4 @@ class Exgrpo(OffPolicy):
         self._stored = {}
         for row in pq.read_table(folder / PATHS, schema=SCHEMA).to_pylist():
             _, paths = self._stored.setdefault(row["prompt"], Experience(row["successes"], []))
-            paths.append(Trajectory(row["tokens"], row["log_probs"]))  # pyright: ignore[reportAttributeAccessIssue]
+            paths.append(Trajectory(row["tokens"], row["log_probs"], row["mask"]))  # pyright: ignore[reportAttributeAccessIssue]

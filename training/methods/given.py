@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from training.algorithms.replay import Trajectory
+
 Metrics = dict[str, float]
 
 
@@ -60,7 +62,7 @@ class Start(NamedTuple):
         ratio: share of the target that it starts with.
         shown: the share is part of the prompt, and not of the response.
         of_answer: the share is of what follows the thoughts of the target, in characters.
-        tokens, log_probs: an earlier response that the sample repeats, with the probabilities when it was sampled.
+        tokens, log_probs, mask: an earlier response that the sample repeats (`training.algorithms.replay.Trajectory`).
     """
 
     ratio: float = 0.0
@@ -68,6 +70,7 @@ class Start(NamedTuple):
     of_answer: bool = False
     tokens: Sequence[int] = ()
     log_probs: Sequence[float] = ()
+    mask: Sequence[int] = ()
 
 
 class Tools(Protocol):
@@ -85,8 +88,8 @@ class Tools(Protocol):
         """Return whether a prompt, by its key, has a target."""
         ...
 
-    def entropies(self, answers: Sequence[tuple[int, Sequence[int]]]) -> list[float]:
-        """Return the mean entropy of each answer, the tokens of a response to a prompt, under the present policy."""
+    def entropies(self, answers: Sequence[tuple[int, Trajectory]]) -> list[float]:
+        """Return the mean entropy of each answer, a response to a prompt, under the present policy."""
         ...
 
     def supervised_update(

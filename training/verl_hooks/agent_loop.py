@@ -1,5 +1,6 @@
 """Mixed-policy rollouts: some samples of a group start with part of the target, or are all of it."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -7,7 +8,8 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from core.model.prompts import Example, encode_example, encode_prompt
+from core.model.episodes import Example, encode_episode
+from core.model.prompts import encode_prompt
 from grading.row_fields import PROBLEM
 from training.algorithms.derived_seeds import prompt_id, stable_hash
 from training.algorithms.prefix import answer_prefix, cut_prefix
@@ -43,7 +45,7 @@ class OffPolicyOutput(AgentLoopOutput):
 
     ``versions`` has for each response token the version of the weights that sampled it: the number of updates they had
     seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
-    token; None where the method does not read them. ``guided``: the prompt shows the beginning of the target.
+    token that counts; None where the method does not read them. ``guided``: its prompt shows a part of the target.
     ``group_off_policy``: some samples of its group start with a part of the target, or their prompts show one.
     ``teacher_log_probs`` are a teacher's for each token of the response; None without a teacher.
     """
@@ -65,8 +67,11 @@ class OffPolicyOutput(AgentLoopOutput):
         if self.teacher_log_probs is not None:
             fields["teacher_log_probs"] = torch.tensor(self.teacher_log_probs)
         if self.off_policy_log_probs is not None:
-            log_probs = torch.zeros(len(self.response_ids))
-            log_probs[: self.prefix_length] = torch.tensor(self.off_policy_log_probs)
+            log_probs, mask = (
+                torch.zeros(len(self.response_ids)),
+                torch.tensor(self.response_mask[: self.prefix_length]),
+            )
+            log_probs[: self.prefix_length][mask > 0] = torch.tensor(self.off_policy_log_probs)
             fields["off_policy_log_probs"] = log_probs
         return super().as_dict() | fields
 
@@ -91,11 +96,11 @@ class OffPolicyAgentLoop(AgentLoopBase):
         was when the sample is drawn again after a resume.
         """
         start = start_of(row)
-        prompt, prefix = self._example(row, start)
+        prompt, prefix, mask = self._example(row, start)
         beginning = self._beginning(row, start, prefix) if start.shown else ""
         if start.shown:
             conversation = show_target(row["raw_prompt"], beginning, "beginning")
-            prompt, prefix = encode_prompt(conversation, self.tokenizer, self.template), []
+            prompt, prefix, mask = encode_prompt(conversation, self.tokenizer, self.template), [], []
         target = prompt_id(row) if prefix and not start.tokens else ""
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra = prefix, [0.0] * len(prefix), {}
@@ -125,13 +130,13 @@ class OffPolicyAgentLoop(AgentLoopBase):
         return OffPolicyOutput(
             prompt_ids=prompt,
             response_ids=response,
-            response_mask=[1] * len(response),
+            response_mask=[*mask, *[1] * (len(response) - len(prefix))],
             # Off-policy tokens have no probability under the rollout policy: 0 is never read for them.
             response_logprobs=log_probs,
             prefix_length=len(prefix),
             requests=requests,
             versions=versions,
-            off_policy_log_probs=self._log_probs(row, start, len(prefix)),
+            off_policy_log_probs=self._log_probs(row, start, mask),
             guided=bool(beginning),
             group_off_policy=any(one.ratio for one in planned(row)),
             num_turns=2,
@@ -144,16 +149,16 @@ class OffPolicyAgentLoop(AgentLoopBase):
     def _beginning(self, row: dict[str, Any], start: Start, prefix: list[int]) -> str:
         """Return the beginning of the target that the prompt of a sample shows."""
         if start.of_answer and prefix:
-            return answer_prefix(row["target"][0]["content"], start.ratio)
+            return answer_prefix(row["target"][-1]["content"], start.ratio)
         return self.tokenizer.decode(prefix, skip_special_tokens=True)
 
-    def _log_probs(self, row: dict[str, Any], start: Start, length: int) -> list[float] | None:
-        """Return the log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""
+    def _log_probs(self, row: dict[str, Any], start: Start, mask: Sequence[int]) -> list[float] | None:
+        """Return the log-probabilities of a beginning, without observations, by what wrote it: teacher or policy."""
         if not self.has_phi:
             return None
         if start.tokens:
-            return list(start.log_probs)
-        return list(row["target_log_probs"])[:length] if length else []
+            return [value for value, counts in zip(start.log_probs, mask, strict=True) if counts]
+        return list(row["target_log_probs"])[: sum(mask)] if mask else []
 
     def _truncated(self, response: list[int]) -> bool:
         """Return whether a response scores 0 because it filled its limit without one of the model's end tokens."""
@@ -164,7 +169,8 @@ class OffPolicyAgentLoop(AgentLoopBase):
     def _example(self, row: dict[str, Any], start: Start) -> Example:
         """Return the tokens of the prompt and those that the sample starts with: none for an on-policy sample."""
         if not start.ratio:
-            return Example(encode_prompt(row["raw_prompt"], self.tokenizer, self.template), list(start.tokens))
-        prompt, target = encode_example(row["raw_prompt"], row["target"][0]["content"], self.tokenizer, self.template)
-        prefix = cut_prefix(target[:-1], start.ratio, eos_id=target[-1], response_length=self.response_length)
-        return Example(prompt, prefix)
+            ids = encode_prompt(row["raw_prompt"], self.tokenizer, self.template)
+            return Example(ids, list(start.tokens), list(start.mask))
+        prompt, target, mask = encode_episode(row["raw_prompt"], row["target"], self.tokenizer, self.template)
+        end = cut_prefix(mask, start.ratio, response_length=self.response_length)
+        return Example(prompt, target[:end], mask[:end])

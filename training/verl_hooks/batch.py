@@ -70,7 +70,7 @@ def is_number(value: Any) -> bool:
 
 def log_entries(samples: Samples) -> list[dict[str, Any]]:
     """The entries of `LOGGED` of each row of ``samples``: off-policy and all tokens, and why its verifier failed."""
-    columns = samples.rows["prefix_length"].tolist(), samples.mask.sum(-1).tolist(), samples.errors
+    columns = samples.off_policy_mask.sum(-1).tolist(), samples.mask.sum(-1).tolist(), samples.errors
     return [dict(zip(LOGGED, row, strict=True)) for row in zip(*columns, strict=True)]
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,18 +16,22 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
+from training.algorithms.replay import Trajectory
 from training.algorithms.samples import Samples
 from training.methods.given import Group, Prompt
 from training.methods.guided import Guided
 from training.methods.method import Method
 from training.verl_hooks.loss import PHI, WEIGHTS, step_loss
-from training.verl_hooks.metrics import update_counts
+from training.verl_hooks.metrics import batch_metrics, update_counts
+from training.verl_hooks.target_uses import target_uses
 
 GROUPS, N, PROMPT, LIMIT, STEP = 3, 8, 5, 10, 7
+AT, HOLE = 2, 3  # where an observation stands in a response, and its tokens
 ROWS = GROUPS * N
 # The ranks of an update, and where it is cut into micro-batches.
 CUTS = ((1, (0, 8, 16, ROWS)), (2, (0, 12, ROWS)), (2, (0, 3, 12, 17, ROWS)))
 TOLERANCE = 1e-9  # relative: everything is in float64
+ROUNDING = 1e-6  # of figures, which are in float32 in part
 PUBLISHED = "published"  # the mode of `Reduce` that depends on the cut, as the original does
 
 
@@ -45,8 +50,8 @@ class SeededTools:
     def has_target(self, prompt: int) -> bool:
         return True
 
-    def entropies(self, answers: Sequence[tuple[int, Sequence[int]]]) -> list[float]:
-        return [float(sum(tokens)) for _, tokens in answers]
+    def entropies(self, answers: Sequence[tuple[int, Trajectory]]) -> list[float]:
+        return [float(sum(path.tokens)) for _, path in answers]
 
     def supervised_update(
         self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float], clip_grad: float
@@ -67,12 +72,14 @@ def check_method(method: Method) -> list[str]:
     require("policy" in losses, "losses(): expected a loss called policy")
     samples = seeded_samples(method)
     tried = [*_check_hooks(method, samples)]
+    before = deepcopy(method)
     update = Update(method, samples)
     for name, loss in losses.items():
         _check_loss(update, f"loss {name}", name)
         if loss.reduce != PUBLISHED:
             _check_cuts(update, f"loss {name}", name)
-    return [*tried, "padding", "extremes", "cuts", "divisors"]
+    _check_observations(update, Update(before, with_observations(samples)))
+    return [*tried, "padding", "extremes", "cuts", "divisors", "observations"]
 
 
 def require(holds: object, complaint: str) -> None:
@@ -117,15 +124,15 @@ class Update:
         self.losses, self.samples = method.losses(), samples
         self.signal = signal = method.signal(samples, samples.rows["rm_scores"], STEP)
         random = torch.Generator().manual_seed(1)
-        self.lengths: list[int] = samples.mask.sum(-1).tolist()
+        self.lengths = [int(row.nonzero().max()) + 1 for row in samples.mask]
         self.log_probs = [-2 * uniform((PROMPT + length,), random) for length in self.lengths]
         self.entropies = [2 * uniform((PROMPT + length,), random) for length in self.lengths]
         rows = samples.rows
-        fields = {name: rows[name] for name in ("response_mask", "old_log_probs", "rollout_log_probs")}
+        names = "response_mask", "old_log_probs", "rollout_log_probs", "ref_log_prob"
+        fields = {name: rows[name] for name in names}
         fields |= {PHI: rows["off_policy_log_probs"]} if "off_policy_log_probs" in method.fields() else {}
         fields |= {"advantages": signal.advantages, "rollout_is_weights": signal.ratio_weights}
         fields |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}
-        fields["ref_log_prob"] = -2 * uniform(rows["old_log_probs"].shape, random)
         self.fields = fields
 
     def of(
@@ -142,7 +149,7 @@ class Update:
         times = sum(map(len, parts)) / ROWS
         counts = update_counts(self.samples.mask, self.signal.weights, times)
         rest = {"counts": counts, "coefficients": coefficients, "loss": name, "dp_size": ranks}
-        rest["batch_num_tokens"] = times * sum(self.lengths)
+        rest["batch_num_tokens"] = times * int(self.samples.mask.sum())
         leaves = [row.clone() if p is None else torch.full_like(row, math.log(p)) for row in self.log_probs]
         for leaf in leaves:
             leaf.requires_grad_()
@@ -162,6 +169,54 @@ class Update:
             share.backward()
             total += float(share) / ranks
         return total, [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad / ranks for leaf in leaves]
+
+    def figures(self) -> dict[str, float]:
+        """Return the metrics of the step, and what the ledger says of its targets."""
+        terms = self.losses[self.signal.loss].terms
+        numbers: dict[str, float] = {}
+        for number, use in enumerate(target_uses(self.samples, self.signal, terms, STEP)):
+            for name, value in use.items():
+                if isinstance(value, int | float):
+                    numbers[f"ledger {name} of use {number}"] = value
+        return self.signal.metrics | batch_metrics(self.samples, STEP) | numbers
+
+
+def _check_observations(update: Update, observed: Update) -> None:
+    """Observations, tokens within a response that the policy did not write, change no loss, gradient or figure."""
+    at = PROMPT - 1 + AT  # what the model says of a token stands where the token before it does
+    observed.log_probs = [with_hole(row, at) for row in update.log_probs]
+    observed.entropies = [with_hole(row, at) for row in update.entropies]
+    figures, others = update.figures(), observed.figures()
+    for name, value in figures.items():
+        equal = math.isclose(value, others[name], rel_tol=ROUNDING, abs_tol=TOLERANCE) or math.isnan(value)
+        require(
+            equal,
+            f"{name}: {value:g}, but {others[name]:g} where responses have observations: use the response mask",
+        )
+    for name in update.losses:
+        loss, gradient = update.of(name)
+        other, slopes = observed.of(name)
+        written = torch.cat([torch.cat([row[:at], row[at + HOLE :]]) for row in slopes])
+        near = math.isclose(loss, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        require(
+            near and torch.allclose(torch.cat(gradient), written, rtol=TOLERANCE, atol=TOLERANCE),
+            f"loss {name}: {loss:g}, but {other:g} where responses have observations: leave out what is not in tokens",
+        )
+
+
+def with_observations(samples: Samples) -> Samples:
+    """Return the samples with an observation within each response: NaN, and no part of its mask."""
+    rows: dict[str, Tensor] = {}
+    for name, values in samples.rows.items():
+        counted = name in ("response_mask", "rm_scores") or not values.is_floating_point()
+        rows[name] = with_hole(values, AT, 0.0 if counted else math.nan) if values.dim() == 2 else values
+    rows["prefix_length"] = rows["prefix_length"] + HOLE * (rows["prefix_length"] > AT)
+    return replace(samples, rows=TensorDict(rows, batch_size=ROWS))
+
+
+def with_hole(values: Tensor, at: int, fill: float = math.nan) -> Tensor:
+    hole = torch.full((*values.shape[:-1], HOLE), fill).to(values.dtype)
+    return torch.cat([values[..., :at], hole, values[..., at:]], dim=-1)
 
 
 def _check_loss(update: Update, where: str, name: str) -> None:
@@ -224,10 +279,13 @@ def seeded_samples(method: Method) -> Samples:
         "rm_scores": torch.zeros_like(mask).scatter_(1, lengths.unsqueeze(-1) - 1, solved.double().unsqueeze(-1)),
         "off_policy_log_probs": -uniform(mask.shape, random) * mask,
         "teacher_log_probs": -2 * uniform(mask.shape, random) * mask,
+        "rollout_versions": torch.randint(STEP - 2, STEP + 1, mask.shape, generator=random),
         "prompt_key": torch.arange(ROWS) // N,
         "solved": solved,
         "ref_log_prob": -2 * uniform(mask.shape, random) * mask,
     }
     index = np.array([f"g{row // N}" for row in range(ROWS)], dtype=object)
     every = torch.ones(ROWS, dtype=torch.bool)
-    return Samples(TensorDict(rows, batch_size=ROWS), index, every, numbers=number.tolist(), limit=LIMIT)
+    targets = ["t" if length else "" for length in rows["prefix_length"].tolist()]
+    more: Any = {"numbers": number.tolist(), "sources": ["a"] * ROWS, "targets": targets}
+    return Samples(TensorDict(rows, batch_size=ROWS), index, every, limit=LIMIT, **more)

@@ -19,8 +19,10 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.metric import reduce_metrics
 from verl.workers.utils.padding import no_padding_2_padding
 
-from core.model.prompts import Example, Template, encode_example, encode_prompt
+from core.model.episodes import Example, encode_episode
+from core.model.prompts import Template, encode_prompt
 from training.algorithms.derived_seeds import HASHES, prompt_id, prompt_key, stable_hash
+from training.algorithms.replay import Trajectory
 from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
 from training.job.records.metrics_log import require_finite
@@ -67,12 +69,13 @@ class Problems:
     def example(self, prompt: int) -> Example:
         """Return prompt and target as tokens."""
         record = self.record(prompt)
-        return encode_example(record["raw_prompt"], record["target"][0]["content"], self._tokenizer, self._template)
+        return encode_episode(record["raw_prompt"], record["target"], self._tokenizer, self._template)
 
-    def answered(self, prompt: int, response: Sequence[int]) -> Example:
-        """Return the prompt and a ``response`` as tokens."""
+    def answered(self, prompt: int, path: Trajectory) -> Example:
+        """Return the prompt and an earlier response as tokens."""
         conversation = self.record(prompt)["raw_prompt"]
-        return Example(encode_prompt(conversation, self._tokenizer, self._template), list(response))
+        ids = encode_prompt(conversation, self._tokenizer, self._template)
+        return Example(ids, list(path.tokens), list(path.mask))
 
 
 class PromptTrainer(PPOTrainer):
@@ -148,8 +151,8 @@ class PromptTrainer(PPOTrainer):
         """Data-parallel ranks of the actor, which the workers tell at any time: also before they have worked."""
         return max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
 
-    def entropies(self, answers: Sequence[tuple[int, Sequence[int]]]) -> list[float]:
-        examples = [self.problems.answered(prompt, tokens) for prompt, tokens in answers]
+    def entropies(self, answers: Sequence[tuple[int, Trajectory]]) -> list[float]:
+        examples = [self.problems.answered(prompt, path) for prompt, path in answers]
         batch = entropy_batch(examples, self._ranks, self.config.actor_rollout_ref.rollout.temperature)
         output = self.actor_rollout_wg.compute_log_prob(batch)
         return mean_entropies(output["entropy"], batch, len(examples))
@@ -219,7 +222,7 @@ def mean_entropies(entropy: torch.Tensor, batch: TensorDict, examples: int) -> l
     """
     responses = no_padding_2_padding(entropy, batch).float()  # the fused kernel returns bfloat16
     mask = batch["response_mask"].to_padded_tensor(0.0)
-    return ((responses * mask).sum(-1)[:examples] / mask.sum(-1)[:examples]).tolist()
+    return (torch.where(mask > 0, responses, 0.0).sum(-1)[:examples] / mask.sum(-1)[:examples]).tolist()
 
 
 def example_batch(examples: Sequence[Example], ranks: int, temperature: float) -> TensorDict:
@@ -228,7 +231,7 @@ def example_batch(examples: Sequence[Example], ranks: int, temperature: float) -
     Rows without a token that counts fill the batch up to a multiple of the data-parallel ``ranks``.
     """
     rows = [*examples, *([examples[0]] * (-len(examples) % ranks))]
-    masks = [torch.full((len(row.response),), float(n < len(examples))) for n, row in enumerate(rows)]
+    masks = [torch.tensor(row.mask) * float(n < len(examples)) for n, row in enumerate(rows)]
     sequences = [torch.tensor(row.prompt + row.response) for row in rows]
     fields: dict[str, list[torch.Tensor]] = {
         "prompts": [torch.tensor(row.prompt) for row in rows],

@@ -29,7 +29,8 @@ from verl.workers.engine_workers import TrainingWorker
 
 from core.errors import InputError
 from core.ledger_verdicts import LEDGER
-from core.model.prompts import CHAT, Template, encode_example
+from core.model.episodes import encode_episode
+from core.model.prompts import CHAT, Template
 from training.algorithms.derived_seeds import target_ids
 from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
@@ -67,11 +68,15 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         prompt, target = (self._rows[name][index].as_py() for name in ("prompt", "target"))
-        example = encode_example(prompt, target[0]["content"], self._tokenizer, self._template)
+        example = encode_episode(prompt, target, self._tokenizer, self._template)
         ids = torch.tensor(example.prompt + example.response)
-        positions = torch.arange(len(ids))
-        mask = (positions >= len(example.prompt)).long()
-        return {"input_ids": ids, "position_ids": positions, "loss_mask": mask, "row": torch.tensor([index])}
+        mask = torch.tensor([0] * len(example.prompt) + example.mask)
+        return {
+            "input_ids": ids,
+            "position_ids": torch.arange(len(ids)),
+            "loss_mask": mask,
+            "row": torch.tensor([index]),
+        }
 
 
 def _files(config: DictConfig) -> Path | list[str]:

@@ -82,7 +82,8 @@ def shown_text(part: str, row: Mapping[str, Any]) -> str:
     if part == "answer":
         return str(row["reward_model"]["ground_truth"])
     target = row.get("target")
-    return target[0]["content"] if part == "target" and target is not None and len(target) else ""
+    shown = target if part == "target" and target is not None else ()
+    return "\n".join(message["content"] for message in shown)
 
 
 def of_response(scores: list[float], prompt: list[int], response: list[int]) -> list[float]:
@@ -139,7 +140,7 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
         self._end_draw()
         if validate:
             return
-        if output.prefix_length == len(response_ids):  # the policy wrote nothing
+        if not any(output.response_mask[output.prefix_length :]):  # the policy wrote nothing
             output.teacher_log_probs = [0.0] * len(response_ids)
             return
         assert sample_kwargs is not None

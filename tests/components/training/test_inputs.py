@@ -160,7 +160,7 @@ def test_a_run_that_needs_more_context_than_the_model_has_is_told_so(tmp_path: P
 def with_log_probs(number: int, *, more: int = 0, value: float = -0.5) -> Row:
     """A target, and a log-probability for each of its tokens, its end token, and ``more``."""
     target = row(number)
-    ((_, tokens),) = load_lengths(SHIPPED).count_examples([(target["prompt"], target["target"][0]["content"])])
+    tokens = load_lengths(SHIPPED).count_examples([(target["prompt"], target["target"])])[0].target
     return target | {"target_log_probs": [value] * (tokens + more)}
 
 

@@ -231,5 +231,6 @@ def test_a_quantized_model_may_be_sampled(model: Path) -> None:
 def test_thoughts_that_a_template_cuts_are_trained_on(model: Path) -> None:
     SOUND["a template that cuts thoughts"](model)
     lengths = load_lengths(model)
-    tokens = lengths.encode_target(messages("1+1=?"), "<think>\n1+1\n</think>\n\n2")
+    target = [{"role": "assistant", "content": "<think>\n1+1\n</think>\n\n2"}]
+    tokens = lengths.encode_target(messages("1+1=?"), target)
     assert lengths.tokenizer.decode(tokens[:-1]).startswith("<think>\n1+1\n</think>")

@@ -13,7 +13,7 @@ from verl.utils import tensordict_utils as tu
 
 from core.files import write_json
 from core.model.base_model import SHIPPED
-from core.model.prompts import Example
+from core.model.episodes import Example
 from research.baseline.audit import Difference, difference
 from research.baseline.plain import share, train
 from research.baseline.setting import Cut, Request, Setting, write_targets

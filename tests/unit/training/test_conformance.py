@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from core.errors import InputError
 from training.algorithms.term import LossInputs, LossOutputs, Policy
@@ -16,6 +17,13 @@ MORE = [
     {"type": "opd", "teacher": {"scale": 1.25}, "reference": {"coef": 0.0}},
     {"type": "luffy", "on_policy": {"type": "vespo"}},
     {"type": "luffy", "correction": {"type": "negative-mask", "negative_kl": 0.1}},
+    {
+        "type": "on_policy",
+        "on_policy": {"type": "gspo"},
+        "length_penalty": {},
+        "reduce": {"type": "seq-mean-token-sum"},
+    },
+    {"type": "luffy", "correction": {"type": "reinforce_pro"}, "reduce": {"type": "published"}},
 ]
 
 
@@ -35,6 +43,19 @@ class Averaged(Policy):
 class Inverse(Policy):
     def losses(self, x: LossInputs) -> LossOutputs:
         return LossOutputs(1e300 / x.log_prob.exp().square().square())
+
+
+class Late(Policy):
+    """Later positions weigh more, observations counted."""
+
+    def losses(self, x: LossInputs) -> LossOutputs:
+        outputs = super().losses(x)
+        return LossOutputs(outputs.losses * torch.arange(x.log_prob.shape[1]), outputs.stats)
+
+
+class Positional(Luffy):
+    def policy(self) -> Policy:
+        return Late(on=self.on_policy, off=self.off_policy)
 
 
 class Cut(Luffy):
@@ -64,6 +85,7 @@ class Uncounted(Luffy):
     [
         (Cut(), "in one micro-batch, .* in 3 on 1 ranks"),
         (Overflowing(), "not finite where all probabilities are 1e-30"),
+        (Positional(), "where responses have observations"),
         (Forgetful(), "the state is not what save"),
         (Uncounted(), "no coefficient of pg_loss"),
     ],

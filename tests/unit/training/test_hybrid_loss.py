@@ -8,7 +8,7 @@ import torch
 from updates import update_loss
 from verl.utils import tensordict_utils as tu
 
-from core.model.prompts import Example
+from core.model.episodes import Example
 from training.methods import method_of, resolved
 from training.methods.on_policy import OnPolicy
 from training.methods.relift import Relift
@@ -96,8 +96,10 @@ def test_srft_needs_the_entropy() -> None:
         share([0, 1, 2, 3], made("srft"))
 
 
-EXAMPLES = [Example([5, 6], [1, 2, 3]), Example([5], [4]), Example([7, 8, 9], [1, 2])]
-LOG_PROBS = [[0.0, -1.0, -2.0, -0.5, 9.0], [-4.0, 9.0], [0.0, 0.0, -0.3, -0.7, 9.0]]  # of the token after each one
+# The second token of the last response is an observation.
+EXAMPLES = [Example([5, 6], [1, 2, 3], [1] * 3), Example([5], [4], [1]), Example([7, 8, 9], [1, 0, 2], [1, 0, 1])]
+# Of the token after each one:
+LOG_PROBS = [[0.0, -1.0, -2.0, -0.5, 9.0], [-4.0, 9.0], [0.0, 0.0, -0.3, -8.0, -0.7, 9.0]]
 
 
 def sft_update_share(rows: list[int], batch: Any, entropy: float) -> tuple[float, float]:

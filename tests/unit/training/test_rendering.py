@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
+from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder
 
 from core.errors import InputError
 from core.model.chat_template import ChatTemplate
-from core.model.prompts import CHAT, encode_example, encode_prompt, messages, render_prompt, templates
+from core.model.episodes import encode_episode, encode_example
+from core.model.prompts import CHAT, encode_prompt, messages, render_prompt, templates
 from core.model.token_counts import load_lengths
 from training.methods.given import Start
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop
@@ -108,15 +110,15 @@ def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path:
     # Evaluation renders and encodes; the orchestration renders without transformers and counts.
     assert encode_prompt(CONVERSATION, tokenizer) == example.prompt
     assert render_prompt(CONVERSATION, ChatTemplate(model)) == tokenizer.decode(example.prompt)
-    assert load_lengths(model).count_examples([(CONVERSATION, TARGET)]) == [
-        (len(example.prompt), len(example.response))
-    ]
+    target = [{"role": "assistant", "content": TARGET}]
+    counts = len(example.prompt), len(example.response), 0
+    assert load_lengths(model).count_examples([(CONVERSATION, target)]) == [counts]
     # A rollout with the whole target.
     loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
     loop.template, loop.response_length, loop.tokenizer = CHAT, 200, tokenizer
-    row = {"raw_prompt": CONVERSATION, "target": [{"content": TARGET}], "extra_info": {"id": "p"}}
+    row = {"raw_prompt": CONVERSATION, "target": target, "extra_info": {"id": "p"}}
     assert loop._example(row, Start(ratio=1.0)) == example
-    assert loop._example(row, Start()) == (example.prompt, [])
+    assert loop._example(row, Start()) == (example.prompt, [], [])
     # Supervised training.
     rows = {"prompt": [CONVERSATION], "target": [[{"role": "assistant", "content": TARGET}]]}
     rows |= {"extra_info": [row["extra_info"]], "data_source": ["x"]}
@@ -124,6 +126,36 @@ def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path:
     item = TargetDataset(tmp_path / "targets.parquet", tokenizer)[0]
     assert item["input_ids"].tolist() == example.prompt + example.response
     assert int(item["loss_mask"].sum()) == len(example.response)
+
+
+CALLING = "<think>\nI ask.\n</think>\n\n<tool_call>\n{}\n</tool_call>"
+
+
+def test_an_episode_is_encoded_as_verl_appends_observations(model: Path, tokenizer: Any) -> None:
+    turn, last = ({"role": "assistant", "content": text} for text in (CALLING, TARGET))
+    observations = [{"role": "tool", "content": text} for text in ("4042", "error: no 7")]
+    episode = [turn, *observations, last]
+    if tokenizer.eos_token != "<|im_end|>":
+        with pytest.raises(InputError, match="does not end a turn with"):
+            encode_episode(CONVERSATION, episode, tokenizer)
+        return
+    prompt, response, mask = encode_episode(CONVERSATION, episode, tokenizer)
+    turns = [token for token, counts in zip(response, mask, strict=True) if counts]
+    assert tokenizer.decode(turns).count(tokenizer.eos_token) == 2 and mask[-1] == 1
+    before = [*CONVERSATION, turn]
+    builder = ContinuousTokenBuilder(tokenizer)
+    appended = builder.tokenize_context_incremental_messages(before, [*before, *observations])
+    line = tokenizer.encode("\n", add_special_tokens=False)  # behind the end token, which verl's builders of models add
+    assert [token for token, counts in zip(response, mask, strict=True) if not counts] == line + appended
+    counts = load_lengths(model).count_examples([(CONVERSATION, episode)])
+    assert counts == [(len(prompt), len(turns), len(response) - len(turns))]
+
+
+def test_an_observation_cannot_end_a_turn() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(BASE)
+    episode = [{"role": role, "content": f"4{tokenizer.eos_token}"} for role in ("assistant", "tool", "assistant")]
+    response = encode_episode(CONVERSATION, episode, tokenizer).response
+    assert response.count(tokenizer.eos_token_id) == 3  # of the two turns, and of the observation's message
 
 
 def test_a_template_renders_the_same_text_with_transformers_and_without(model: Path, tokenizer: Any) -> None:

@@ -77,16 +77,15 @@ def test_golden_ratios_and_prefixes(case):
         )
     assert drawn == pytest.approx(case["ratios"], rel=1e-12)
     targets = [target for target in case["targets"] for _ in range(case["n"])]
-    cut = [
-        cut_prefix(target, share, eos_id=EOS, response_length=8) for target, share in zip(targets, drawn, strict=True)
-    ]
-    assert cut == case["prefixes"]
+    whole = [[*target, EOS] if target else [] for target in targets]
+    cuts = [cut_prefix([1] * len(one), share, response_length=8) for one, share in zip(whole, drawn, strict=True)]
+    assert [one[:end] for one, end in zip(whole, cuts, strict=True)] == case["prefixes"]
 
 
 @pytest.mark.parametrize("case", GOLDEN["too_long"])
 def test_a_target_that_is_longer_than_the_limit_is_an_error(case):
     with pytest.raises(ValueError, match=r"target: .* tokens with its EOS, but a response has at most"):
-        cut_prefix(case["target"], 1.0, eos_id=EOS, response_length=case["limit"])
+        cut_prefix([1] * (len(case["target"]) + 1), 1.0, response_length=case["limit"])
 
 
 @pytest.mark.parametrize("window", GOLDEN["windows"], ids=lambda window: f"{window['strategy']}-{window['step']}")
@@ -124,7 +123,7 @@ def test_the_last_fixed_value_is_the_maximum_itself(minimum, maximum, n):
     """By rounding, 0.1 + 7 (0.9 / 7) is above 1, and 0.1 + 3 (0.9 / 3) is below it."""
     drawn = ratios(n=n, n_prefix=-1, strategy="fixed", min=minimum, max=maximum)
     assert drawn[-1] == maximum and all(minimum <= value <= maximum for value in drawn)
-    assert len(cut_prefix(range(2, 11), drawn[-1], eos_id=1, response_length=64)) == int(10 * maximum)
+    assert cut_prefix([1] * 10, drawn[-1], response_length=64) == int(10 * maximum)
 
 
 def test_a_whole_hint_is_no_more_than_the_target():

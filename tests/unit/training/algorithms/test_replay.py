@@ -29,7 +29,7 @@ from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
 
 
 def trajectory(first: int = 7) -> Trajectory:
-    return Trajectory([first, 2], [-0.25, -1.5])
+    return Trajectory([first, 2], [-0.25, -1.5], [1, 1])
 
 
 def filled(n: int = 8, prompts: int = 70) -> dict[int, Experience]:
@@ -45,9 +45,9 @@ def samples(groups: dict[int, list[bool]], replayed: tuple[int, ...] = ()) -> Sa
         "prompt_key": torch.tensor(keys),
         "solved": torch.tensor(solved),
         "prefix_length": torch.tensor([2 * (row in replayed) for row in range(count)]),
-        "response_mask": torch.tensor([[1, 1, 0]] * count),
-        "responses": torch.tensor([[row, 2, 0] for row in range(count)]),
-        "old_log_probs": torch.tensor([[-0.5, -1.0, 0.0]] * count),
+        "response_mask": torch.tensor([[1, 0, 1, 0]] * count),  # an observation, and padding
+        "responses": torch.tensor([[row, 3, 2, 0] for row in range(count)]),
+        "old_log_probs": torch.tensor([[-0.5, -2.0, -1.0, 0.0]] * count),
     }
     return Samples(TensorDict(rows, batch_size=count), np.array(keys), torch.ones(count, dtype=torch.bool))
 
@@ -104,7 +104,7 @@ def test_a_group_is_counted_whole_and_only_what_was_generated_is_stored():
     step = samples({7: [True, True, False], 8: [True] * 3, 9: [False] * 3}, replayed=(0,))
     method = after(step)
     assert method._retired == {8}
-    assert method._stored == {7: Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])}
+    assert method._stored == {7: Experience(2, [Trajectory([1, 3, 2], [-0.5, -2.0, -1.0], [1, 0, 1])])}
     again = samples({7: [False, True, False], 8: [True, False, False], 6: [True] * 3})
     again.rows["old_log_probs"] -= 1.0
     assert after(step, again)._stored == {7: Experience(1, method._stored[7].trajectories)}  # with its first figures
@@ -135,7 +135,7 @@ def test_the_surest_trajectory_of_each_prompt_is_replayed():
 
     def entropies(answers):
         asked.extend(answers)
-        return [0.0 if surest[prompt] == tokens[0] else 1.0 for prompt, tokens in answers]
+        return [0.0 if surest[prompt] == path.tokens[0] else 1.0 for prompt, path in answers]
 
     chosen = method.choose(SimpleNamespace(seed=0, n=8, global_steps=1, entropies=entropies), 4)  # pyright: ignore[reportArgumentType]
     assert len(chosen) == 2 and len(asked) == 6
@@ -162,7 +162,7 @@ def test_prompts_solved_half_of_the_time_are_replayed_most_whatever_their_order(
 def test_a_checkpoint_gives_back_the_store_to_the_last_bit(tmp_path: Path):
     saved, loaded = after(), Exgrpo()
     third = torch.tensor([-1 / 3, -1e-7]).tolist()
-    saved._stored = filled(prompts=5) | {3: Experience(2, [Trajectory([1, 2], third), trajectory()])}
+    saved._stored = filled(prompts=5) | {3: Experience(2, [Trajectory([1, 2], third, [1, 0]), trajectory()])}
     saved._retired, saved._absent = {8, 9}, {8}
     saved.save(tmp_path)
     loaded.load(tmp_path)
@@ -184,7 +184,7 @@ def test_a_sample_that_is_replayed_costs_no_generation():
     loop.config = OmegaConf.create({"reward": {"truncated": "zero"}})
     loop.rollout_config = OmegaConf.create({"n": 4})
     loop.tokenizer, loop.template = AutoTokenizer.from_pretrained(SHIPPED), CHAT
-    first = Start(tokens=[7, 2], log_probs=[-0.25, -1.5])  # its last token is not the tokenizer's end
+    first = Start(tokens=[7, 2], log_probs=[-0.25, -1.5], mask=[1, 1])  # its last token is not the tokenizer's end
     row = record | {"plan": {"starts": [first._asdict(), Start()._asdict()]}}
     output = asyncio.run(loop.run({}, session_id=0, global_steps=3, **row))
     assert (output.response_ids, output.prefix_length, output.requests) == ([7, 2], 2, 0)

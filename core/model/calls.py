@@ -1,0 +1,99 @@
+"""Calls of tools in the text of a turn: how a policy writes them, and what its turns say.
+
+The formats are ``hermes`` (``<tool_call>{"name": …, "arguments": {…}}</tool_call>``, of Qwen and Hermes), ``llama``
+(the turn is ``{"name": …, "parameters": {…}}``) and ``tags`` (``<NAME>the one argument</NAME>``).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+Format = Literal["hermes", "llama", "tags"]
+Schema = Mapping[str, Any]  # of a function, as OpenAI's API takes it
+THOUGHTS_END = "</think>"
+HERMES = re.compile(r"<tool_call>(.*?)(</tool_call>|$)", re.DOTALL)
+PYTHON_TAG = "<|python_tag|>"  # with which Llama may begin a call
+
+
+class Call(NamedTuple):
+    """A call; ``problem`` says why it cannot be made: it has no known form then."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    problem: str = ""
+
+
+def name_of(schema: Schema) -> str:
+    """Return the name of the function that a schema describes."""
+    return str(schema["function"]["name"])
+
+
+def first_argument(schema: Schema) -> str:
+    """Return the name of the first argument of a function, which is the one that ``tags`` writes."""
+    return next(iter(schema["function"]["parameters"]["properties"]))
+
+
+def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[Call]:
+    """Return the calls in the text of a turn, behind its thoughts.
+
+    >>> read_calls('<tool_call>\\n{"name": "sum", "arguments": {"a": 1}}\\n</tool_call>', "hermes")
+    [Call(name='sum', arguments={'a': 1}, problem='')]
+
+    Args:
+        schemas: The tools; ``tags`` reads the calls of these alone.
+    """
+    text = text.rpartition(THOUGHTS_END)[2]
+    if form == "hermes":
+        return [_object(call[1], "arguments", closed=bool(call[2])) for call in HERMES.finditer(text)]
+    if form == "llama":
+        return list(_objects(text.strip().removeprefix(PYTHON_TAG).strip()))
+    arguments = {name_of(schema): first_argument(schema) for schema in schemas}
+    if not arguments:
+        return []
+    names = "|".join(map(re.escape, arguments))
+    found = re.finditer(rf"<({names})>(.*?)(</\1>|$)", text, re.DOTALL)
+    return [
+        Call(call[1], {arguments[call[1]]: call[2]}, "" if call[3] else f"no </{call[1]}> after <{call[1]}>")
+        for call in found
+    ]
+
+
+def write_calls(calls: Sequence[Call], form: Format) -> str:
+    """Return the text that `read_calls` reads as ``calls``; of a call by ``tags``, the first argument as a text."""
+    if form == "tags":
+        return "\n".join(f"<{call.name}>{next(iter(call.arguments.values()), '')}</{call.name}>" for call in calls)
+    key = "arguments" if form == "hermes" else "parameters"
+    objects = [json.dumps({"name": call.name, key: call.arguments}, ensure_ascii=False) for call in calls]
+    # JSON reads "<\\/" as "</", and so no tag in an argument ends the call.
+    escaped = [text.replace("</", r"<\/") for text in objects]
+    return (
+        "; ".join(escaped) if form == "llama" else "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in escaped)
+    )
+
+
+def _objects(text: str) -> Iterator[Call]:
+    """Yield the calls of a turn that is nothing but objects, with ``;`` between them."""
+    if not text.startswith("{"):
+        return
+    decoder, position = json.JSONDecoder(), 0
+    while position < len(text):
+        try:
+            _, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            yield Call("", {}, "the call is not JSON")
+            return
+        yield _object(text[position:end], "parameters")
+        position = end + len(text[end:]) - len(text[end:].lstrip("; \n"))
+
+
+def _object(text: str, key: str, *, closed: bool = True) -> Call:
+    """Return the call that an object of JSON says."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return Call("", {}, "the call is not JSON" if closed else "no </tool_call> after <tool_call>")
+    arguments = value.get(key, {}) if isinstance(value, dict) else None
+    if not isinstance(arguments, dict) or not isinstance(value.get("name"), str):
+        return Call("", {}, f'expected {{"name": …, "{key}": {{…}}}}')
+    return Call(value["name"], arguments)
