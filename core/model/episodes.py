@@ -56,8 +56,8 @@ def render_episode(
     for role, group in groupby(target, key=lambda message: message["role"]):
         contents = [message["content"] for message in group]
         if role == TOOL:
-            names = [call.name for call in read_calls(segments[-1].text, template.calls, template.tools)]
-            named = [*names, *[""] * len(contents)]
+            calls = read_calls(segments[-1].text, template.calls, template.tools) if template.calls else []
+            named = [*(call.name for call in calls), *[""] * len(contents)]
             before = observation_text(conversation, list(zip(named, contents, strict=False)), tokenizer, template)
             segments.append(Segment(before, counted=False))
         else:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from core.errors import InputError, first_line
 from core.files import read_yaml
@@ -57,8 +57,8 @@ class Template:
         text: the whole prompt, with ``{problem}`` in it; None means the tokenizer's chat template.
         system: the system message; None keeps the conversation's, "" leaves it out.
         kwargs: arguments of the tokenizer's chat template, such as ``enable_thinking``; see `template_arguments`.
-        tools: the tools that the model may call; ``calls`` is the format of calls (`core.model.calls`), and "" without
-            tools. The chat template shows them, unless the format is ``tags``.
+        tools: the tools that the model may call; ``calls`` is the format of calls (`core.model.calls`), and None
+            without tools. The chat template shows them, unless the format is ``tags``.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Template:
     system: str | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     tools: Sequence[Schema] = ()
-    calls: Format | Literal[""] = ""
+    calls: Format | None = None
 
     @property
     def shown_tools(self) -> dict[str, Any]:
         """The argument of the chat template with the tools."""
-        return {"tools": list(self.tools)} if self.calls not in ("", "tags") else {}
+        return {"tools": list(self.tools)} if self.calls in ("hermes", "llama") else {}
 
 
 # The chat template of the tokenizer, with the system message of the conversation if it has one.
