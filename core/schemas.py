@@ -15,7 +15,8 @@ TARGET = pa.schema(
     [
         ("data_source", pa.string()),  # name of the source block; the file's metadata has the verifier of each
         ("prompt", pa.list_(MESSAGE)),
-        ("target", pa.list_(MESSAGE)),  # one assistant message "<think>\n...\n</think>\n\n...\boxed{...}"
+        # One assistant message "<think>\n...\n</think>\n\n...\boxed{...}", or turns with observations between them.
+        ("target", pa.list_(MESSAGE)),
         ("ability", pa.string()),  # domain
         ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),  # style: of the verifier
         (
@@ -119,6 +120,7 @@ DECISION = pa.schema(
         ("response_format", pa.string()),  # markers of the response
         TARGET.field("prompt"),
         ("target", pa.string()),
+        ("turns", pa.list_(MESSAGE)),  # the target of an episode, whose texts are in ``target``, too; else null
         TARGET_LOG_PROBS,
         FIELDS,
         ("metadata", pa.map_(pa.string(), pa.string())),  # what the source says of the trace

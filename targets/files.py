@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
 TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
+TOOLS = "tools"  # key in the metadata of targets: the tools that the policy may call, as JSON
 STAGING, LOCK = ".preparing", ".preparing.lock"
 REMEDY = "run luffy targets"
 ROWS_PER_READ = 256
@@ -186,11 +187,11 @@ class RowDigest:
     """sha256 over the texts of targets in order, with log-probabilities, pass rates, fields and metadata, and with the
     verifiers that are not ``math``: the version of the data, whatever the compression or what the file records.
 
-    ``verifiers``: what the file says of the verifier of each source, as JSON.
+    ``verifiers``, ``tools``: what the file says of the verifier of each source, and of the tools, as JSON.
     """
 
-    def __init__(self, verifiers: str = "{}") -> None:
-        self._digest = hashlib.sha256()
+    def __init__(self, verifiers: str = "{}", tools: str = "") -> None:
+        self._digest = hashlib.sha256(json.loads(tools)["digest"].encode() if tools else b"")
         records = json.loads(verifiers)
         self._verifiers = {name: of["digest"] for name, of in records.items() if of["verifier"] != "math"}
 

@@ -29,6 +29,7 @@ from targets.files import (
     PREPARED,
     PROFILE_FILE,
     REJECTED_FILE,
+    TOOLS,
     TRAIN,
     IdDigest,
     clear_staging,
@@ -170,6 +171,8 @@ def _inputs(
         "files": json.dumps(files),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
     }
+    if config.tools:
+        inputs[TOOLS] = config.tools.record()
     if generations := {digest: settings for shard in shards for digest, settings in shard.generation.items()}:
         inputs["generations"] = json.dumps(generations, sort_keys=True)
     return inputs

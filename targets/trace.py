@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.model.episodes import final_turn
 from core.schemas import DECISION, REJECTED
 from core.text.excerpt import shorten
 from grading.row_fields import row_fields
@@ -26,6 +27,14 @@ class Rejection:
     duplicate_of: str | None = None
 
 
+class Unusable(Exception):
+    """A value of one row that does not fit."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason)
+        self.rejection = Rejection(reason, detail)
+
+
 @dataclass(slots=True)
 class Trace:
     """One generation for one problem. Reading fills in the first group of fields and the filters the others.
@@ -40,6 +49,7 @@ class Trace:
     problem: str | None = None
     gold: str | None = None
     response: str | None = None
+    turns: list[dict[str, str]] | None = None  # of an episode: its turns and the observations between them
     system: str | None = None
     upstream_correct: bool | None = None
     target_log_probs: list[float] | None = None  # the teacher's, of each token of the target and its end token
@@ -100,12 +110,19 @@ class Trace:
     @property
     def conclusion(self) -> str:
         """What follows the thoughts; the whole response where it has not been taken apart."""
+        if self.turns:
+            return self.final.rpartition(CLOSE_THINK.strip())[2]
         return self.target.partition(CLOSE_THINK)[2] if self.target else self.response or ""
+
+    @property
+    def final(self) -> str:
+        """The text that states the answer: the target, or of an episode its last turn."""
+        return final_turn(self.turns) if self.turns else self.target
 
     @property
     def messages(self) -> list[dict[str, str]]:
         """The target as messages."""
-        return [{"role": "assistant", "content": self.target}]
+        return self.turns or [{"role": "assistant", "content": self.target}]
 
     def reject(self, rejection: Rejection) -> None:
         """Add a reason."""
@@ -122,7 +139,7 @@ class Trace:
             whole = self.response or self.target or ""
             self.response, self.response_chars = excerpt(whole) if whole else None, len(whole)
         self.system = self.target_log_probs = self.target_token_ids = None
-        self.target, self.prompt = "", []
+        self.target, self.prompt, self.turns = "", [], None
 
     @classmethod
     def from_decision(cls, row: dict[str, Any]) -> "Trace":
@@ -153,7 +170,7 @@ def rejected_target_row(row: Mapping[str, Any], rejection: Rejection) -> dict[st
         "problem": row["prompt"][-1]["content"],
         "gold": row["reward_model"]["ground_truth"],
         "verdict": "correct",
-        "response": excerpt(target := row["target"][-1]["content"]),
+        "response": excerpt(target := "\n".join(message["content"] for message in row["target"])),
         "response_chars": len(target),
     }
 

@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 
 from core.errors import InputError
 from core.model.calls import read_calls
-from core.model.prompts import CHAT, ChatTokenizer, Messages, Template, render_prompt, render_target
+from core.model.prompts import (
+    CHAT,
+    CLOSE_THOUGHTS,
+    OPEN_THOUGHTS,
+    ChatTokenizer,
+    Messages,
+    Template,
+    render_prompt,
+    render_target,
+)
 
 TOOL = "tool"  # role of an observation
 STAND_IN = "A turn that calls a tool."
@@ -104,6 +113,14 @@ def observation_text(
             "not supported; take a model with a template that does"
         )
     return rest.removeprefix(end)
+
+
+def final_turn(target: Messages) -> str:
+    """Return the turn that states the answer, with ``<think>`` before it if an earlier turn has left thoughts open."""
+    *earlier, last = [message["content"] for message in target if message["role"] != TOOL]
+    thoughts = "".join(earlier)
+    is_open = thoughts.count(OPEN_THOUGHTS) > thoughts.count(CLOSE_THOUGHTS)
+    return f"{OPEN_THOUGHTS}\n{last}" if is_open and not last.startswith(OPEN_THOUGHTS) else last
 
 
 def without_special(text: str) -> str:

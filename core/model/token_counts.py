@@ -1,7 +1,7 @@
 """Count tokens with the policy's own tokenizer, from its ``tokenizer.json``: no torch, no transformers."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,10 @@ class Lengths:
     chat: ChatTemplate
     digest: str
     template: Template = CHAT
+
+    def with_template(self, template: Template) -> "Lengths":
+        """Return the counts with another template for the same tokenizer; its arguments stay."""
+        return replace(self, template=replace(template, kwargs=self.template.kwargs))
 
     def prompt_text(self, messages: Messages) -> str:
         """Render the text that the policy reads before it answers, chat template included."""
@@ -85,10 +89,10 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def load_lengths(path: Path, kwargs: Mapping[str, Any] | None = None) -> Lengths:
+def load_lengths(path: Path, template: Template = CHAT) -> Lengths:
     """Load the tokenizer in ``path``, a ``tokenizer.json`` or a model folder, with its chat template.
 
-    ``kwargs`` are the arguments of the chat template.
+    ``template`` has the arguments of the chat template, and the tools that it shows.
 
     Raises:
         InputError: there is none, it has no end token, or its chat template does not render a plain conversation.
@@ -104,11 +108,11 @@ def load_lengths(path: Path, kwargs: Mapping[str, Any] | None = None) -> Lengths
     except ValueError as error:
         raise InputError(f"tokenizer {file}: not a tokenizer.json: {error}") from error
     check_end_token(file.parent)
-    check_chat_template(file.parent, kwargs)
+    check_chat_template(file.parent, template.kwargs)
     chat = ChatTemplate(file.parent)
     # No cut, no padding: a tokenizer.json may carry either from its last use, and both would falsify the counts.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     special = json.dumps(special_tokens(file.parent), sort_keys=True)  # templates print some of them
     digest = digest_bytes(content + (chat.chat_template or "").encode() + special.encode())
-    return Lengths(tokenizer, chat, digest, replace(CHAT, kwargs=kwargs or {}))
+    return Lengths(tokenizer, chat, digest, template)

@@ -1,15 +1,17 @@
 """The settings ``tools``: which tools a policy may call, in which format, and within which limits."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from core.code_digest import identity
-from core.errors import InputError
+from core.errors import InputError, validated
 from core.files import digest_file
 from core.model.calls import Format, Schema
+from core.model.prompts import CHAT, ChatTokenizer, Template
 from core.plugins.user_code import function_file, user_code_digest
 from core.settings import Section, UserPath, user_path
 from grading.tools.tool import TYPES, Tool, open_tool, tool_path
@@ -39,6 +41,11 @@ class ToolSettings(Section):
     observation_chars: int = Field(
         default=1000, ge=10, description="Maximum length of an observation; the middle of a longer one is left out."
     )
+    replay: bool = Field(
+        default=True,
+        description="Make the calls of each target again, and reject it if a tool says something else. false: training "
+        "can use whole targets only.",
+    )
     compare: Literal["text", "numbers"] = Field(
         default="text",
         description="When the observation of a target equals the tool's: text (blanks aside), or numbers (to 1e-6).",
@@ -63,13 +70,17 @@ class ToolSettings(Section):
         """Return the schemas of the tools."""
         return [tool.schema() for tool in self.tools()]
 
-    def format_of(self, chat_template: str | None, model: str) -> Format:
-        """Return the format of calls for a model's chat template.
+    def template(self, tokenizer: ChatTokenizer, template: Template = CHAT) -> Template:
+        """Return ``template`` with the tools; raises as `format_of` does."""
+        return replace(template, tools=self.schemas(), calls=self.format_of(tokenizer))
+
+    def format_of(self, tokenizer: ChatTokenizer) -> Format:
+        """Return the format of calls for the chat template of a model.
 
         Raises:
             InputError: the template shows no tools, or it writes another format than ``format``.
         """
-        text = chat_template or ""
+        text, model = str(tokenizer.chat_template or ""), tokenizer.name_or_path
         shows = "tools" in text
         written: Format = "llama" if '"parameters"' in text and "<tool_call>" not in text else "hermes"
         if not shows and self.format != "tags":
@@ -91,6 +102,22 @@ class ToolSettings(Section):
         values = json.loads(self.model_dump_json())
         values["use"] = [{key: files.get(str(value)) or value for key, value in spec.items()} for spec in self.use]
         return identity(json.dumps(values, sort_keys=True))
+
+    def record(self) -> str:
+        """Return the settings with their digest as JSON, which files of targets keep; `read_tools` reads it."""
+        return json.dumps({"settings": self.model_dump(mode="json"), "digest": self.digest()}, sort_keys=True)
+
+
+def read_tools(record: str, where: str) -> ToolSettings:
+    """Return the settings of a `ToolSettings.record`; InputError if a file that they name has changed."""
+    kept = json.loads(record)
+    settings = validated(ToolSettings, kept["settings"], f"{where}: tools: ")
+    if settings.digest() != kept["digest"]:
+        raise InputError(
+            f"{where}: the tools are not those that the targets were prepared with: a file that they name has changed; "
+            "prepare the targets again"
+        )
+    return settings
 
 
 def _content(value: str) -> str | None:

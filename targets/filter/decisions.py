@@ -105,7 +105,7 @@ class DecisionCache:
     def _settings_digest(self, shard: Shard) -> str:
         if shard.name not in self._digests:
             source = shard.source
-            decides = [shard.name, shard.mapping.model_dump(), self._filter_digest]
+            decides = [DECISION.names, shard.name, shard.mapping.model_dump(), self._filter_digest]
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if shard.mapping.target_log_probs else None]

@@ -152,8 +152,9 @@ def chat_tokens(trace: Trace, worker: Worker) -> str | None:
 
 def double_escaped(trace: Trace, worker: Worker) -> str | None:
     r"""LaTeX with backslashes escaped once too often: ``\\frac{1}{2}`` is a line break and the letters "frac"."""
-    for name in ("problem", "gold", "target"):
-        if match := DOUBLE_ESCAPED.search(getattr(trace, name) or ""):
+    # A call of a tool is JSON, in which backslashes are escaped: of an episode, the last turn counts.
+    for name, text in {"problem": trace.problem, "gold": trace.gold, "target": trace.final}.items():
+        if match := DOUBLE_ESCAPED.search(text or ""):
             return f"{match.group()[:QUOTED]!r} in the {name}: read the source's texts as JSON once more"
     return None
 
@@ -237,7 +238,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("no_gold", "no gold answer", Stage.READ),
     Filter("no_response", "no response", Stage.READ),
     Filter("no_reasoning", "the column of thoughts is empty", Stage.READ),
-    Filter("several_turns", "a chat of several turns, or one that calls tools", Stage.READ),
+    Filter("several_turns", "a chat of several turns, or one that calls tools without targets.tools", Stage.READ),
     Filter("bad_text", "NUL, lone surrogates or bytes that are not UTF-8", Stage.READ),
     Filter("too_large", "a text over max_text_bytes, or more log-probabilities than max_target_tokens", Stage.READ),
     Filter("held_for_benchmark", "a benchmark holds the question out", Stage.PROBLEM, held_for_benchmark),
@@ -256,6 +257,10 @@ FILTERS: tuple[Filter, ...] = (
     Filter("repeated_markers", "markers twice, out of order, or text outside them", Stage.RESPONSE),
     Filter("no_answer", "no answer after the thoughts", Stage.RESPONSE),
     Filter("empty_reasoning", "no thoughts", Stage.RESPONSE),
+    Filter("bad_call", "a call of a tool that is not in the format of calls", Stage.RESPONSE),
+    Filter("unknown_tool", "a call of a tool that tools.use does not name", Stage.RESPONSE),
+    Filter("unanswered_call", "a call without an observation, or an observation without a call", Stage.RESPONSE),
+    Filter("no_final_answer", "an episode that ends with a call, or has more turns than tools.turns", Stage.RESPONSE),
     Filter("chat_tokens", "chat-template tokens inside the text", Stage.RESPONSE, chat_tokens),
     Filter("double_escaped", "LaTeX commands with two backslashes", Stage.TARGET, double_escaped),
     Filter(
@@ -277,6 +282,8 @@ FILTERS: tuple[Filter, ...] = (
     Filter("prompt_too_long", "prompt over max_prompt_tokens", Stage.LENGTH),
     Filter("target_too_long", "target over max_target_tokens", Stage.LENGTH),
     Filter("no_log_probs", "no log-probabilities of its tokens", Stage.LENGTH),
+    Filter("tool_failed", "a tool of the episode could not run", Stage.LENGTH),
+    Filter("observation_differs", "a tool says something else than the episode has", Stage.LENGTH),
     Filter("pass_rate", "the base model solves the problem too rarely or too often", Stage.SELECT),
     Filter("review", "a reviewer refused it", Stage.SELECT),
     Filter("ledger", "an earlier training gave it one of the verdicts of ledger_drop", Stage.SELECT),

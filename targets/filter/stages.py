@@ -6,12 +6,16 @@ processes and on Ray Data.
 
 from collections.abc import Sequence
 
-from core.model.prompts import messages
+from core.model.calls import HERMES, Format, read_calls, write_calls
+from core.model.episodes import TOOL
+from core.model.prompts import OPEN_THOUGHTS, messages
+from grading.tools.replay import differs, problem_of
+from grading.tools.tool import Context
 from grading.verdict import Verdict
 from targets.filter.filters import Stage, rejections
 from targets.filter.text_properties import measure
 from targets.filter.worker import Worker
-from targets.read.response_format import Parts, parse_response
+from targets.read.response_format import TURN_TOKENS, Parts, parse_response
 from targets.select.dedupe import describe
 from targets.source_settings import Source
 from targets.trace import Rejection, Trace
@@ -25,6 +29,7 @@ VERDICTS = {
     Verdict.TIMEOUT: "verify_timeout",
     Verdict.ERROR: "verify_error",
 }
+EPISODE = "episode"  # response format of a response that calls tools
 FAILED = VERDICTS[Verdict.ERROR]
 QUOTED = 120  # characters of an answer in a detail
 
@@ -36,6 +41,8 @@ def filter_traces(traces: Sequence[Trace], worker: Worker) -> Sequence[Trace]:
     for trace in _accepted(traces):
         _verify(trace, worker)
     _filter_lengths(_accepted(traces), worker)
+    for trace in _accepted(traces):
+        _replay(trace, worker)
     for trace in traces:
         if trace.reasons:
             trace.shorten()
@@ -53,6 +60,9 @@ def _filter_texts(trace: Trace, worker: Worker) -> None:
     _reject(Stage.PROBLEM, trace, worker)
     if "contaminated" in trace.reasons and (match := worker.benchmark_match(trace.problem or "")):
         trace.duplicate_of, trace.duplicate_problem = f"{match.benchmark}/{match.id}", match.problem
+    if trace.turns:
+        _filter_turns(trace, worker)
+        return
     split, tag = worker.config.plain_text == "split", worker.reads_answer_tag(trace)
     parts = parse_response(trace.response or "", split_plain=split, answer_tag=tag)
     if isinstance(parts, Parts):
@@ -62,6 +72,42 @@ def _filter_texts(trace: Trace, worker: Worker) -> None:
         trace.reject(parts)
     else:
         _reject(Stage.TARGET, trace, worker)
+
+
+def _filter_turns(trace: Trace, worker: Worker) -> None:
+    """Apply those filters to an episode, with its calls as the policy writes them."""
+    template, tools = worker.lengths.template, worker.config.tools
+    assert trace.turns and tools and template.calls
+    trace.turns = [as_written(turn, template.calls) for turn in trace.turns]
+    trace.target, trace.response_format = "\n".join(turn["content"] for turn in trace.turns), EPISODE
+    _reject(Stage.RESPONSE, trace, worker)
+    if problem := problem_of(trace.turns, template.calls, template.tools, tools):
+        trace.reject(Rejection(*problem))
+    written = "\n".join(turn["content"] for turn in trace.turns if turn["role"] != TOOL)
+    if token := TURN_TOKENS.search(written):
+        trace.reject(Rejection("chat_tokens", f"{token.group()} in a turn"))
+    _reject(Stage.TARGET, trace, worker)
+
+
+def as_written(turn: dict[str, str], form: Format) -> dict[str, str]:
+    """Return a turn with the calls that reading has written, in the format ``form``."""
+    if form == "hermes" or turn["role"] == TOOL or not HERMES.search(turn["content"]):
+        return turn
+    calls = read_calls(turn["content"], "hermes")
+    if any(call.problem for call in calls):
+        return turn
+    text = HERMES.sub("", turn["content"]).strip()
+    return {**turn, "content": "\n".join(filter(None, (text, write_calls(calls, form))))}
+
+
+def _replay(trace: Trace, worker: Worker) -> None:
+    """Make the calls of an episode again: last of all, because that takes longest."""
+    template, toolbox = worker.lengths.template, worker.toolbox
+    if not trace.turns or not template.calls or not toolbox or not toolbox.settings.replay:
+        return
+    context = Context(trace.verifier_fields, seed=0)
+    if problem := differs(trace.turns, template.calls, template.tools, toolbox, context):
+        trace.reject(Rejection(*problem))
 
 
 def _reject(stage: Stage, trace: Trace, worker: Worker) -> None:
@@ -85,7 +131,8 @@ def _compare(trace: Trace, worker: Worker) -> tuple[str, str]:
     fields = trace.verifier_fields
     if not mathematics and (problem := verifier.gold_problem(gold, fields)):
         return "gold_unparsed", f"gold {_quote(gold)}: {problem}"
-    grade = verifier.verify(trace.target, gold, fields=fields)
+    thinking = not trace.turns or OPEN_THOUGHTS in trace.final
+    grade = verifier.verify(trace.final, gold, fields=fields, thinking=thinking)
     if not grade.solved:
         detail = f"answer {_quote(grade.extracted)}, gold {_quote(gold)}: {grade.reason}"
         no_box = grade.verdict is Verdict.NO_ANSWER and worker.is_boxed(trace)
@@ -106,7 +153,7 @@ def _filter_lengths(traces: Sequence[Trace], worker: Worker) -> None:
         trace.prompt = prompt_of(trace, worker.source(trace))
     counts = worker.lengths.count_examples([(trace.prompt, trace.messages) for trace in traces])
     for trace, count in zip(traces, counts, strict=True):
-        trace.prompt_tokens, trace.target_tokens = count.prompt, count.target
+        trace.prompt_tokens, trace.target_tokens = count.prompt, count.target + count.observations
         _align_log_probs(trace, worker)
 
 

@@ -67,10 +67,13 @@ OTHER_SCRIPT = 0.25  # share of the words
 
 def measure(trace: Trace, *, boxed: bool) -> None:
     """Fill in the profile of an accepted trace, as far as its target shows it; ``boxed``: its answer is in a box."""
-    part = answer_part(trace.target, thinking=True) or ""
+    part = answer_part(trace.final, thinking=not trace.turns) or ""
     answer = extract_boxed(part) if boxed else part.strip() or None
     once = trace.target.startswith(OPEN_THINK) and trace.target.count("<think>") == trace.target.count("</think>") == 1
     thoughts, _, rest = trace.target.removeprefix(OPEN_THINK).partition(CLOSE_THINK)
+    if trace.turns:  # its thoughts are its turns before the answer
+        once = trace.target.count("<think>") == trace.target.count("</think>")
+        thoughts, rest = trace.target.removesuffix(part), part.strip()
     trace.verified = answer is not None and (answer == trace.answer if boxed else trace.verdict == "correct")
     trace.has_think = once and bool(thoughts.strip() and rest[:1].strip())
     trace.has_answer = answer is not None

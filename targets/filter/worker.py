@@ -1,12 +1,15 @@
 """What the filters of one process share: settings, verifiers, token lengths, and the benchmarks."""
 
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.model.prompts import CHAT
 from core.model.token_counts import Lengths, load_lengths
 from grading.contamination import BenchmarkIndex, Match
 from grading.spec_values import MATHEMATICS
+from grading.tools.toolbox import Toolbox
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.filter.text_properties import repair
@@ -49,7 +52,12 @@ class Worker:
 
     @cached_property
     def lengths(self) -> Lengths:
-        return load_lengths(self._tokenizer, self.config.chat_template_kwargs)
+        lengths = load_lengths(self._tokenizer, replace(CHAT, kwargs=self.config.chat_template_kwargs))
+        return lengths if self.config.tools is None else lengths.with_template(self.config.tools.template(lengths.chat))
+
+    @cached_property
+    def toolbox(self) -> Toolbox | None:
+        return Toolbox(self.config.tools, workers=1) if self.config.tools else None
 
     @cached_property
     def _sources(self) -> dict[str, tuple[Source, VerifierSpec]]:
@@ -89,6 +97,8 @@ class Worker:
     def close(self) -> None:
         for verifier in self._verifiers.values():
             verifier.close()
+        if toolbox := self.__dict__.get("toolbox"):
+            toolbox.close()
 
     def __enter__(self) -> "Worker":
         return self

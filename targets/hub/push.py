@@ -17,6 +17,7 @@ from core.schemas import MESSAGE
 from core.text.markdown import escape_markdown
 from targets.files import (
     HELDOUT,
+    TOOLS,
     TRAIN,
     RowDigest,
     TableWriter,
@@ -130,7 +131,7 @@ def copy_table(
     out.parent.mkdir(parents=True, exist_ok=True)
     rows, digests = 0, []
     for file in shards(source):
-        digest = RowDigest(metadata.get("verifiers", "{}"))
+        digest = RowDigest(metadata.get("verifiers", "{}"), metadata.get(TOOLS, ""))
         with readable(file, advice):
             schema = change(pq.read_schema(file).remove_metadata().empty_table(), file).schema
             with TableWriter(out.with_name(file.name), schema, metadata) as writer:

@@ -1,7 +1,8 @@
 """Read chats of a source: the system message, question and answer of one turn, with the answer's thoughts.
 
 A chat is a list of messages in {role, content} or {from, value} spelling, or such a list as JSON text. A chat of
-several turns, or one that calls tools, is refused: a trace pairs one question with one answer.
+several turns is refused: a trace pairs one question with one answer. One that calls tools is an episode, where there
+are tools.
 """
 
 import json
@@ -11,9 +12,10 @@ from typing import Any
 
 from core.errors import first_line
 from core.text.patterns import compile_quick_pattern
+from targets.read.episodes import FIELDS, Turns, calls_tools, read_turns
 from targets.read.response_format import find_format
 from targets.source_settings import REASONING_COLUMNS
-from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
+from targets.trace import CLOSE_THINK, OPEN_THINK, Unusable
 
 ROLES = {
     "user": "user",
@@ -25,7 +27,6 @@ ROLES = {
     "system": "system",
     "developer": "system",
 }
-CALLS = ("tool_calls", "function_call")  # fields of a message that calls a tool
 TEXT_PARTS = ("text", "input_text", "output_text")  # types of the parts of a content
 THOUGHT_PARTS = ("thinking", "reasoning", "summary_text")
 HIDDEN_PARTS = ("redacted", "encrypted")  # in the type of a part that nobody but its provider can read
@@ -35,40 +36,45 @@ HEAD = 200  # characters of a text that show whether it is a chat
 NAMED_ROLES = 8  # of a chat, in a detail
 
 
-class Unusable(Exception):
-    """A value of one row that does not fit."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason)
-        self.rejection = Rejection(reason, detail)
-
-
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One turn; None where a chat has no message of this role."""
+    """A question and its answer; None where a chat has no message of this role. ``turns``: the answer of an episode."""
 
     system: str | None
     user: str | None
     assistant: str | None
+    turns: Turns | None = None
 
 
-def read_chat(value: Any, role: str) -> Chat | None:
-    """The turn of a value that is a chat; None for any other value, which may be a text.
+def read_chat(value: Any, role: str, *, tools: bool = False) -> Chat | None:
+    """The question and answer of a value that is a chat; None for any other value, which may be a text.
 
-    ``role``: of a message that does not say its role. Raises `Unusable` for a chat of several turns, and for messages
-    that cannot be read.
+    ``role``: of a message that does not say its role. ``tools``: whether the answer may call tools. Raises `Unusable`
+    for a chat of several turns, and for messages that cannot be read.
     """
     messages = _messages(value, role)
     if messages is None:
         return None
     roles = [_role(message, role) for message in messages]
-    if any(message.get(field) for message in messages for field in CALLS):
+    if tools and any(calls_tools(message, role) for message, role in zip(messages, roles, strict=True)):
+        return _episode(messages, roles)
+    if any(message.get(field) for message in messages for field in FIELDS):
         raise Unusable("several_turns", "a message calls a tool")
     if roles != [role for role in ("system", "user", "assistant") if role in roles]:
         more = ", …" if len(roles) > NAMED_ROLES else ""
         raise Unusable("several_turns", f"{', '.join(roles[:NAMED_ROLES])}{more}; expected one user and one assistant")
     texts = {role: _message_text(message) for role, message in zip(roles, messages, strict=True)}
     return Chat(texts.get("system"), texts.get("user"), texts.get("assistant"))
+
+
+def _episode(messages: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> Chat:
+    texts = [_message_text(message) or "" for message in messages]
+    start = next((number for number, role in enumerate(roles) if role not in ("system", "user")), len(roles))
+    head = dict(zip(roles[:start], texts[:start], strict=True))
+    if len(head) < start:
+        raise Unusable("several_turns", f"{', '.join(roles[:start])}; expected one user message")
+    turns = read_turns(messages[start:], roles[start:], texts[start:])
+    return Chat(head.get("system"), head.get("user"), "\n".join(turn["content"] for turn in turns) or None, turns)
 
 
 def with_thoughts(thoughts: str, text: str) -> str:

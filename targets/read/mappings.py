@@ -10,7 +10,8 @@ from typing import Any
 from core.errors import InputError
 from grading.answers.extraction import SEPARATOR
 from grading.answers.gold import explain_unreadable, gold_answer, number_text
-from targets.read.chats import Unusable, read_chat, with_thoughts
+from targets.read.chats import read_chat, with_thoughts
+from targets.read.episodes import Turns, split_code
 from targets.read.json_rows import Row
 from targets.read.response_format import find_format
 from targets.read.worked_solutions import render_steps
@@ -23,7 +24,7 @@ from targets.source_settings import (
     ready_mappings,
     top_level,
 )
-from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
+from targets.trace import LONGEST_METADATA, Rejection, Trace, Unusable, printable
 
 CUT = {"length": "reached its token limit", "content_filter": "was cut by a filter"}  # by finish_reason
 NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in a table that is written as text
@@ -99,17 +100,22 @@ def check_columns(source: Source, columns: list[str], where: str) -> None:
             )
 
 
-def to_traces(row: Row, mapping: ColumnMapping, source: Source, part: str, number: int) -> Iterator[Trace]:
-    """The traces of row ``number`` of ``part``: at least one, rejected where the row is not usable."""
+def to_traces(
+    row: Row, mapping: ColumnMapping, source: Source, part: str, number: int, *, tools: bool = False
+) -> Iterator[Trace]:
+    """The traces of row ``number`` of ``part``: at least one, rejected where the row is not usable.
+
+    ``tools``: whether responses may call tools.
+    """
     name = f"{part}:{number}"
     if isinstance(row, Rejection):
         yield _rejected(Trace(name, part, number, metadata=source.constants), row)
         return
     common: dict[str, Any] = {"metadata": _metadata(row, source), "fields": _fields(row, source)}
     try:
-        common["problem"] = _problem(row, mapping)
+        common["problem"] = _problem(row, mapping, tools)
         common["gold"] = _gold(_value(row, str(mapping.answer)), mapping)
-        common["system"] = _system(row, mapping)
+        common["system"] = _system(row, mapping, tools)
         generations = _generations(row, mapping)
     except Unusable as unusable:
         yield _rejected(Trace(name, part, number, **common), unusable.rejection)
@@ -118,7 +124,8 @@ def to_traces(row: Row, mapping: ColumnMapping, source: Source, part: str, numbe
     for k, (response, reasoning, correct, log_probs, token_ids, finish) in enumerate(generations):
         trace = Trace(name if len(generations) == 1 else f"{name}.{k}", part, number, **common)
         try:
-            text = _response(response, reasoning, mapping)
+            trace.turns = _turns(response) if tools else None
+            text = _joined(trace.turns) if trace.turns else _response(response, reasoning, mapping)
             trace.upstream_correct = _flag(correct)
             trace.target_log_probs = _log_probs(log_probs)
             trace.target_token_ids = _token_ids(token_ids)
@@ -159,12 +166,12 @@ def _fields(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
     return fields
 
 
-def _problem(row: Mapping[str, Any], mapping: ColumnMapping) -> str:
+def _problem(row: Mapping[str, Any], mapping: ColumnMapping, tools: bool) -> str:
     if isinstance(mapping.problem, list):
         values = [_value(row, path) for path in mapping.problem]
         return _text(" ".join(_text(value, "problem").strip() for value in values if not _is_empty(value)), "problem")
     value = _value(row, mapping.problem)
-    chat = read_chat(value, "user")
+    chat = read_chat(value, "user", tools=tools)
     if chat is None:
         return _text(value, "problem")
     if chat.assistant is not None and mapping.problem != mapping.response:
@@ -189,7 +196,7 @@ def _gold(value: Any, mapping: ColumnMapping) -> str:
     return answer
 
 
-def _system(row: Mapping[str, Any], mapping: ColumnMapping) -> str | None:
+def _system(row: Mapping[str, Any], mapping: ColumnMapping, tools: bool) -> str | None:
     """The text of a column of its own, or else the system message of the chat."""
     if mapping.system is None:
         return None
@@ -197,10 +204,21 @@ def _system(row: Mapping[str, Any], mapping: ColumnMapping) -> str | None:
     apart = mapping.system != mapping.problem and not _is_empty(value)
     if not apart and isinstance(mapping.problem, str):  # without a text of its own, it may be in the chat
         value = _value(row, mapping.problem)
-    chat = read_chat(value, "system" if apart else "user")
+    chat = read_chat(value, "system" if apart else "user", tools=tools)
     if chat is not None:
         return chat.system
     return _text(value, "system") if apart else None
+
+
+def _turns(value: Any) -> Turns | None:
+    """The turns of a response that calls tools, and None of any other."""
+    chat = read_chat(value, "assistant", tools=True)
+    text = value if chat is None else chat.assistant
+    return (chat and chat.turns) or (split_code(text) if isinstance(text, str) else None) or None
+
+
+def _joined(turns: Turns) -> str:
+    return "\n".join(turn["content"] for turn in turns)
 
 
 def _response(value: Any, reasoning: Any, mapping: ColumnMapping) -> str:

@@ -161,6 +161,7 @@ class Shard:
                     problem=p.problem,
                     gold=p.answer,
                     response=p.trace,
+                    turns=getattr(p, "turns", None),  # of a problem for a tool
                     metadata=self.source.constants,
                 )
         elif self.source.task:
@@ -177,7 +178,8 @@ class Shard:
                 )
         else:
             for number, row in self._rows():
-                yield from to_traces(row, self.mapping, self.source, self.name, number)
+                tools = self.config.tools is not None
+                yield from to_traces(row, self.mapping, self.source, self.name, number, tools=tools)
 
     def _rows(self) -> Iterator[tuple[int, Row]]:
         more = top_level([*self.source.metadata.values(), *self.source.field_paths.values()])
@@ -295,8 +297,9 @@ def _embedded_settings(config: TargetSettings) -> tuple[Any, ...]:
 @lru_cache(1)
 def _generated_problems(*settings: Any) -> list[Any]:
     from core.arithmetic import problems
+    from core.arithmetic_tools import SPLITS, tool_problems
 
-    return problems(*settings)
+    return tool_problems(*settings[:3]) if settings[0] in SPLITS else problems(*settings)
 
 
 def _load_hub(source: Source) -> Any:

@@ -23,6 +23,7 @@ from targets.files import (
     HELDOUT,
     LEFT_OUT,
     REMEDY,
+    TOOLS,
     TRAIN,
     IdDigest,
     RowDigest,
@@ -164,7 +165,8 @@ def write_part(part: _Part, _: object, combine: Callable[[str], str] | None = No
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    digest, schema = RowDigest(part.metadata["verifiers"]), pq.read_schema(part.file).remove_metadata()
+    digest = RowDigest(part.metadata["verifiers"], part.metadata.get(TOOLS, ""))
+    schema = pq.read_schema(part.file).remove_metadata()
     schemas = {TRAIN: schema, HELDOUT: schema, LEFT_OUT: REJECTED}
     why = Rejection("over_max_rows", f"not among the {part.metadata[MAX_ROWS]} rows drawn")
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.schemas import MESSAGE, PASS_RATE, PROFILE, REJECTED, TARGET_LOG_PROBS, metadata_field, target_schema
 from targets.counts import Tally
-from targets.files import IdDigest, RowDigest, TableWriter, digest_ids, moved_rows, read_columns
+from targets.files import TOOLS, IdDigest, RowDigest, TableWriter, digest_ids, moved_rows, read_columns
 from targets.select.exclusions import Exclusions
 from targets.select.selection import KEPT, REPEATED, Outcome
 from targets.source_settings import Source
@@ -78,7 +78,7 @@ class _Writers:
         optional = [TARGET_LOG_PROBS] * output.log_probs + [PASS_RATE] * bool(config.difficulty)
         self._schema = target_schema(*optional, *self._metadata, fields=any(source.fields for source in config.sources))
         self._profile_schema = pa.schema([*PROFILE, *self._metadata])
-        self.tally, self.digest = Tally(), RowDigest(output.metadata["verifiers"])
+        self.tally, self.digest = Tally(), RowDigest(output.metadata["verifiers"], output.metadata.get(TOOLS, ""))
         schemas = (self._schema, self._profile_schema, REJECTED)
         self.all = [
             stack.enter_context(TableWriter(path, schema, output.metadata))
@@ -145,12 +145,9 @@ class _Writers:
             "index": pa.array(np.arange(start, start + count)),
             **{name: _whole(table[name]) for name in ("id", "source", "fields")},
         }
-        message = [pa.repeat("assistant", count), _whole(table["target"])]
         reward = [pa.repeat(source.spec.type, count), _whole(table["gold"])]
         columns = {
-            "target": pa.ListArray.from_arrays(
-                pa.array(np.arange(count + 1), pa.int32()), pa.StructArray.from_arrays(message, fields=list(MESSAGE))
-            ),
+            "target": _messages(table),
             "ability": pa.repeat(source.ability, count),
             "reward_model": pa.StructArray.from_arrays(reward, fields=list(schema.field("reward_model").type)),
             "extra_info": pa.StructArray.from_arrays([parts[field.name] for field in info], fields=list(info)),
@@ -159,6 +156,19 @@ class _Writers:
             rates = self._exclusions.difficulty.rates
             columns["pass_rate"] = pa.array([rates.get(key) for key in table["text_key"].to_pylist()], PASS_RATE.type)
         return pa.table({name: columns[name] if name in columns else table[name] for name in schema.names}).cast(schema)
+
+
+def _messages(table: "pa.Table") -> "pa.Array":
+    """Return the targets as messages: one, or those of an episode."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count, turns = len(table), _whole(table["turns"])
+    message = [pa.repeat("assistant", count), _whole(table["target"])]
+    single = pa.ListArray.from_arrays(
+        pa.array(np.arange(count + 1), pa.int32()), pa.StructArray.from_arrays(message, fields=list(MESSAGE))
+    )
+    return single if turns.null_count == count else pc.if_else(turns.is_valid(), turns, single)
 
 
 def _whole(column: "pa.ChunkedArray") -> "pa.Array":

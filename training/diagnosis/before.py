@@ -53,7 +53,7 @@ def examine(
             to other problems.
     """
     rows, verifiers = sample_rows(targets), read_verifiers(targets)
-    lengths = load_lengths(model, chat_template(config).kwargs)
+    lengths = load_lengths(model, chat_template(config))
     samples: list[Rollout] = []
     ended = time.monotonic() + SECONDS
     with _scores(config, verifiers) as score:

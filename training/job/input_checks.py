@@ -21,6 +21,7 @@ from core.model.prompts import TEMPLATE_KWARGS
 from core.model.token_counts import Counts, Lengths, load_lengths
 from core.parquet import count_rows, read_batches, read_shards, readable, shards
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
+from grading.tools.settings import ToolSettings, read_tools
 from grading.verifiers.spec import VerifierSpec, parse_spec
 from training.algorithms.guide import ALWAYS, parse_schedule
 from training.algorithms.prompt_order import EASY_FIRST, easy_first
@@ -29,7 +30,7 @@ from training.config.to_verl import chat_template
 from training.job.request import ADVICE
 
 MATH = VerifierSpec("math")
-VERIFIERS_KEY, ROWS_DIGEST = b"verifiers", b"rows_digest"  # metadata of a file of targets
+VERIFIERS_KEY, TOOLS_KEY, ROWS_DIGEST = b"verifiers", b"tools", b"rows_digest"  # metadata of a file of targets
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # number of rows that one message names
 
@@ -84,7 +85,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     read_verifiers(path)
     items = (schema.metadata or {}).items()  # another program's need not be text
     metadata = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in items}
-    lengths = load_lengths(model, chat_template(config).kwargs)
+    lengths = load_lengths(model, chat_template(config))
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
     # The preparation writes the digest of the rows beside the schema, whose metadata a copy of other rows keeps.
     unchanged = ROWS_DIGEST in (pq.read_metadata(shards(path)[0]).metadata or {})
@@ -125,6 +126,15 @@ def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
             "file or package that it reads has changed; prepare the targets again"
         )
     return specs
+
+
+def read_target_tools(targets: Path) -> ToolSettings | None:
+    """Return the tools of a file of targets; None without any, or without the file. Raises as `read_tools` does."""
+    try:
+        recorded = (pq.read_schema(shards(targets)[0]).metadata or {}).get(TOOLS_KEY)
+    except (OSError, ValueError):
+        return None  # `check_targets` says why
+    return None if recorded is None else read_tools(recorded.decode(), f"targets {targets}")
 
 
 def check_pass_rates(path: Path, config: DictConfig) -> None:

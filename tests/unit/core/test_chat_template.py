@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,8 @@ def test_what_the_model_writes_is_rendered_where_a_template_marks_it(tmp_path: P
 def test_a_template_that_prints_the_date_prints_the_same_one_every_day(tmp_path: Path) -> None:
     folder = write(tmp_path, "{{ strftime_now('%A, %d %B %Y, %H:%M') }}: {{ messages[-1].content }}")
     assert render_prompt(QUESTION, ChatTemplate(folder)) == "Friday, 26 July 2024, 00:00: 1+1=?"
-    lengths = load_lengths(
-        write(Path(shutil.copytree(BASE, tmp_path / "m")), "{{ strftime_now('%Y') }}"), {"strftime_now": "1999-12-31"}
-    )
+    yearly = write(Path(shutil.copytree(BASE, tmp_path / "m")), "{{ strftime_now('%Y') }}")
+    lengths = load_lengths(yearly, replace(CHAT, kwargs={"strftime_now": "1999-12-31"}))
     assert lengths.prompt_text(QUESTION) == "1999"
 
 

@@ -135,8 +135,9 @@ def test_a_sample_is_stable_and_in_order(tmp_path: Path, tokenizer: Path) -> Non
 
 
 def test_every_reason_that_the_code_gives_is_in_the_registry() -> None:
-    code = "".join(path.read_text() for path in (ROOT / "targets").rglob("*.py"))
-    given = set(re.findall(r"(?:Rejection|Unusable)\(\s*\"(\w+)\"", code)) | set(VERDICTS.values())
+    files = [*(ROOT / "targets").rglob("*.py"), *(ROOT / "grading/tools").rglob("*.py")]
+    code = "".join(path.read_text() for path in files)
+    given = set(re.findall(r"(?:Rejection|Unusable|Problem)\(\s*\"(\w+)\"", code)) | set(VERDICTS.values())
     given |= {
         "no_problem",
         "no_gold",
