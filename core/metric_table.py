@@ -20,6 +20,7 @@ SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION = "reward/source/", "solved/sour
 ENTROPY, GRADIENT_NORM, SFT_LOSS = "actor/entropy", "actor/grad_norm", "actor/sft_loss"
 OFF_POLICY_PROB = "actor/off_policy_prob"
 RESPONSE_LENGTH, CUT_SHARE = "response_length/mean", "response_length/clip_ratio"
+EPISODE_CALLS = "episode/calls"
 KEPT_SHARE = "rollout_correction/kept_share"
 LOG_RATIO_MEAN, LOG_RATIO_MAX = "rollout_correction/abs_log_ratio_mean", "rollout_correction/abs_log_ratio_max"
 DRIFT_BY_AGE = "drift/age_"  # followed by the age
@@ -117,6 +118,13 @@ METRICS = (
     Metric("groups/dropped", "Groups dropped because an off-policy sample failed", better="lower"),
     Metric("groups/*", "Groups: {}"),
     Metric(CUT_SHARE, "Samples cut at the length limit", "share", better="lower", views=CHARTS),
+    Metric("episode/turns", "Turns of an episode", views=View.POLICY),
+    Metric(EPISODE_CALLS, "Calls of tools in an episode", views=CHARTS),
+    Metric("episode/failed_calls", "Calls that a tool refused", better="lower", views=View.POLICY),
+    Metric("episode/truncated", "Episodes that were cut", "share", better="lower"),
+    Metric("episode/observation_tokens", "Tokens of observations in an episode"),
+    Metric("episode/tool_seconds", "Time of the tools in an episode", "s"),
+    Metric("episode/off_policy_*", "Episodes that start off-policy: {}"),
     Metric(
         OFF_POLICY_PROB,
         "Probability of off-policy tokens",

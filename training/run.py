@@ -23,12 +23,13 @@ from core.files import read_json_lines, read_yaml, write_text
 from core.model.lineage_file import InputRecord, Manifest, TargetsRecord, read_manifest
 from core.parquet import count_rows
 from core.plugins.user_code import UserFunctionError, named_in_errors
+from grading.tools.toolbox import Toolbox
 from training.algorithms.prompt_order import SHUFFLE
 from training.config.compose import compose
 from training.config.run_checks import check_run, own_trackers
 from training.config.teacher_checks import check_teacher, served_folder
 from training.config.teacher_settings import lay_out_teacher
-from training.config.to_verl import to_verl
+from training.config.to_verl import set_tools, to_verl, tools_of
 from training.diagnosis.before import warn_before
 from training.diagnosis.live import Watch
 from training.driver import run_attempt
@@ -47,6 +48,7 @@ from training.job.input_checks import (
     check_context,
     check_pass_rates,
     check_targets,
+    read_target_tools,
     read_verifiers,
     run_files,
     verl_files,
@@ -164,10 +166,14 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
         if request.heldout is None:
             raise InputError(f"recipe {request.recipe}: its second stage trains on held-out targets: give --heldout")
         data = request.heldout
+    set_tools(config, read_target_tools(data.path), request.model.path)
     check_context(request.model.path, config)
     check_teacher(config, request.model.path)
     targets = check_targets(data, request.model.path, config)
     check_pass_rates(data.path, config)
+    if tools := tools_of(config):
+        with Toolbox(tools, workers=1) as toolbox:
+            toolbox.start()
     if config.objective == "rl":
         check_reward_function(OmegaConf.to_container(config.reward.custom_reward_function))
     if config.data.val_files:

@@ -54,7 +54,11 @@ def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[
     names = "|".join(map(re.escape, arguments))
     found = re.finditer(rf"<({names})>(.*?)(</\1>|$)", text, re.DOTALL)
     return [
-        Call(call[1], {arguments[call[1]]: call[2]}, "" if call[3] else f"no </{call[1]}> after <{call[1]}>")
+        Call(
+            call[1],
+            {arguments[call[1]]: call[2]},
+            "" if call[3] else f"no </{call[1]}> after <{call[1]}>",
+        )
         for call in found
     ]
 
@@ -92,7 +96,11 @@ def _object(text: str, key: str, *, closed: bool = True) -> Call:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return Call("", {}, "the call is not JSON" if closed else "no </tool_call> after <tool_call>")
+        return Call(
+            "",
+            {},
+            "the call is not JSON" if closed else "no </tool_call> after <tool_call>",
+        )
     arguments = value.get(key, {}) if isinstance(value, dict) else None
     if not isinstance(arguments, dict) or not isinstance(value.get("name"), str):
         return Call("", {}, f'expected {{"name": …, "{key}": {{…}}}}')

@@ -27,7 +27,10 @@ from core.model.prompts import (
 TOOL = "tool"  # role of an observation
 STAND_IN = "A turn that calls a tool."
 # With thoughts: some templates write empty ones into a turn that has none.
-STAND_IN_TURN = {"role": "assistant", "content": f"<think>\n{STAND_IN}\n</think>\n\n{STAND_IN}"}
+STAND_IN_TURN = {
+    "role": "assistant",
+    "content": f"<think>\n{STAND_IN}\n</think>\n\n{STAND_IN}",
+}
 # The start of what some tokenizer reads as a token between turns.
 SPECIAL = re.compile(
     r"<(?=\|[^<>|\n]{1,40}\|>|/?s>|(?:start|end)_of_turn>|[be]os>|pad>|\uff5c[^\uff5c\n]{1,40}\uff5c>)|\[(?=/?INST\])"
@@ -50,7 +53,12 @@ class Example(NamedTuple):
 
 
 def render_episode(
-    conversation: Messages, target: Messages, tokenizer: ChatTokenizer, template: Template = CHAT, *, bare: bool = False
+    conversation: Messages,
+    target: Messages,
+    tokenizer: ChatTokenizer,
+    template: Template = CHAT,
+    *,
+    bare: bool = False,
 ) -> tuple[str, list[Segment]]:
     """Return the prompt of an episode, and the text of its turns and observations.
 
@@ -93,7 +101,10 @@ def encode_example(conversation: Messages, target: str, tokenizer: Any, template
 
 
 def observation_text(
-    conversation: Messages, observations: Sequence[tuple[str, str]], tokenizer: ChatTokenizer, template: Template
+    conversation: Messages,
+    observations: Sequence[tuple[str, str]],
+    tokenizer: ChatTokenizer,
+    template: Template,
 ) -> str:
     """Return what the chat template writes between the end token of a turn and the next turn.
 

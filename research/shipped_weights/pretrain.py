@@ -25,7 +25,7 @@ WINDOW = 16  # batches whose examples are sorted by length together, so that lit
 
 
 class Batch(NamedTuple):
-    """Examples padded on the right, ``[examples, longest]`` each; ``response_mask`` is True on tokens of a response."""
+    """Examples padded on the right, ``[examples, longest]`` each; ``response_mask`` is True on tokens that count."""
 
     input_ids: torch.Tensor
     attention_mask: torch.Tensor
@@ -71,7 +71,7 @@ def collate(examples: Sequence[Example], pad_token_id: int, device: torch.device
         start, end = len(example.prompt), len(example.prompt) + len(example.response)
         ids[row, :end] = torch.tensor(example.prompt + example.response)
         attention[row, :end] = True
-        response[row, start:end] = True
+        response[row, start:end] = torch.tensor(example.mask, dtype=torch.bool)
     return Batch(ids.to(device), attention.to(device), response.to(device))
 
 

@@ -59,7 +59,10 @@ def _filter_texts(trace: Trace, worker: Worker) -> None:
     """Apply the filters that need neither a comparison of answers nor token counts, and make the target."""
     _reject(Stage.PROBLEM, trace, worker)
     if "contaminated" in trace.reasons and (match := worker.benchmark_match(trace.problem or "")):
-        trace.duplicate_of, trace.duplicate_problem = f"{match.benchmark}/{match.id}", match.problem
+        trace.duplicate_of, trace.duplicate_problem = (
+            f"{match.benchmark}/{match.id}",
+            match.problem,
+        )
     if trace.turns:
         _filter_turns(trace, worker)
         return
@@ -79,7 +82,10 @@ def _filter_turns(trace: Trace, worker: Worker) -> None:
     template, tools = worker.lengths.template, worker.config.tools
     assert trace.turns and tools and template.calls
     trace.turns = [as_written(turn, template.calls) for turn in trace.turns]
-    trace.target, trace.response_format = "\n".join(turn["content"] for turn in trace.turns), EPISODE
+    trace.target, trace.response_format = (
+        "\n".join(turn["content"] for turn in trace.turns),
+        EPISODE,
+    )
     _reject(Stage.RESPONSE, trace, worker)
     if problem := problem_of(trace.turns, template.calls, template.tools, tools):
         trace.reject(Rejection(*problem))
@@ -127,7 +133,11 @@ def _verify(trace: Trace, worker: Worker) -> None:
 
 def _compare(trace: Trace, worker: Worker) -> tuple[str, str]:
     """The verdict, and the answer if it is "correct", or else why not."""
-    gold, verifier, mathematics = trace.gold or "", worker.verifier(trace), worker.is_mathematics(trace)
+    gold, verifier, mathematics = (
+        trace.gold or "",
+        worker.verifier(trace),
+        worker.is_mathematics(trace),
+    )
     fields = trace.verifier_fields
     if not mathematics and (problem := verifier.gold_problem(gold, fields)):
         return "gold_unparsed", f"gold {_quote(gold)}: {problem}"
@@ -153,7 +163,10 @@ def _filter_lengths(traces: Sequence[Trace], worker: Worker) -> None:
         trace.prompt = prompt_of(trace, worker.source(trace))
     counts = worker.lengths.count_examples([(trace.prompt, trace.messages) for trace in traces])
     for trace, count in zip(traces, counts, strict=True):
-        trace.prompt_tokens, trace.target_tokens = count.prompt, count.target + count.observations
+        trace.prompt_tokens, trace.target_tokens = (
+            count.prompt,
+            count.target + count.observations,
+        )
         _align_log_probs(trace, worker)
 
 

@@ -29,7 +29,10 @@ ROLES = {
 }
 TEXT_PARTS = ("text", "input_text", "output_text")  # types of the parts of a content
 THOUGHT_PARTS = ("thinking", "reasoning", "summary_text")
-HIDDEN_PARTS = ("redacted", "encrypted")  # in the type of a part that nobody but its provider can read
+HIDDEN_PARTS = (
+    "redacted",
+    "encrypted",
+)  # in the type of a part that nobody but its provider can read
 REASONING_PARTS = "reasoning_details"  # a field of a message with thoughts in parts
 MESSAGE_AS_TEXT = compile_quick_pattern(r"""\{\s*["'](?:role|from|content|value)["']\s*:""")
 HEAD = 200  # characters of a text that show whether it is a chat
@@ -62,19 +65,30 @@ def read_chat(value: Any, role: str, *, tools: bool = False) -> Chat | None:
         raise Unusable("several_turns", "a message calls a tool")
     if roles != [role for role in ("system", "user", "assistant") if role in roles]:
         more = ", …" if len(roles) > NAMED_ROLES else ""
-        raise Unusable("several_turns", f"{', '.join(roles[:NAMED_ROLES])}{more}; expected one user and one assistant")
+        raise Unusable(
+            "several_turns",
+            f"{', '.join(roles[:NAMED_ROLES])}{more}; expected one user and one assistant",
+        )
     texts = {role: _message_text(message) for role, message in zip(roles, messages, strict=True)}
     return Chat(texts.get("system"), texts.get("user"), texts.get("assistant"))
 
 
 def _episode(messages: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> Chat:
     texts = [_message_text(message) or "" for message in messages]
-    start = next((number for number, role in enumerate(roles) if role not in ("system", "user")), len(roles))
+    start = next(
+        (number for number, role in enumerate(roles) if role not in ("system", "user")),
+        len(roles),
+    )
     head = dict(zip(roles[:start], texts[:start], strict=True))
     if len(head) < start:
         raise Unusable("several_turns", f"{', '.join(roles[:start])}; expected one user message")
     turns = read_turns(messages[start:], roles[start:], texts[start:])
-    return Chat(head.get("system"), head.get("user"), "\n".join(turn["content"] for turn in turns) or None, turns)
+    return Chat(
+        head.get("system"),
+        head.get("user"),
+        "\n".join(turn["content"] for turn in turns) or None,
+        turns,
+    )
 
 
 def with_thoughts(thoughts: str, text: str) -> str:
@@ -110,7 +124,10 @@ def _role(message: Mapping[str, Any], otherwise: str) -> str:
     """user, assistant or system; the role as it is written for others, such as tool."""
     role = message.get("role") or message.get("from") or (otherwise if "content" in message else None)
     if not isinstance(role, str):
-        raise Unusable("wrong_type", f"a chat message with the keys {', '.join(message)}; expected role and content")
+        raise Unusable(
+            "wrong_type",
+            f"a chat message with the keys {', '.join(message)}; expected role and content",
+        )
     return ROLES.get(role.strip().lower(), role[:40])
 
 

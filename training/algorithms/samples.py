@@ -31,6 +31,7 @@ class Samples:
     errors: Sequence[str] = ()  # why the verifier of each row failed; "" where it did not
     targets: Sequence[str] = ()  # the id of the target that each row starts with; "" for none
     numbers: Sequence[int] = ()  # of each row in its group
+    episodes: Sequence[Mapping[str, float]] = ()  # figures of each row; empty without tools
     limit: int = 0  # of the tokens of a response
     rewards: Mapping[str, Tensor] = field(default_factory=dict)  # what the reward function returned, by name
 

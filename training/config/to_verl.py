@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from core import PROJECT
 from core.errors import InputError
 from core.files import read_yaml
+from core.model.chat_template import ChatTemplate
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
+from grading.tools.settings import ToolSettings
 from training.config.compose import compose, merged, nested
 from training.config.method_keys import lay_out_method
 from training.config.run import SEPARATE, Run
@@ -25,6 +27,7 @@ from training.config.verl_keys import SHARED, is_reference, kind_of, verl_file
 from training.methods import resolved
 
 CONFIG = PROJECT / "training" / "config"
+TOOLS = "tools"  # our key for the tools of a run, and the format of their calls
 ROUTER = "training/verl_hooks/asynchronous/router.yaml"
 
 # For two updates per batch; an odd number has no half, so such a batch is one update.
@@ -176,4 +179,29 @@ def set_precision(config: DictConfig, precision: str) -> None:
 
 def chat_template(config: DictConfig) -> Template:
     """Return the chat template of a run, with the arguments that ``chat_template_kwargs`` gives it."""
-    return replace(CHAT, kwargs=OmegaConf.to_container(config.chat_template_kwargs))
+    template = replace(CHAT, kwargs=OmegaConf.to_container(config.chat_template_kwargs))
+    tools = tools_of(config)
+    return replace(template, tools=tools.schemas(), calls=config[TOOLS].calls) if tools else template
+
+
+def set_tools(config: DictConfig, tools: ToolSettings | None, model: Path) -> None:
+    """Let the policy, which starts from ``model``, call the tools that its targets were prepared with.
+
+    Raises:
+        InputError: the chat template of the model or the prefixes of the method do not fit them.
+    """
+    if tools is None:
+        return
+    prefix = config.method.get("prefix")
+    if not tools.replay and prefix and prefix.min < 1:
+        raise InputError(
+            f"method.prefix.min: {prefix.min:g} lets real tools continue targets, and targets.tools.replay is false: "
+            "set one of them to 1 and true"
+        )
+    with open_dict(config):
+        config[TOOLS] = {"settings": tools.model_dump_json(), "calls": tools.format_of(ChatTemplate(model))}
+
+
+def tools_of(config: DictConfig) -> ToolSettings | None:
+    """Return the tools of a run; None without any."""
+    return ToolSettings.model_validate_json(config[TOOLS].settings) if config.get(TOOLS) else None

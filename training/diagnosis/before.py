@@ -14,14 +14,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from core.model.prompts import render_target
+from core.model.episodes import final_turn
+from core.model.prompts import OPEN_THOUGHTS, render_target
 from core.model.token_counts import Lengths, load_lengths
 from core.parquet import read_table
 from core.schemas import SAMPLE
 from grading.row_fields import row_fields
 from grading.verdict import Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
-from training.config.to_verl import chat_template, compose_run
+from training.config.to_verl import chat_template, compose_run, tools_of
 from training.diagnosis.explain import Finding, explain, seen
 from training.diagnosis.live import Warn, without_harm
 from training.diagnosis.record import BEFORE, FIRST, RunRecord, sample_rows
@@ -60,9 +61,9 @@ def examine(
         for number, row in enumerate(rows):
             if number and time.monotonic() > ended:
                 break
-            samples.append(_sample(row, row["target"][-1]["content"], lengths, score, whole=True))
+            samples.append(_sample(row, final_turn(row["target"]), lengths, score, whole=True))
             others = [rows[(number + 1 + k) % len(rows)] for k in range(min(BORROWED, len(rows) - 1))]
-            borrowed = [(other["target"][-1]["content"], 0) for other in others]
+            borrowed = [(final_turn(other["target"]), 0) for other in others]
             answers = borrowed if drawn is None else drawn.get(row["prompt"][-1]["content"], ())
             samples += [_sample(row, text, lengths, score, tokens=tokens) for text, tokens in answers]
     moments = (BEFORE,) if drawn is None else DRAWN
@@ -139,7 +140,8 @@ def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterat
             if spec.type == COSTLY:
                 return UNKNOWN
             fields = row_fields(row["data_source"], row["prompt"][-1]["content"], info.get("fields"))
-            grade = opened[spec].verify(response, row["reward_model"]["ground_truth"], fields=fields, thinking=True)
+            thinking = tools_of(config) is None or OPEN_THOUGHTS in response
+            grade = opened[spec].verify(response, row["reward_model"]["ground_truth"], fields=fields, thinking=thinking)
             return grade.score, grade.reason if grade.verdict is Verdict.ERROR and spec != MATH else ""
 
         yield score

@@ -168,8 +168,8 @@ class RunRecord:
         return [one for one in self.all_samples if one.prefix_length]
 
     def is_cut(self, sample: Rollout) -> bool:
-        """Return whether ``sample`` filled the limit of a response."""
-        return 0 < self.limit <= sample.tokens
+        """Return whether ``sample`` filled the limit of a response, or had no turn left."""
+        return sample.cut or 0 < self.limit <= sample.tokens
 
 
 def read_record(run: Path) -> RunRecord:

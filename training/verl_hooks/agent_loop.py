@@ -1,27 +1,39 @@
 """Mixed-policy rollouts: some samples of a group start with part of the target, or are all of it."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
 import torch
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
+)
 from verl.utils.profiler import simple_timer
 
 from core.model.episodes import Example, encode_episode
 from core.model.prompts import encode_prompt
-from grading.row_fields import PROBLEM
+from grading.row_fields import PROBLEM, row_fields
+from grading.tools.episode import Episode
+from grading.tools.settings import ToolSettings
+from grading.tools.tool import Context
+from grading.tools.toolbox import Toolbox
 from training.algorithms.derived_seeds import prompt_id, stable_hash
 from training.algorithms.prefix import answer_prefix, cut_prefix
 from training.config.method_keys import of_run
 from training.config.teacher_settings import show_target
-from training.config.to_verl import chat_template
+from training.config.to_verl import chat_template, tools_of
 from training.methods.given import Start
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
-from training.verl_hooks.batch import PLAN, TARGET
-from training.verl_hooks.reward import TRUNCATED
+from training.verl_hooks.batch import EPISODE, PLAN, TARGET
+from training.verl_hooks.reward import FINAL, TRUNCATED
 
 NO_VERSION = -1
+TOOL_WORKERS = 4  # calls of a tool at once
 
 
 def batch_number(row: dict[str, Any]) -> int:
@@ -60,7 +72,10 @@ class OffPolicyOutput(AgentLoopOutput):
 
     def as_dict(self) -> dict[str, Any]:
         # As tensors they become fields of the batch; verl would carry plain ints beside it.
-        fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
+        fields = {
+            "prefix_length": torch.tensor(self.prefix_length),
+            "requests": torch.tensor(self.requests),
+        }
         fields["rollout_versions"] = torch.tensor(self.versions)
         fields["guided"] = torch.tensor(int(self.guided))
         fields["group_off_policy"] = torch.tensor(int(self.group_off_policy))
@@ -76,8 +91,34 @@ class OffPolicyOutput(AgentLoopOutput):
         return super().as_dict() | fields
 
 
+@dataclass
+class Drawn:
+    """What the servers say of the tokens of a response, and how often they were asked."""
+
+    log_probs: list[float]
+    versions: list[int]
+    extra: dict[str, Any] = field(default_factory=dict)
+    requests: int = 0
+
+    def add(self, output: Any) -> None:
+        """Add the answer to a request."""
+        fields = {key: value for key, value in output.extra_fields.items() if key not in ("prompt_ids", VERSIONS)}
+        self.requests += 1
+        self.log_probs += list(output.log_probs or [])
+        # Without the key, all tokens are of one version.
+        self.versions += output.extra_fields.get(VERSIONS) or [fields["max_global_steps"]] * len(output.token_ids)
+        first = self.extra.get("min_global_steps", fields.get("min_global_steps"))
+        self.extra = fields if first is None else fields | {"min_global_steps": first}
+
+
+@cache
+def toolbox_of(tools: str) -> Toolbox:
+    """Return the tools of a run, whose processes end with the process of the agent loop."""
+    return Toolbox(ToolSettings.model_validate_json(tools), workers=TOOL_WORKERS)
+
+
 class OffPolicyAgentLoop(AgentLoopBase):
-    """One turn; a sample may start with a part of the row's target, or repeat an earlier response."""
+    """One turn, or several where there are tools; a sample may start with a part of the row's target, or repeat one."""
 
     tokenizer: Any  # verl declares the class that makes one
 
@@ -88,6 +129,12 @@ class OffPolicyAgentLoop(AgentLoopBase):
         self.seed = self.config.seed
         self.seeded = self.config.seeded_sampling
         self.response_length = self.rollout_config.response_length
+        self.tools = tools_of(self.config)
+
+    @property
+    def toolbox(self) -> Toolbox:
+        assert self.tools
+        return toolbox_of(self.tools.model_dump_json())
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> OffPolicyOutput:
         """Generate one sample of one row of the targets; ``session_id`` is its number in the group.
@@ -100,50 +147,84 @@ class OffPolicyAgentLoop(AgentLoopBase):
         beginning = self._beginning(row, start, prefix) if start.shown else ""
         if start.shown:
             conversation = show_target(row["raw_prompt"], beginning, "beginning")
-            prompt, prefix, mask = encode_prompt(conversation, self.tokenizer, self.template), [], []
+            prompt, prefix, mask = (
+                encode_prompt(conversation, self.tokenizer, self.template),
+                [],
+                [],
+            )
         target = prompt_id(row) if prefix and not start.tokens else ""
-        metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
-        response, log_probs, extra = prefix, [0.0] * len(prefix), {}
-        requests = int(bool(row.get(PLAN)) and int(row["session_id"]) in row[PLAN].get("again", ()))
-        versions = [NO_VERSION] * len(prefix)
+        metrics: dict[str, Any] = {
+            "generate_sequences": 0.0,
+            "tool_calls": 0.0,
+            "num_preempted": -1,
+        }
+        limits = {
+            "limit": self.response_length,
+            "turns": self.tools.turns if self.tools else 1,
+        }
+        written = list(row["target"]) if start.ratio else []
+        episode = Episode(
+            Example(prompt, prefix, mask),
+            written,
+            row["raw_prompt"],
+            self.tokenizer,
+            self.template,
+            **limits,
+        )
+        seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
+        drawn = Drawn([0.0] * len(prefix), [NO_VERSION] * len(prefix))
+        drawn.requests = int(bool(row.get(PLAN)) and int(row["session_id"]) in row[PLAN].get("again", ()))
+        request_id = uuid4().hex  # of the whole episode, which stays on one server with its cache
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
-        if not start.tokens and prefix[-1:] != [self.tokenizer.eos_token_id]:
-            if self.seeded:
-                seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
-                sampling_params = sampling_params | {"seed": seed}
-            requests += 1
-            with simple_timer("generate_sequences", metrics):
-                output = await self.server_manager.generate(
-                    request_id=uuid4().hex,
-                    prompt_ids=prompt + prefix,
-                    sampling_params=sampling_params | {"max_tokens": self.response_length - len(prefix)},
-                )
-            response = prefix + list(output.token_ids)
-            log_probs += list(output.log_probs or [])
-            extra = {key: value for key, value in output.extra_fields.items() if key not in ("prompt_ids", VERSIONS)}
-            # Without the key, all tokens are of one version.
-            versions += output.extra_fields.get(VERSIONS) or [extra["max_global_steps"]] * len(output.token_ids)
-        else:
+        while not start.tokens:
+            if episode.is_open:
+                if self.seeded:
+                    of_turn = stable_hash(seed, episode.number) if episode.number else seed
+                    sampling_params = sampling_params | {"seed": of_turn}
+                with simple_timer("generate_sequences", metrics):
+                    output = await self.server_manager.generate(
+                        request_id=request_id,
+                        prompt_ids=prompt + episode.response,
+                        sampling_params=sampling_params | {"max_tokens": episode.room},
+                    )
+                episode.add_turn(output.token_ids)
+                drawn.add(output)
+            if not (calls := episode.calls()):
+                break
+            with simple_timer("tool_calls", metrics):
+                made = await asyncio.to_thread(self.toolbox.run, calls, episode.history, self._context(row, seed))
+            if not (tokens := episode.observe(made)):
+                break
+            drawn.log_probs += [0.0] * tokens
+            drawn.versions += [NO_VERSION] * tokens
+        if not drawn.extra:
             # The trainer reads the version of the weights that made a sample; a whole target counts as of this step.
             step = int(row["global_steps"]) - 1
-            extra = {"min_global_steps": step, "max_global_steps": step}
+            drawn.extra = {"min_global_steps": step, "max_global_steps": step}
+        more: dict[str, Any] = {}
+        if self.tools:
+            more = {
+                EPISODE: {**episode.record(), "tool_seconds": metrics["tool_calls"]},
+                FINAL: episode.final(),
+            }
         return OffPolicyOutput(
             prompt_ids=prompt,
-            response_ids=response,
-            response_mask=[*mask, *[1] * (len(response) - len(prefix))],
+            response_ids=episode.response,
+            response_mask=episode.mask,
             # Off-policy tokens have no probability under the rollout policy: 0 is never read for them.
-            response_logprobs=log_probs,
+            response_logprobs=drawn.log_probs,
             prefix_length=len(prefix),
-            requests=requests,
-            versions=versions,
+            requests=drawn.requests,
+            versions=drawn.versions,
             off_policy_log_probs=self._log_probs(row, start, mask),
             guided=bool(beginning),
             group_off_policy=any(one.ratio for one in planned(row)),
-            num_turns=2,
+            num_turns=2 * (episode.number + 1),
             metrics=AgentLoopMetrics(**metrics),
-            extra_fields=extra
-            | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)}
-            | {PROBLEM: row["raw_prompt"][-1]["content"], TARGET: target},
+            extra_fields=drawn.extra
+            | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(episode)}
+            | {PROBLEM: row["raw_prompt"][-1]["content"], TARGET: target}
+            | more,
         )
 
     def _beginning(self, row: dict[str, Any], start: Start, prefix: list[int]) -> str:
@@ -160,11 +241,16 @@ class OffPolicyAgentLoop(AgentLoopBase):
             return [value for value, counts in zip(start.log_probs, mask, strict=True) if counts]
         return list(row["target_log_probs"])[: sum(mask)] if mask else []
 
-    def _truncated(self, response: list[int]) -> bool:
-        """Return whether a response scores 0 because it filled its limit without one of the model's end tokens."""
+    def _truncated(self, episode: Episode) -> bool:
+        """Return whether a response scores 0 because it was cut: at its limit without one of the model's end tokens."""
         if self.config.reward.truncated == "by_text":
             return False
-        return len(response) >= self.response_length and response[-1] not in self.tokenizer.all_special_ids
+        return bool(episode.ended) or (episode.room <= 0 and episode.response[-1] not in self.tokenizer.all_special_ids)
+
+    def _context(self, row: dict[str, Any], seed: int) -> Context:
+        """Return what the tools read of a row."""
+        more = (row.get("extra_info") or {}).get("fields")
+        return Context(row_fields(row["data_source"], row["raw_prompt"][-1]["content"], more), seed)
 
     def _example(self, row: dict[str, Any], start: Start) -> Example:
         """Return the tokens of the prompt and those that the sample starts with: none for an on-policy sample."""

@@ -16,6 +16,7 @@ from training.verl_hooks.reward import is_solved, reward_info
 
 PLAN = "plan"  # field of a prompt: how each of its samples starts (`training.methods.method.Start`)
 TARGET = "target"  # entry of a sample's extra fields: the id of the target that it starts with, "" for none
+EPISODE = "episode"  # likewise: the figures of an episode (`grading.tools.episode.Episode.record`)
 FIELDS: tuple[str, ...] = (
     "uid",
     "data_source",
@@ -30,7 +31,7 @@ FIELDS: tuple[str, ...] = (
     "rollout_versions",
 )
 # What the log of rollouts says of a sample beside its texts and score, with what stands for a sample that has none.
-LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": ""}
+LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": "", "cut": 0}
 
 
 def sample_of(key: str) -> tuple[str, int]:
@@ -56,6 +57,7 @@ def samples_of(data: TensorDict, keys: Sequence[str], tags: Sequence[Mapping[str
         errors=[info.get("error") or "" for info in infos],
         targets=[of_sample.get(TARGET, "") for of_sample in extra],
         numbers=[sample_of(key)[1] for key in keys],
+        episodes=[of_sample.get(EPISODE, {}) for of_sample in extra],
         limit=limit,
         rewards={
             name: torch.tensor([float(info.get(name, 0.0)) for info in infos])
@@ -69,8 +71,16 @@ def is_number(value: Any) -> bool:
 
 
 def log_entries(samples: Samples) -> list[dict[str, Any]]:
-    """The entries of `LOGGED` of each row of ``samples``: off-policy and all tokens, and why its verifier failed."""
-    columns = samples.off_policy_mask.sum(-1).tolist(), samples.mask.sum(-1).tolist(), samples.errors
+    """The entries of `LOGGED` of each row of ``samples``.
+
+    They are its off-policy tokens and all tokens of its turns, why its verifier failed, and whether it was cut.
+    """
+    prefixes, tokens = (values.sum(-1).tolist() for values in (samples.off_policy_mask, samples.mask))
+    cut = [
+        int(episode.get("truncated", length >= samples.limit))
+        for episode, length in zip(samples.episodes or [{}] * len(tokens), tokens, strict=True)
+    ]
+    columns = prefixes, tokens, samples.errors, cut
     return [dict(zip(LOGGED, row, strict=True)) for row in zip(*columns, strict=True)]
 
 

@@ -54,7 +54,11 @@ class SeededTools:
         return [float(sum(path.tokens)) for _, path in answers]
 
     def supervised_update(
-        self, prompts: Sequence[int], loss: str, coefficients: Mapping[str, float], clip_grad: float
+        self,
+        prompts: Sequence[int],
+        loss: str,
+        coefficients: Mapping[str, float],
+        clip_grad: float,
     ) -> dict[str, float]:
         self.updates.append(loss)
         return {"sft_loss": 1.0, "grad_norm": 1.0}
@@ -96,8 +100,14 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
         draws = len(drawn)
         while more := method.draw_more(prompt, Group(dict.fromkeys(drawn, False), draws), N):
             drawn, draws = drawn | more, draws + len(more)
-            require(draws <= N * N, "draw_more(): it never ends for a group without a right sample")
-        require(len(drawn) == N, f"plan(): expected {N} starts, one for each sample, got {len(drawn)}")
+            require(
+                draws <= N * N,
+                "draw_more(): it never ends for a group without a right sample",
+            )
+        require(
+            len(drawn) == N,
+            f"plan(): expected {N} starts, one for each sample, got {len(drawn)}",
+        )
     method.begin_epoch(ROWS, GROUPS)
     method.choose(tools, GROUPS)
     yield "plan"
@@ -106,14 +116,20 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
         method.note(batch, tools)
         method.end_step({"actor/entropy": 0.5} if batch is samples else {})
         method.after_update(tools)
-    require(set(tools.updates) <= {*method.losses()}, f"after_update(): no loss {tools.updates} in losses()")
+    require(
+        set(tools.updates) <= {*method.losses()},
+        f"after_update(): no loss {tools.updates} in losses()",
+    )
     yield "hooks"
     other = type(method).model_validate_json(method.model_dump_json())
     with TemporaryDirectory() as folder:
         method.save(Path(folder))
         other.load(Path(folder))
     require(other.state() == method.state(), "load(): the state is not what save() wrote")
-    require(other.losses() == method.losses(), "losses() depend on the state, which the workers do not have")
+    require(
+        other.losses() == method.losses(),
+        "losses() depend on the state, which the workers do not have",
+    )
     yield "state"
 
 
@@ -131,12 +147,19 @@ class Update:
         names = "response_mask", "old_log_probs", "rollout_log_probs", "ref_log_prob"
         fields = {name: rows[name] for name in names}
         fields |= {PHI: rows["off_policy_log_probs"]} if "off_policy_log_probs" in method.fields() else {}
-        fields |= {"advantages": signal.advantages, "rollout_is_weights": signal.ratio_weights}
+        fields |= {
+            "advantages": signal.advantages,
+            "rollout_is_weights": signal.ratio_weights,
+        }
         fields |= {f"{WEIGHTS}{name}": weight.expand(samples.mask.shape) for name, weight in signal.weights.items()}
         self.fields = fields
 
     def of(
-        self, name: str, parts: Sequence[range] = (range(ROWS),), ranks: int = 1, p: float | None = None
+        self,
+        name: str,
+        parts: Sequence[range] = (range(ROWS),),
+        ranks: int = 1,
+        p: float | None = None,
     ) -> tuple[float, list[Tensor]]:
         """Return the loss called ``name`` over micro-batches of these rows, and its gradient by each row.
 
@@ -145,10 +168,18 @@ class Update:
         """
         coefficients = {"sft_loss": 1.0, "entropy_loss": -0.001} | self.signal.coefficients
         missing = [term.name for term in self.losses[name].terms if term.name not in coefficients]
-        require(not missing, f"loss {name}: the signal has no coefficient of {', '.join(missing)}")
+        require(
+            not missing,
+            f"loss {name}: the signal has no coefficient of {', '.join(missing)}",
+        )
         times = sum(map(len, parts)) / ROWS
         counts = update_counts(self.samples.mask, self.signal.weights, times)
-        rest = {"counts": counts, "coefficients": coefficients, "loss": name, "dp_size": ranks}
+        rest = {
+            "counts": counts,
+            "coefficients": coefficients,
+            "loss": name,
+            "dp_size": ranks,
+        }
         rest["batch_num_tokens"] = times * int(self.samples.mask.sum())
         leaves = [row.clone() if p is None else torch.full_like(row, math.log(p)) for row in self.log_probs]
         for leaf in leaves:
@@ -228,7 +259,10 @@ def _check_loss(update: Update, where: str, name: str) -> None:
     for p in (1.0, 1e-30):
         loss, gradient = update.of(name, p=p)
         finite = math.isfinite(loss) and bool(torch.cat(gradient).isfinite().all())
-        require(finite, f"{where}: it or its gradient is not finite where all probabilities are {p:g}")
+        require(
+            finite,
+            f"{where}: it or its gradient is not finite where all probabilities are {p:g}",
+        )
 
 
 def _check_cuts(update: Update, where: str, name: str) -> None:

@@ -8,28 +8,51 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.metric_table import SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION, VALIDATION_SCORE
+from core.metric_table import (
+    SOURCE_REWARD,
+    SOURCE_SOLVED,
+    SOURCE_VALIDATION,
+    VALIDATION_SCORE,
+)
 from training.algorithms.groups import outcomes_by_group
 from training.algorithms.samples import Samples
 from training.algorithms.tensors import fit_width
 
 
 def batch_metrics(samples: Samples, updates: int) -> dict[str, float]:
-    """Return `token_metrics` and `staleness_metrics` of a batch; ``updates``: those before its step."""
+    """Return the metrics of the tokens and of the episodes of a batch; ``updates``: those before its step."""
     rows = samples.rows
     mask = samples.mask
     off_policy = samples.off_policy_mask
     ages = updates - fit_width(rows["rollout_versions"], mask.shape[1])
     drift = rows["old_log_probs"] - rows["rollout_log_probs"]
-    return token_metrics(rows["entropy"], mask, off_policy) | staleness_metrics(ages, mask & ~off_policy, drift)
+    of_tokens = token_metrics(rows["entropy"], mask, off_policy)
+    return of_tokens | staleness_metrics(ages, mask & ~off_policy, drift) | episode_metrics(samples)
+
+
+def episode_metrics(samples: Samples) -> dict[str, float]:
+    """Return the means of the figures of episodes: of those that the policy sampled alone, and of the others."""
+    means: dict[str, float] = {}
+    for prefix, chosen in (("", samples.on_policy), ("off_policy_", ~samples.on_policy)):
+        rows = (chosen & samples.sampled).nonzero().squeeze(-1).tolist()
+        episodes = [samples.episodes[row] for row in rows if samples.episodes and samples.episodes[row]]
+        names = episodes[0] if episodes else ()
+        means |= {f"episode/{prefix}{name}": sum(one[name] for one in episodes) / len(episodes) for name in names}
+    return means
 
 
 def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: torch.Tensor) -> dict[str, float]:
     """Return the numbers and the entropies of on- and off-policy tokens; there is no entry for a mean over nothing."""
     on_policy_mask = mask & ~off_policy_mask
-    counts = {"batch/generated_tokens": on_policy_mask, "batch/off_policy_tokens": off_policy_mask}
+    counts = {
+        "batch/generated_tokens": on_policy_mask,
+        "batch/off_policy_tokens": off_policy_mask,
+    }
     metrics = {name: float(tokens.sum()) for name, tokens in counts.items()}
-    for name, tokens in (("actor/entropy", on_policy_mask), ("actor/off_policy_entropy", off_policy_mask)):
+    for name, tokens in (
+        ("actor/entropy", on_policy_mask),
+        ("actor/off_policy_entropy", off_policy_mask),
+    ):
         if tokens.any():
             metrics[name] = float(entropy[tokens].float().mean())  # the fused kernel returns bfloat16
     return metrics
@@ -80,12 +103,19 @@ def update_counts(
     Args:
         weights: the tokens' by stream (`training.algorithms.samples.Signal`).
     """
-    counted = {"valid": mask, **{name: mask & (values != 0) for name, values in weights.items()}}
+    counted = {
+        "valid": mask,
+        **{name: mask & (values != 0) for name, values in weights.items()},
+    }
     return {name: (share * int(tokens.sum()), share * int(tokens.any(-1).sum())) for name, tokens in counted.items()}
 
 
 def source_metrics(
-    sources: Sequence[str], scores: torch.Tensor, solved: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor
+    sources: Sequence[str],
+    scores: torch.Tensor,
+    solved: torch.Tensor,
+    index: np.ndarray,
+    on_policy: torch.Tensor,
 ) -> dict[str, float]:
     """Return the mean reward of on-policy samples of each source, and the share of its groups that one of them solves.
 
@@ -95,7 +125,14 @@ def source_metrics(
     """
     rewards = defaultdict[str, list[float]](list)
     groups = defaultdict[str, dict[Any, bool]](dict)
-    rows = zip(sources, scores.tolist(), solved.tolist(), index.tolist(), on_policy.tolist(), strict=True)
+    rows = zip(
+        sources,
+        scores.tolist(),
+        solved.tolist(),
+        index.tolist(),
+        on_policy.tolist(),
+        strict=True,
+    )
     for source, score, right, group, sampled in rows:
         if sampled:
             rewards[source].append(score)
@@ -116,7 +153,10 @@ def group_metrics(
     """
     sampled, off_policy = scores[on_policy], scores[~on_policy]
     off_policy_prompts = float(len(set(index[~on_policy.numpy()])))
-    metrics = {"batch/off_policy_samples": float(len(off_policy)), "batch/off_policy_prompts": off_policy_prompts}
+    metrics = {
+        "batch/off_policy_samples": float(len(off_policy)),
+        "batch/off_policy_prompts": off_policy_prompts,
+    }
     metrics["groups/off_policy"] = off_policy_prompts / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
@@ -142,13 +182,20 @@ class Outcomes:
     def metrics(self, *, by_source: bool) -> dict[str, float]:
         """Return `group_metrics` over all samples, and `source_metrics` where it is ``by_source``."""
         sources, scores, solved, index, on_policy = zip(*self._parts, strict=True)
-        whole = torch.cat(scores), torch.cat(solved), np.concatenate(index), torch.cat(on_policy)
+        whole = (
+            torch.cat(scores),
+            torch.cat(solved),
+            np.concatenate(index),
+            torch.cat(on_policy),
+        )
         metrics = group_metrics(*whole)
         return metrics | (source_metrics([*chain(*sources)], *whole) if by_source else {})
 
 
 def validation_metrics(
-    sources: Sequence[str], rewards: Sequence[float], expected: Mapping[tuple[str, str], int]
+    sources: Sequence[str],
+    rewards: Sequence[float],
+    expected: Mapping[tuple[str, str], int],
 ) -> dict[str, float]:
     """Return the mean reward of a validation's samples, over all and for each source where there are several.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
+from core.model.prompts import OPEN_THOUGHTS
 from grading.row_fields import PROBLEM, row_fields
 from grading.verdict import Verdict
 from grading.verifiers.combined import WeightedVerifier
@@ -16,6 +17,7 @@ from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier
 from training.algorithms.groups import SOLVED
 
+FINAL = "final_turn"  # entry of an episode's extra fields: the text that states the answer
 TRUNCATED = "truncated"  # entry of a sample's extra fields: it was cut at the response limit, and so scores 0
 RULES = {"boxed": "math", "whole-text": "math_whole_text"}  # verifiers of mathematics
 FEW_ERRORS = 0.05  # share of a step's samples whose verifier may fail
@@ -53,7 +55,8 @@ def compute_score(
     closing tag scores 0.
 
     Args:
-        extra_info: Fields of the row, and of the sample: `TRUNCATED`, and the question as `PROBLEM`.
+        extra_info: Fields of the row, and of the sample: `TRUNCATED`, the question as `PROBLEM`, and where there are
+            tools the last turn as `FINAL`, in which thoughts need to be closed if any are opened.
         rule: where the answer is in mathematics: "boxed", or "whole-text" as in the published run.
         verifiers: the spec of each source, as JSON; none: all are mathematics.
     """
@@ -61,6 +64,8 @@ def compute_score(
     verifier = verifier_of(data_source, verifiers, rule)
     fields = row_fields(data_source, extra.get(PROBLEM), extra.get("fields"))
     truncated = bool(extra.get(TRUNCATED))
+    if (final := extra.get(FINAL)) is not None:  # the answer of an observation does not count
+        solution_str, thinking = final, thinking and OPEN_THOUGHTS in final
     grade = verifier.verify(solution_str, ground_truth, fields=fields, thinking=thinking, truncated=truncated)
     # Mathematics is compared as far as the answer allows: a failure there is the answer's.
     failed = grade.verdict is Verdict.ERROR and not isinstance(verifier, MathVerifier | WholeTextVerifier)

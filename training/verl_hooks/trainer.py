@@ -240,10 +240,8 @@ class MixedPolicy(PromptTrainer):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         metrics.update(self._counts)
         metrics.update(self.outcomes.metrics(by_source=self.has_several_sources))
-        lengths = [entry["tokens"] for entry in self._logged.values()]
-        limit = self.config.data.max_response_length
         # verl's counts those that are as long as the longest of the batch.
-        metrics[CUT_SHARE] = sum(length >= limit for length in lengths) / max(len(lengths), 1)
+        metrics[CUT_SHARE] = sum(entry["cut"] for entry in self._logged.values()) / max(len(self._logged), 1)
         self.ledger.write(global_steps)
         for name in [name for name in metrics if name.startswith(OF_ALL_SAMPLES)]:
             del metrics[name]

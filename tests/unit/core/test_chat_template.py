@@ -10,7 +10,7 @@ import pytest
 from core.errors import InputError
 from core.model.chat_template import ADDED_CHARACTERS, ChatTemplate, check_chat_template
 from core.model.model_folder import check_model
-from core.model.prompts import render_prompt
+from core.model.prompts import CHAT, render_prompt
 from core.model.special_tokens import check_end_token, special_tokens
 from core.model.token_counts import load_lengths
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,12 +56,13 @@ def test_the_published_rule_reads_between_the_first_and_the_second_tag(answer: s
 )
 def test_a_response_is_truncated_when_it_fills_its_limit_without_an_end(length: int, last: str, cut: bool) -> None:
     loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
-    loop.tokenizer, loop.response_length = AutoTokenizer.from_pretrained(SHIPPED), 8
+    loop.tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
     (token,) = loop.tokenizer.encode("1", add_special_tokens=False)
     response = [token] * (length - 1) + [loop.tokenizer.eos_token_id if last == "end" else token]
+    episode: Any = SimpleNamespace(ended="", room=8 - length, response=response)
     for truncated in ("zero", "by_text"):
         loop.config = OmegaConf.create({"reward": {"truncated": truncated}})
-        assert loop._truncated(response) == (cut and truncated == "zero")
+        assert loop._truncated(episode) == (cut and truncated == "zero")
 
 
 @pytest.mark.parametrize(("truncated", "expected"), [(True, 0.0), (False, 1.0)])

@@ -25,6 +25,7 @@ class Rollout:
     prefix_length: int
     tokens: int = 0
     error: str = ""
+    cut: bool = False
 
 
 def steps(folder: Path) -> list[int]:
@@ -52,7 +53,7 @@ def _sample(line: str, where: str) -> Rollout:
     try:
         row = json.loads(line)
         texts = row["input"], row["output"], str(row["gts"])
-        more = int(row.get("tokens", 0)), str(row.get("error", ""))
+        more = int(row.get("tokens", 0)), str(row.get("error", "")), bool(row.get("cut"))
         return Rollout(*texts, float(row["score"]), int(row["prefix_length"]), *more)
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{where}: not a sample ({first_line(error)}); remove the file of this step") from error

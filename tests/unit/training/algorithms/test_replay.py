@@ -180,7 +180,7 @@ def test_a_sample_that_is_replayed_costs_no_generation():
         "index": 0,
     }
     loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)  # without a server: whatever asks for one fails
-    loop.has_phi, loop.seed, loop.seeded, loop.response_length = True, 3, True, 4
+    loop.has_phi, loop.seed, loop.seeded, loop.response_length, loop.tools = True, 3, True, 4, None
     loop.config = OmegaConf.create({"reward": {"truncated": "zero"}})
     loop.rollout_config = OmegaConf.create({"n": 4})
     loop.tokenizer, loop.template = AutoTokenizer.from_pretrained(SHIPPED), CHAT
