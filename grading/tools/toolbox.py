@@ -13,7 +13,7 @@ from grading.pool import WorkerPool
 from grading.tools.settings import ToolSettings
 from grading.tools.tool import Context, Exchange
 
-PROGRAM = "grading.isolation.tool_worker"
+PROGRAM = "grading.tools.worker"
 PROGRAM_MB = 512  # of the worker program itself
 ERROR = "error: "  # with which the observation of a mistake begins
 
@@ -85,6 +85,6 @@ class Toolbox:
 
 
 def request_of(call: Call, history: Sequence[Exchange], context: Context) -> Mapping[str, Any]:
-    """Return a call as JSON, for `grading.isolation.tool_worker`."""
+    """Return a call as JSON, for `grading.tools.worker`."""
     earlier = [(one.call.name, one.call.arguments, one.observation) for one in history]
     return {"name": call.name, "arguments": call.arguments, "history": earlier, **context._asdict()}

@@ -26,7 +26,10 @@ from targets.source_settings import (
 )
 from targets.trace import LONGEST_METADATA, Rejection, Trace, Unusable, printable
 
-CUT = {"length": "reached its token limit", "content_filter": "was cut by a filter"}  # by finish_reason
+CUT = {
+    "length": "reached its token limit",
+    "content_filter": "was cut by a filter",
+}  # by finish_reason
 NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in a table that is written as text
 YES, NO = ("yes", "true"), ("no", "false")
 NAMED_COLUMNS = 30  # of a file, in a message
@@ -169,7 +172,10 @@ def _fields(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
 def _problem(row: Mapping[str, Any], mapping: ColumnMapping, tools: bool) -> str:
     if isinstance(mapping.problem, list):
         values = [_value(row, path) for path in mapping.problem]
-        return _text(" ".join(_text(value, "problem").strip() for value in values if not _is_empty(value)), "problem")
+        return _text(
+            " ".join(_text(value, "problem").strip() for value in values if not _is_empty(value)),
+            "problem",
+        )
     value = _value(row, mapping.problem)
     chat = read_chat(value, "user", tools=tools)
     if chat is None:
@@ -309,12 +315,18 @@ def _log_probs(value: Any) -> list[float] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise Unusable("wrong_type", f"target_log_probs: expected a list of numbers, found {type(value).__name__}")
+        raise Unusable(
+            "wrong_type",
+            f"target_log_probs: expected a list of numbers, found {type(value).__name__}",
+        )
     for number in value:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise Unusable("wrong_type", f"target_log_probs: expected numbers, found {type(number).__name__}")
         if not (math.isfinite(number) and number <= 0):
-            raise Unusable("wrong_type", f"target_log_probs: {number} is no log-probability (finite, at most 0)")
+            raise Unusable(
+                "wrong_type",
+                f"target_log_probs: {number} is no log-probability (finite, at most 0)",
+            )
     return [float(number) for number in value]
 
 

@@ -1,6 +1,6 @@
 """The worker program that makes the calls of one tool.
 
-``python -m grading.isolation.tool_worker SPEC SECONDS MEMORY LIMIT``: SPEC is the tool as JSON, SECONDS the limit that
+``python -m grading.tools.worker SPEC SECONDS MEMORY LIMIT``: SPEC is the tool as JSON, SECONDS the limit that
 it keeps itself, MEMORY the bytes of a call, and LIMIT the seconds after which its process is ended.
 """
 
