@@ -6,6 +6,7 @@ The run is recorded in the instance that ``luffy ui`` shows.
 import os
 import shlex
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -123,7 +124,7 @@ def show_result(storage: Storage, terminal: Terminal, keys: Sequence[dg.AssetKey
 
 def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -> Iterator[str]:
     """Suggest commands that follow the run; each works when it is pasted."""
-    program = "luffy" if shutil.which("luffy") else ".venv/bin/luffy"
+    program = "luffy" if shutil.which("luffy") else shlex.quote(str(Path(sys.executable).with_name("luffy")))
     stages, given = {key.path[0] for key in keys}, f" --profile {shlex.quote(profile)}" if profile else ""
     yield "what next:"
     if "registry" in stages:
