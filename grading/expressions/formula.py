@@ -25,7 +25,7 @@ from grading.expressions.tokens import CLOSING, OPENING, Unread, closing, divide
 from grading.vocabulary import ACCENTS, COMPLEX, ELEMENTARY, FUNCTIONS, GREEK, SCHOOLS, WORD, is_word
 
 LONGEST = 1100  # digits of a number
-MOST_BITS, MOST_FACTORIAL = 40_000, 5_000
+MOST_BITS, MOST_BITS_OF_ROOT, MOST_FACTORIAL = 40_000, 4_000, 5_000  # others take seconds
 _NUMBER = compile_full_match(r"\d+(?:\.\d+)?|\.\d+")
 _SIDE = r"(?:\{ (\d{1,30}) \}|(\d)(?!\d))"
 _FRACTION = compile_quick_pattern(  # behind a whole number, of tokens with blanks between them
@@ -155,7 +155,6 @@ class _Formula:
         return bool(self.next) and self.next not in _ENDS and not (self.next == "|" and self.bars)
 
     def factor(self) -> Any:
-        start = self.position
         value = self.atom()
         while self.next in ("^", "!"):
             if self.take() == "!":
@@ -173,8 +172,6 @@ class _Formula:
             elif isinstance(value, sympy.MatrixBase):
                 is_transposed = "".join(exponent).translate(_BARE) in _TRANSPOSED
                 value = value.T if is_transposed else value ** int(self.inner(exponent))
-            elif value is sympy.E and self.parts[start] == "e":
-                value = sympy.exp(self.inner(exponent))
             else:
                 value = _power(value, self.inner(exponent))
         return value
@@ -323,7 +320,10 @@ class _Formula:
         return _quotient(self.inner(over), self.inner(under))
 
     def binomial(self) -> Any:
-        return sympy.binomial(self.inner(self.argument()), self.inner(self.argument()))
+        over, under = self.inner(self.argument()), self.inner(self.argument())
+        if over.is_Integer and under.is_Integer and min(under, over - under) > MOST_FACTORIAL:
+            raise Unread("a binomial coefficient that is too large")
+        return sympy.binomial(over, under)
 
     def root(self) -> Any:
         index = sympy.Integer(2)
@@ -386,8 +386,10 @@ def _quotient(over: Any, under: Any) -> Any:
 
 def _power(base: Any, exponent: Any) -> Any:
     """Return a power of at most `MOST_BITS`; an odd root is the real one, also of a negative number."""
-    if base.is_Rational and exponent.is_Rational and abs(exponent) * math.log2(abs(base.p) + base.q) > MOST_BITS:
-        raise Unread("a power that is too large")
+    if base.is_number and exponent.is_Rational:
+        bits = math.log2(abs(base.p) + base.q) if base.is_Rational else 1
+        if abs(exponent) * bits > MOST_BITS or (exponent.q > 1 and bits > MOST_BITS_OF_ROOT):
+            raise Unread("a power that is too large")
     is_odd_root = exponent.is_Rational and exponent.q > 1 and exponent.q % 2
     if is_odd_root and (base.is_negative if base.is_number else COMPLEX.isdisjoint(map(str, base.free_symbols))):
         return (sympy.sign(base) if exponent.p % 2 else 1) * sympy.Abs(base) ** exponent
