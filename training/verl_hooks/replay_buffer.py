@@ -88,7 +88,7 @@ class GroupReplayBuffer(ReplayBuffer):
         on_policy = ((data["prefix_length"] == 0) & (data["guided"] == 0)).tolist()
         if self.method.by_prompt:
             self.method.see(data["prompt_key"].tolist(), solved, on_policy)
-        metric = self.filter_groups_metric
+        metric = str(self.filter_groups_metric)
         if metric != FILTER_GROUPS_REWARD_METRIC:
             if any(metric not in info for info in infos):
                 raise RuntimeError(f"method.filter.metric={metric}: the reward function returns no such value")
