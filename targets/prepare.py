@@ -113,7 +113,10 @@ def prepare(
     out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
-    worker, benchmarks_digest = Worker(config, tokenizer_json, benchmarks), _benchmarks_digest(benchmarks)
+    worker, benchmarks_digest = (
+        Worker(config, tokenizer_json, benchmarks),
+        _benchmarks_digest(benchmarks),
+    )
     tokenizer_digest = worker.lengths.digest
     filters_with(tuple(config.filters))  # before anything is written: one may not fit
     check_languages(config.languages)
@@ -145,12 +148,17 @@ def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
         return ""
     held_out = sorted(held_out_benchmarks(benchmarks))
     return identity(
-        digest_table(benchmarks), sorted(templated_benchmarks(benchmarks)), *([held_out] if held_out else [])
+        digest_table(benchmarks),
+        sorted(templated_benchmarks(benchmarks)),
+        *([held_out] if held_out else []),
     )
 
 
 def _inputs(
-    shards: Sequence[Shard], exclusions: Exclusions, tokenizer_digest: str, benchmarks_digest: str
+    shards: Sequence[Shard],
+    exclusions: Exclusions,
+    tokenizer_digest: str,
+    benchmarks_digest: str,
 ) -> dict[str, str]:
     """What decides what comes out, as the files record it; the code, which they record too, is not part of it."""
     config = exclusions.config
@@ -250,7 +258,10 @@ def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome],
     def describe(first: Written) -> dict[str, str]:
         for _, tally in (first, *others):
             counts.decided(tally)
-        return {**counts.metadata(kept), "rows_digest": combined_digest([digest for digest, _ in (first, *others)])}
+        return {
+            **counts.metadata(kept),
+            "rows_digest": combined_digest([digest for digest, _ in (first, *others)]),
+        }
 
     write_output(outputs[0], None, describe)
     run.report("write", len(outputs), len(outputs))

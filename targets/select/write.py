@@ -8,9 +8,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.schemas import MESSAGE, PASS_RATE, PROFILE, REJECTED, TARGET_LOG_PROBS, metadata_field, target_schema
+from core.schemas import (
+    MESSAGE,
+    PASS_RATE,
+    PROFILE,
+    REJECTED,
+    TARGET_LOG_PROBS,
+    metadata_field,
+    target_schema,
+)
 from targets.counts import Tally
-from targets.files import TOOLS, IdDigest, RowDigest, TableWriter, digest_ids, moved_rows, read_columns
+from targets.files import (
+    TOOLS,
+    IdDigest,
+    RowDigest,
+    TableWriter,
+    digest_ids,
+    moved_rows,
+    read_columns,
+)
 from targets.select.exclusions import Exclusions
 from targets.select.selection import KEPT, REPEATED, Outcome
 from targets.source_settings import Source
@@ -73,12 +89,19 @@ class _Writers:
         import pyarrow as pa
 
         config = output.exclusions.config
-        self._exclusions, self._log_probs, self._first = output.exclusions, output.log_probs, output.first
+        self._exclusions, self._log_probs, self._first = (
+            output.exclusions,
+            output.log_probs,
+            output.first,
+        )
         self._metadata = metadata_field(config.metadata_names)
         optional = [TARGET_LOG_PROBS] * output.log_probs + [PASS_RATE] * bool(config.difficulty)
         self._schema = target_schema(*optional, *self._metadata, fields=any(source.fields for source in config.sources))
         self._profile_schema = pa.schema([*PROFILE, *self._metadata])
-        self.tally, self.digest = Tally(), RowDigest(output.metadata["verifiers"], output.metadata.get(TOOLS, ""))
+        self.tally, self.digest = (
+            Tally(),
+            RowDigest(output.metadata["verifiers"], output.metadata.get(TOOLS, "")),
+        )
         schemas = (self._schema, self._profile_schema, REJECTED)
         self.all = [
             stack.enter_context(TableWriter(path, schema, output.metadata))
@@ -166,7 +189,8 @@ def _messages(table: "pa.Table") -> "pa.Array":
     count, turns = len(table), _whole(table["turns"])
     message = [pa.repeat("assistant", count), _whole(table["target"])]
     single = pa.ListArray.from_arrays(
-        pa.array(np.arange(count + 1), pa.int32()), pa.StructArray.from_arrays(message, fields=list(MESSAGE))
+        pa.array(np.arange(count + 1), pa.int32()),
+        pa.StructArray.from_arrays(message, fields=list(MESSAGE)),
     )
     return single if turns.null_count == count else pc.if_else(turns.is_valid(), turns, single)
 

@@ -25,6 +25,7 @@ def test_the_shipped_profiles_are_valid():
         "rounds",
         "small",
         "smoke",
+        "tools",
         "words",
     }
     assert settings_of().suite.name == "embedded"

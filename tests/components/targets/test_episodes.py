@@ -135,6 +135,12 @@ def test_tags_are_calls_and_replay_can_be_left_out(tmp_path: Path, jsonl: Any, t
     assert run(source, tmp_path / "out", tokenizer, tools=tools | {"replay": False}).counts["kept"] == 2
 
 
+def test_the_embedded_traces_agree_with_the_calculator(tmp_path: Path, tokenizer: Path) -> None:
+    tools = {"use": [{"type": "calculator"}], "format": "tags"}
+    prepared = run("embedded", tmp_path / "out", tokenizer, tools=tools, embedded_split="train_calls", embedded_rows=20)
+    assert prepared.counts == {"read": 20, "kept": 20}
+
+
 @pytest.mark.parametrize(
     ("template", "tools", "words"),
     [
