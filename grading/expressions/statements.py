@@ -7,7 +7,7 @@ an integer. That holds for the answer only. A gold answer asks for all that it s
 from dataclasses import replace
 from typing import Any
 
-from sympy import Integers, Mod, Naturals, Rational, S, pi, simplify
+from sympy import Integers, Mod, Naturals, Rational, S, expand, pi
 
 from grading.expressions.algebra import clearly_different
 from grading.expressions.compare import read_by_name, same, same_conditions
@@ -202,9 +202,8 @@ def _first_period(value: Any, integer: Any) -> Any:
     r"""Return ``a + bk`` with the same solutions and ``0 \le a < b``; a formula that is not of this form as it is."""
     if is_matrix(Value(value)) or integer not in value.free_symbols:
         return value
-    period = simplify(value.diff(integer).doit())
-    start = simplify(value.xreplace({integer: S.Zero}).doit())
+    period, start = expand(value.diff(integer)), expand(value.xreplace({integer: S.Zero}))
     if period.free_symbols or start.free_symbols or not period.is_real or not start.is_real or period == 0:
         return value
     period = abs(period)
-    return Mod(simplify(start / period), 1) * period + period * integer
+    return Mod(expand(start / period), 1) * period + period * integer
