@@ -13,7 +13,7 @@ from core.files import digest_file
 from core.model.calls import Call, write_calls
 from grading.tools.replay import differs, problem_of
 from grading.tools.settings import ToolSettings
-from grading.tools.tool import Context, Exchange
+from grading.tools.tool import Context, Exchange, open_tool
 from grading.tools.toolbox import Toolbox
 
 MINE = '''
@@ -204,6 +204,17 @@ def test_a_recorded_episode_is_replayed(toolbox: Toolbox, target: list[dict[str,
 def test_settings_that_do_not_fit_say_so(use: list[dict[str, Any]], words: str) -> None:
     with pytest.raises((InputError, ValueError), match=words), Toolbox(ToolSettings(use=use), workers=1) as toolbox:
         toolbox.start()
+
+
+def test_the_tool_of_the_documentation_counts_what_was_taken(tmp_path: Path) -> None:
+    (tmp_path / "stock.csv").write_text("nails,7\n")
+    example = Path(__file__).resolve().parents[3] / "examples/tools/stock.py"
+    tool, call = (
+        open_tool({"type": f"{example}:Stock", "file": f"{tmp_path}/stock.csv"}),
+        Call("stock", {"article": "nails"}),
+    )
+    first = Exchange(call, tool.run(call, [], CONTEXT))
+    assert (first.observation, tool.run(call, [first], CONTEXT)) == ("7", "6")
 
 
 def test_the_digest_is_of_contents(folder: Path, tmp_path: Path) -> None:
