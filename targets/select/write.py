@@ -192,7 +192,7 @@ def _messages(table: "pa.Table") -> "pa.Array":
         pa.array(np.arange(count + 1), pa.int32()),
         pa.StructArray.from_arrays(message, fields=list(MESSAGE)),
     )
-    return single if turns.null_count == count else pc.if_else(turns.is_valid(), turns, single)
+    return single if turns.null_count == count else pc.call_function("if_else", [turns.is_valid(), turns, single])
 
 
 def _whole(column: "pa.ChunkedArray") -> "pa.Array":
