@@ -51,7 +51,7 @@ def _numbers_of_group(form: Group, symbolic: bool) -> Any:
         return FiniteSet(*values)
     if form.kind in ("()", "(]", "[)", "[]") and len(values) == len(form.items) == 2:
         are_bounds = all(value.free_symbols or value.is_extended_real for value in values)
-        return Interval(*values, form.kind[0] == "(", form.kind[1] == ")") if are_bounds else None
+        return Interval(values[0], values[1], form.kind[0] == "(", form.kind[1] == ")") if are_bounds else None
     if form.kind in ("lor", "land"):
         parts = [_point(item) or numbers_of(item, symbolic=symbolic) for item in form.items]
         if any(part is None for part in parts) or len({variable_of(item) for item in form.items} - {None}) > 1:

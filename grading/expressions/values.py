@@ -34,7 +34,7 @@ def same_value(one: Value, other: Value) -> bool:
         return len(units) == 1 and is_same
     if DEGREE in units and _is_angle(*((one, other) if one.unit == DEGREE else (other, one))):
         return True
-    if any(unit.startswith(TOTAL) for unit in units):
+    if any(TOTAL in (unit or "") for unit in units):
         first, second = total_of([one]), total_of([other])
         return first is not None and second is not None and first[1] == second[1] and equal(first[0], second[0])
     if len(units) == 2 and units not in _POUNDS:
