@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -84,7 +83,6 @@ def main() -> int:
     parser.add_argument("--base", metavar="COMMIT", help="compare with (or record) the values of this commit's code")
     options = parser.parse_args()
     groups = options.record or options.only or [group for group in GROUPS if group != APART]
-    open_faults = json.loads((GOLDEN / "to_be_changed.json").read_text(encoding="utf-8"))
     failed = 0
     with TemporaryDirectory(prefix="frozen-") as folder:
         base = Path(folder, "tree") if options.base else PROJECT
@@ -104,9 +102,8 @@ def main() -> int:
                 continue
             old, new = (make(group, base), values) if options.base else (json.loads(file.read_text("utf-8")), portable)
             for line in differences(group, old, new):
-                fault = next((fault for names, fault in open_faults.items() if fnmatch(line, names + ":*")), None)
-                failed += fault is None
-                print(line if fault is None else f"{line} (to be changed: {fault})")
+                failed += 1
+                print(line)
     print(f"frozen: {failed} differences in {', '.join(groups)}")
     return 1 if failed else 0
 
