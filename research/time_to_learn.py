@@ -15,7 +15,7 @@ from core.errors import InputError
 from core.text.markdown import markdown_table
 from research.recorded_run import read_run
 
-LOOKS = (8, 16, 24, 48)  # pairs of seeds
+LOOKS: tuple[int, ...] = (8, 16, 24, 48)  # pairs of seeds
 ERROR_RATE = 0.05  # two-sided, over all looks
 LEARNED = 0.3  # the share of a batch's on-policy samples that is right
 HORIZON = 60  # batches of a training

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from core.errors import InputError, validated
 from core.files import read_object, write_json
+from core.model.lineage_file import Moment
 from core.text.patterns import compile_quick_pattern
 
 LOG_TAIL_LINES = 30
@@ -21,14 +22,6 @@ TAIL_BYTES = 1 << 16
 LOCK_SECONDS = 60.0  # how long another command in the same folder may take to end
 COLOUR = compile_quick_pattern(r"\x1b\[[0-9;]*m")
 EARLIER = "earlier"  # folder of attempts that count no more
-
-
-def _moment(text: str) -> str:
-    datetime.fromisoformat(text)
-    return text
-
-
-Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601
 
 
 class AttemptRecord(BaseModel):

@@ -4,16 +4,25 @@ It holds no path that only one machine knows.
 """
 
 import os
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from core.errors import InputError
 from core.files import write_json
 from core.model.model_folder import model_digest
 
 MANIFEST = "lineage.json"
+
+
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601
 
 
 class Record(BaseModel):
@@ -92,8 +101,8 @@ class Manifest(StageRecord):
     code: CodeRecord  # of the last attempt
     earlier_code: list[CodeRecord] = []  # of attempts before it, where it was another one
     packages: dict[str, str]
-    started: str
-    finished: str | None
+    started: Moment
+    finished: Moment | None
     last_step: dict[str, float]  # metrics
     ledger: dict[str, dict[str, int]] | None = None  # targets by source and verdict; None: no ledger was kept
     first_stage: StageRecord | None = None
