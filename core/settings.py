@@ -79,6 +79,7 @@ def yaml_path(value: Any, folder: Path) -> Any:
 def output_path(value: Any, folder: Path) -> Any:
     """Return a path that need not exist as an absolute one."""
     is_local = isinstance(value, str) and value and "://" not in value
+    folder = Path.cwd() if INSTALLED and folder == PROJECT else folder  # a shipped profile's lie in no wheel
     return str((folder / Path(value).expanduser()).absolute()) if is_local else value
 
 

@@ -160,10 +160,10 @@ def test_the_wheel_runs_from_any_folder_and_writes_below_it(tmp_path: Path):
         command = [sys.executable, "-P", "-m", "pipelines.cli.luffy", *arguments]
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
-    run = luffy("run", "--select", "key:benchmarks/suite or key:models/base")
+    run = luffy("run", "--profile", "smoke", "--select", "key:benchmarks/suite or key:models/base")
     assert run.returncode == 0, run.stderr
-    assert f"outputs: {tmp_path / 'var/storage'}\n" in run.stdout
-    assert (tmp_path / "var/storage/references/models/base.json").is_file()
+    assert f"outputs: {tmp_path / 'var/smoke'}\n" in run.stdout
+    assert (tmp_path / "var/smoke/references/models/base.json").is_file()
     refused = luffy("evaluate", "generate", "--request", "request.json")
     cached = tmp_path / "cache" / "luffy-on-dagster" / "{}.{}".format(*sys.version_info) / ".venv-train/bin/python"
     assert refused.stderr.startswith(f"error: no training interpreter at {cached}: run `luffy setup`")
