@@ -120,7 +120,7 @@ _DENIALS = frozenset((  # words that make a name that of another value
     "less", "than", "over", "under", "bound", "about", "approximately",
 ))  # fmt: skip
 _BRACED = r"\{(?:[^{}]|\{[^{}]*\})*\}"
-_GREEK = rf"\\(?:ell|hbar|{'|'.join(GREEK)})(?![a-zA-Z])"
+_GREEK = rf"\\(?:ell|hbar|{'|'.join(sorted(GREEK))})(?![a-zA-Z])"
 _TEXT_NAME = compile_full_match(r"\\text ?\{[^{}]*\}(?:\\triangle|[][()A-Z])*")
 _MEASURE = compile_full_match(  # an extreme with letters, a probability or mean, an area, a part of a figure, points
     r"\\(?:max|min|lim)(?:(?:[^a-zA-Z\\]|\\[a-zA-Z]+)*[a-zA-Z].*)?|[PE]\((?:[^()]|\([^()]*\))*\)|\[[A-Z]{3,}\]"
