@@ -5,14 +5,13 @@ The formats are ``hermes`` (``<tool_call>{"name": …, "arguments": {…}}</tool
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 Format = Literal["hermes", "llama", "tags"]
 Schema = Mapping[str, Any]  # of a function, as OpenAI's API takes it
 THOUGHTS_END = "</think>"
-HERMES = re.compile(r"<tool_call>(.*?)(</tool_call>|$)", re.DOTALL)
+HERMES = "tool_call"  # the tag around a call
 PYTHON_TAG = "<|python_tag|>"  # with which Llama may begin a call
 
 
@@ -45,21 +44,13 @@ def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[
     """
     text = text.rpartition(THOUGHTS_END)[2]
     if form == "hermes":
-        return [_object(call[1], "arguments", closed=bool(call[2])) for call in HERMES.finditer(text)]
+        return [_object(body, "arguments", closed=closed) for _, body, closed, _ in _tagged(text, [HERMES])]
     if form == "llama":
         return list(_objects(text.strip().removeprefix(PYTHON_TAG).strip()))
     arguments = {name_of(schema): first_argument(schema) for schema in schemas}
-    if not arguments:
-        return []
-    names = "|".join(map(re.escape, arguments))
-    found = re.finditer(rf"<({names})>(.*?)(</\1>|$)", text, re.DOTALL)
     return [
-        Call(
-            call[1],
-            {arguments[call[1]]: call[2]},
-            "" if call[3] else f"no </{call[1]}> after <{call[1]}>",
-        )
-        for call in found
+        Call(name, {arguments[name]: body}, "" if closed else f"no </{name}> after <{name}>")
+        for name, body, closed, _ in _tagged(text, arguments)
     ]
 
 
@@ -74,6 +65,37 @@ def write_calls(calls: Sequence[Call], form: Format) -> str:
     return (
         "; ".join(escaped) if form == "llama" else "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in escaped)
     )
+
+
+def without_calls(text: str) -> str:
+    """Return what stands around the calls of the format ``hermes``.
+
+    >>> without_calls("First. <tool_call>{}</tool_call> Then.")
+    'First.  Then.'
+    """
+    parts, last = list[str](), 0
+    for *_, (start, end) in _tagged(text, [HERMES]):
+        parts.append(text[last:start])
+        last = end
+    return "".join([*parts, text[last:]])
+
+
+def _tagged(text: str, names: Collection[str]) -> Iterator[tuple[str, str, bool, tuple[int, int]]]:
+    """Yield name, content, whether it is closed, and place of each tag of ``names``; an open one has all the rest."""
+    start = text.find("<")
+    while start >= 0:
+        name = next((name for name in names if text.startswith(f"<{name}>", start)), None)
+        if name is None:
+            start = text.find("<", start + 1)
+            continue
+        body = start + len(name) + 2
+        end = text.find(f"</{name}>", body)
+        if end < 0:
+            yield name, text[body:], False, (start, len(text))
+            return
+        after = end + len(name) + 3
+        yield name, text[body:end], True, (start, after)
+        start = text.find("<", after)
 
 
 def _objects(text: str) -> Iterator[Call]:

@@ -5,7 +5,6 @@ turn of the policy's ends with its end token, so that the tokens of an episode a
 observations one after the other: nothing is rendered or tokenized twice, neither here nor when an episode is sampled.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -23,6 +22,7 @@ from core.model.prompts import (
     render_prompt,
     render_target,
 )
+from core.text.patterns import compile_quick_pattern
 
 TOOL = "tool"  # role of an observation
 STAND_IN = "A turn that calls a tool."
@@ -32,7 +32,7 @@ STAND_IN_TURN = {
     "content": f"<think>\n{STAND_IN}\n</think>\n\n{STAND_IN}",
 }
 # The start of what some tokenizer reads as a token between turns.
-SPECIAL = re.compile(
+SPECIAL = compile_quick_pattern(
     r"<(?=\|[^<>|\n]{1,40}\|>|/?s>|(?:start|end)_of_turn>|[be]os>|pad>|\uff5c[^\uff5c\n]{1,40}\uff5c>)|\[(?=/?INST\])"
 )
 

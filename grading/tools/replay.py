@@ -1,7 +1,6 @@
 """Check a recorded episode: its calls can be read and are answered, and the tools give the recorded observations."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,12 +9,13 @@ from core.model.calls import Call, Format, Schema, name_of, read_calls
 from core.model.episodes import TOOL
 from core.model.prompts import Messages
 from core.text.excerpt import shorten
+from core.text.patterns import compile_quick_pattern
 from grading.isolation.sandbox import SandboxFailed
 from grading.tools.settings import ToolSettings
 from grading.tools.tool import Context, Exchange
 from grading.tools.toolbox import Toolbox
 
-NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+NUMBER = compile_quick_pattern(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 CLOSE = 1e-6  # relative difference of equal numbers
 QUOTED = 80  # characters of an observation in a detail
 

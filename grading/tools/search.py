@@ -1,7 +1,6 @@
 """A search for words in the texts of a folder, ranked by BM25."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,11 +11,12 @@ from pydantic import Field
 
 from core.errors import InputError
 from core.model.calls import Call
+from core.text.patterns import compile_quick_pattern
 from grading.tools.tool import Context, Exchange, Tool, ToolError, function_schema
 
 SUFFIXES = (".txt", ".md")
 K1, B = 1.2, 0.75  # of BM25: how fast repeated words saturate, and how much long texts are discounted
-WORD = re.compile(r"\w+")
+WORD = compile_quick_pattern(r"\w+")
 
 
 class Search(Tool):

@@ -6,7 +6,7 @@ processes and on Ray Data.
 
 from collections.abc import Sequence
 
-from core.model.calls import HERMES, Format, read_calls, write_calls
+from core.model.calls import Format, read_calls, without_calls, write_calls
 from core.model.episodes import TOOL
 from core.model.prompts import OPEN_THOUGHTS, messages
 from grading.tools.replay import differs, problem_of
@@ -97,12 +97,12 @@ def _filter_turns(trace: Trace, worker: Worker) -> None:
 
 def as_written(turn: dict[str, str], form: Format) -> dict[str, str]:
     """Return a turn with the calls that reading has written, in the format ``form``."""
-    if form == "hermes" or turn["role"] == TOOL or not HERMES.search(turn["content"]):
+    if form == "hermes" or turn["role"] == TOOL:
         return turn
     calls = read_calls(turn["content"], "hermes")
-    if any(call.problem for call in calls):
+    if not calls or any(call.problem for call in calls):
         return turn
-    text = HERMES.sub("", turn["content"]).strip()
+    text = without_calls(turn["content"]).strip()
     return {**turn, "content": "\n".join(filter(None, (text, write_calls(calls, form))))}
 
 

@@ -7,12 +7,12 @@ does.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.model.calls import Call, write_calls
 from core.model.episodes import TOOL
+from core.text.patterns import compile_pattern
 from targets.trace import Unusable
 
 OBSERVATIONS = (
@@ -25,8 +25,8 @@ OBSERVATIONS = (
 )  # roles
 CALLS = ("function_call", "tool_call")  # roles
 FIELDS = ("tool_calls", "function_call")  # of a message that calls a tool
-CODE = re.compile(r"<code>(.*?)</code>\s*<interpreter>(.*?)</interpreter>", re.DOTALL)
-FENCE = re.compile(r"\A\s*```(?:python|py)?\n(.*?)\n?```\s*\Z", re.DOTALL)
+CODE = compile_pattern(r"(?s)<code>(.*?)</code>\s*<interpreter>(.*?)</interpreter>")
+FENCE = compile_pattern(r"(?s)^\s*```(?:python|py)?\n(.*?)\n?```\s*$")
 CODE_TOOL = "code"  # what the tool of such texts is called
 
 Turns = list[dict[str, str]]
