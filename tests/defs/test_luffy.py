@@ -89,7 +89,7 @@ def test_it_prints_the_version():
 
 def test_what_luffy_does_is_no_target_of_make():
     targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    assert targets & set(COMMANDS) == {"demo", "ui"}
+    assert targets & set(COMMANDS) == {"demo", "setup", "ui"}
 
 
 def test_the_help_is_there_at_once(luffy):

@@ -34,8 +34,8 @@ class Experience(NamedTuple):
     def add(self, successes: int, right: Sequence[Trajectory]) -> "Experience":
         """Return it with the ``right`` samples of the latest group; one that is there already stays as it is.
 
-        >>> first, second = Trajectory([5, 2], [-0.1, -0.3]), Trajectory([6, 2], [-0.2, -0.2])
-        >>> stored = Experience(1, [first]).add(2, [second, Trajectory([5, 2], [-9.0, -9.0])])
+        >>> first, second = Trajectory([5, 2], [-0.1, -0.3], [1, 1]), Trajectory([6, 2], [-0.2, -0.2], [1, 1])
+        >>> stored = Experience(1, [first]).add(2, [second, Trajectory([5, 2], [-9.0, -9.0], [1, 1])])
         >>> stored.successes, stored.trajectories == [first, second]
         (2, True)
         """
