@@ -44,13 +44,17 @@ def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[
     """
     text = text.rpartition(THOUGHTS_END)[2]
     if form == "hermes":
-        return [_object(body, "arguments", closed=closed) for _, body, closed, _ in _tagged(text, [HERMES])]
+        return [_object(tag.content, "arguments", closed=tag.closed) for tag in _tagged(text, [HERMES])]
     if form == "llama":
         return list(_objects(text.strip().removeprefix(PYTHON_TAG).strip()))
     arguments = {name_of(schema): first_argument(schema) for schema in schemas}
     return [
-        Call(name, {arguments[name]: body}, "" if closed else f"no </{name}> after <{name}>")
-        for name, body, closed, _ in _tagged(text, arguments)
+        Call(
+            tag.name,
+            {arguments[tag.name]: tag.content},
+            "" if tag.closed else f"no </{tag.name}> after <{tag.name}>",
+        )
+        for tag in _tagged(text, arguments)
     ]
 
 
@@ -74,14 +78,24 @@ def without_calls(text: str) -> str:
     'First.  Then.'
     """
     parts, last = list[str](), 0
-    for *_, (start, end) in _tagged(text, [HERMES]):
-        parts.append(text[last:start])
-        last = end
+    for tag in _tagged(text, [HERMES]):
+        parts.append(text[last : tag.start])
+        last = tag.end
     return "".join([*parts, text[last:]])
 
 
-def _tagged(text: str, names: Collection[str]) -> Iterator[tuple[str, str, bool, tuple[int, int]]]:
-    """Yield name, content, whether it is closed, and place of each tag of ``names``; an open one has all the rest."""
+class _Tag(NamedTuple):
+    """A tag, and where it stands in its text; one that is not closed has all the rest."""
+
+    name: str
+    content: str
+    closed: bool
+    start: int
+    end: int
+
+
+def _tagged(text: str, names: Collection[str]) -> Iterator[_Tag]:
+    """Yield each tag of ``names``, one after the other: the time is linear on any text."""
     start = text.find("<")
     while start >= 0:
         name = next((name for name in names if text.startswith(f"<{name}>", start)), None)
@@ -89,13 +103,13 @@ def _tagged(text: str, names: Collection[str]) -> Iterator[tuple[str, str, bool,
             start = text.find("<", start + 1)
             continue
         body = start + len(name) + 2
-        end = text.find(f"</{name}>", body)
-        if end < 0:
-            yield name, text[body:], False, (start, len(text))
+        close = text.find(f"</{name}>", body)
+        if close < 0:
+            yield _Tag(name, text[body:], False, start, len(text))
             return
-        after = end + len(name) + 3
-        yield name, text[body:end], True, (start, after)
-        start = text.find("<", after)
+        end = close + len(name) + 3
+        yield _Tag(name, text[body:close], True, start, end)
+        start = text.find("<", end)
 
 
 def _objects(text: str) -> Iterator[Call]:
