@@ -47,7 +47,7 @@ def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environmen
     )
     assert any(re.search(r"(\d+) of \1 checks passed", line) for line in lines)
     assert f"outputs: {tmp_path / 'storage'}" in lines
-    assert re.fullmatch(r"  (\.venv/bin/)?luffy ui: everything in the UI, with the page of the scorecard", lines[-2])
+    assert re.fullmatch(r"  (\S*/)?luffy ui: everything in the UI, with the page of the scorecard", lines[-2])
     assert re.fullmatch(r"time: \d+ s, of which (\d+ s \w+/\w+, ){4}\d+ s the rest", lines[-1])
     assert done.stderr == ""
     assert not list((tmp_path / "storage").rglob("*.tmp"))
