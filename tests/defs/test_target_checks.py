@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets import checks
 from core.schemas import REJECTED
-from targets.check import expectations as quality
 from tests.defs.project import message
 from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, good_row, write_rows
 
@@ -107,9 +107,7 @@ def test_the_same_files_are_validated_once_and_changed_ones_again(build, monkeyp
     project = build(**SMALL)
     first = project.run(*INPUTS, *TARGETS).get_asset_check_evaluations()
     validated = []
-    monkeypatch.setattr(
-        quality, "validate", lambda *a, real=quality.validate, **k: validated.append(a) or real(*a, **k)
-    )
+    monkeypatch.setattr(checks, "validate", lambda *a, real=checks.validate, **k: validated.append(a) or real(*a, **k))
     again = project.run(*INPUTS, *TARGETS)
     assert again.success and not validated
     found = [
