@@ -24,7 +24,7 @@ from research.shipped_weights.pretrain import Schedule, batches, fit, progress_b
 
 SEED, BATCH, PROBLEMS = 0, 32, 6_000
 # The share of the examples that call, and the schedule, of each phase.
-PHASES = ((1.0, Schedule(steps=220, lr=1e-3, warmup=10)), (0.15, Schedule(steps=60, lr=5e-4, warmup=5)))
+PHASES = ((1.0, Schedule(steps=600, lr=1e-3, warmup=10)), (0.3, Schedule(steps=30, lr=3e-4, warmup=5)))
 
 
 def examples(share: float, tokenizer: Any, rng: random.Random) -> Iterator[Example]:
