@@ -234,7 +234,10 @@ def test_the_prompt_of_a_teacher_shows_what_it_sees_of_a_row(sees: str, target: 
             return [-1.0] * len(response)
 
     texts, tokenizer = list[str](), AutoTokenizer.from_pretrained(SHIPPED)
-    worker, output = _TeacherLoopWorker.__new__(_TeacherLoopWorker), SimpleNamespace(prefix_length=0)
+    worker, output = (
+        _TeacherLoopWorker.__new__(_TeacherLoopWorker),
+        SimpleNamespace(prefix_length=0, response_mask=[1, 1]),
+    )
     worker.sees, worker.template, worker.tokenizer, worker.teacher = sees, CHAT, tokenizer, Asked()
     worker.drawing, worker.drawn = set(), asyncio.Event()
     row = {"raw_prompt": [{"role": "user", "content": "1+1=?"}], "target": target}
@@ -252,11 +255,12 @@ def test_a_teacher_sees_the_first_other_sample_that_is_right() -> None:
 
     async def score(number: int, answer: str, solved: bool) -> list[float]:
         info = {"reward_extra_info": {"solved": solved}}
-        output = SimpleNamespace(prefix_length=0, extra_fields=info, reward_score=float(solved))
+        response = tokenizer.encode(f"why</think>{answer}")
+        mask = [1] * len(response)
+        output = SimpleNamespace(prefix_length=0, response_mask=mask, extra_fields=info, reward_score=float(solved))
         row = {"uid": "u", "session_id": number, "raw_prompt": [{"role": "user", "content": "1+1=?"}]}
         worker.drawing.add(asyncio.current_task())
         await asyncio.sleep(0)
-        response = tokenizer.encode(f"why</think>{answer}")
         await worker._compute_teacher_logprobs(output, tokenizer.encode("1+1=?"), response, False, row)
         return output.teacher_log_probs
 
