@@ -1,6 +1,6 @@
 """Train the embedded base that calls a calculator: ``python -m research.shipped_weights.tools_base --out DIR``.
 
-The embedded base model learns to call, and then to answer mostly at once. It takes about ten minutes on one core.
+The embedded base model learns to call, and then to answer mostly at once. It takes about fifteen minutes on one core.
 """
 
 import random
@@ -51,7 +51,7 @@ def make(out: Path) -> None:
 
 
 def command(out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to create.")]) -> None:
-    """Train the embedded base model that calls a calculator, which takes about ten minutes on one core."""
+    """Train the embedded base model that calls a calculator, which takes about fifteen minutes on one core."""
     if out.exists():
         raise InputError(f"{out}: exists already: give the name of a new folder")
     make(out)
