@@ -4,7 +4,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -30,7 +30,6 @@ MOST_VALUES = 10  # of each metadata, on the terminal
 LONGEST_PROBLEM = 160  # characters of a problem that came or went
 PREPARATION = option(..., "Folder of a preparation.", cli="", metavar="OUT")
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
-suite_of: Callable[[str, Sequence[Path]], "pa.Table"] | None = None  # `luffy targets` reads suites itself
 
 
 class Prepare(Command):
@@ -110,7 +109,7 @@ class Prepare(Command):
         prepared = prepare(
             config,
             self.out,
-            benchmarks=_benchmarks(self.benchmarks, self.benchmark_roots),
+            benchmarks=self._benchmark_problems(),
             tokenizer_json=self.tokenizer,
             progress=Progress(Terminal(sys.stderr, every_s=0).status),
             cache=self.cache or self.out / ".decisions",
@@ -128,6 +127,25 @@ class Prepare(Command):
         if problems := reconcile(prepared, split).problems:
             raise RuntimeError("conservation violated: " + "; ".join(problems))
         return _check_and_print(prepared, self.checks.file, previous, self.docs) if self.check else 0
+
+    def _benchmark_problems(self) -> "pa.Table | None":
+        if self.benchmarks is None:
+            return None
+        if Path(self.benchmarks).suffix == ".parquet":
+            return _read_problems(Path(self.benchmarks))
+        try:
+            return self.read_suite(self.benchmarks)
+        except InputError as error:
+            raise InputError(f"benchmarks {self.benchmarks}: {error}") from None
+
+    def read_suite(self, name: str) -> "pa.Table":
+        """Return the problems of a suite, which another process reads: this package may not import the evaluation."""
+        suite = str(Path(name).absolute()) if is_path(name) else name
+        options = [part for root in self.benchmark_roots for part in ("--roots", str(root.absolute()))]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "suite.parquet"
+            run_module("evaluation", "suite", "--suite", suite, "--out", str(path), *options)
+            return _read_problems(path)
 
 
 class Browse(Command):
@@ -205,28 +223,14 @@ class Pull(Command):
 COMMANDS = (Browse, Diff, Push, Pull)
 
 
-def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
-    """The problems of a parquet file, or of a suite; without `suite_of` another process reads it."""
+def _read_problems(path: Path) -> "pa.Table":
     import pyarrow as pa
 
     from core.parquet import read_table
     from core.schemas import BENCHMARK
 
-    if name is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(name)
-        if path.suffix != ".parquet":
-            suite, path = str(path.absolute()) if is_path(name) else name, Path(folder) / "suite.parquet"
-            options = [part for root in roots for part in ("--roots", str(root.absolute()))]
-            try:
-                if suite_of:
-                    return suite_of(name, roots)
-                run_module("evaluation", "suite", "--suite", suite, "--out", str(path), *options)
-            except InputError as error:
-                raise InputError(f"benchmarks {name}: {error}") from None
-        schema = pa.schema([BENCHMARK.field(column) for column in ("benchmark", "id", "problem")])
-        return read_table(path, schema, "give a parquet with benchmark, id and problem", largest=LARGEST_BENCHMARKS)
+    schema = pa.schema([BENCHMARK.field(column) for column in ("benchmark", "id", "problem")])
+    return read_table(path, schema, "give a parquet with benchmark, id and problem", largest=LARGEST_BENCHMARKS)
 
 
 def _print_difference(difference: "Difference") -> None:

@@ -145,10 +145,7 @@ class Doctor(Profiled):
     examples = ("luffy doctor --machine-only", "luffy doctor --profile small")
 
     hardware: str | None = option(
-        None,
-        "Hardware profile to train with. Default: cpu.",
-        metavar="NAME",
-        complete=lambda: config_names(HARDWARE),
+        None, "Hardware profile to train with. Default: cpu.", metavar="NAME", complete=lambda: config_names(HARDWARE)
     )
     port: int = PORT
     machine_only: bool = option(False, "Only check the machine; do not train.")
@@ -319,9 +316,9 @@ class PackageCommand(TyperCommand):
             start_program("evaluate", "evaluation", args)
         program = import_module(f"{PACKAGES[name]}.__main__").app
         if name == "targets":
-            from targets import commands
+            from pipelines.cli.targets import Targets
 
-            commands.suite_of = _suite
+            add_default(program, Targets)
         if name == "train":
             from pipelines.cli.train import Train, names_program
 
@@ -329,15 +326,6 @@ class PackageCommand(TyperCommand):
                 start_program("train", "training", [text.removeprefix("training.config.") for text in args])
             add_default(program, Train)
         return typer.main.get_command(program).make_context(info_name, args, parent, **extra)
-
-
-def _suite(name: str, roots: Sequence[Path]) -> Any:
-    """Return the problems of a suite for `luffy targets`, which may not import the evaluation itself."""
-    from evaluation.benchmarks.benchmark_problems import read_suite
-    from evaluation.settings import BenchmarkSettings, SuiteSettings
-
-    folders = BenchmarkSettings(roots=[str(root.absolute()) for root in roots]).folders
-    return read_suite(SuiteSettings(name=name).entries(), folders)
 
 
 def research(context: typer.Context) -> None:
