@@ -100,7 +100,7 @@ class Bubblewrap:
         self._limits = limits
         program = shutil.which("bwrap")
         if program is None:
-            raise InputError(f"verifier code: there is no program bwrap: {ADVICE}")
+            raise InputError(f"there is no program bwrap: {ADVICE}")
         self._program = program
         self._users = itertools.count() if os.geteuid() == 0 else None
         problem = self._problem()
@@ -108,7 +108,7 @@ class Bubblewrap:
             self._users = None
             problem = self._problem()
         if problem:
-            raise InputError(f"verifier code: {problem}: {ADVICE}")
+            raise InputError(f"{problem}: {ADVICE}")
 
     def run(self, program: str, stdin: str) -> Run:
         user = FIRST_USER + os.getpid() * USERS + next(self._users) % USERS if self._users else 0

@@ -23,9 +23,9 @@ class SandboxFusion:
         try:
             ended = self.run("print('runs')", "")
         except SandboxFailed as error:
-            raise InputError(f"verifier code: {error}; expected a SandboxFusion server") from None
+            raise InputError(f"{error}; expected a SandboxFusion server") from None
         if ended.stdout.strip() != "runs":
-            raise InputError(f"verifier code: {url} did not run a first program: {ended.problem or ended.stdout[:80]}")
+            raise InputError(f"{url} did not run a first program: {ended.problem or ended.stdout[:80]}")
 
     def run(self, program: str, stdin: str) -> Run:
         request = {

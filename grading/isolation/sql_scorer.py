@@ -25,7 +25,11 @@ def score(
     ordered: bool,
 ) -> dict[str, Any]:
     """Return 1 if both queries return the same rows: in any order, each as often, or as ``ordered``."""
-    with closing(open_read_only(database_of(database, extra_info))) as connection:
+    try:
+        file = database_of(database, extra_info)
+    except ValueError as error:
+        raise ValueError(f"{GOLD}{error}") from None
+    with closing(open_read_only(file)) as connection:
         try:
             wanted = rows_of(connection, ground_truth)
         except (sqlite3.Error, ValueError) as error:
@@ -53,11 +57,11 @@ def database_of(path: str, fields: Mapping[str, Any]) -> Path:
         names = {name: str(value) for name, value in fields.items()}
         file = Path(path.format_map(names))
     except KeyError as error:
-        raise ValueError(f"{GOLD}the row has no field {error}") from None
+        raise ValueError(f"the row has no field {error}") from None
     if len(file.parts) != len(Path(path).parts) or ".." in file.parts:
-        raise ValueError(f"{GOLD}{file} is not a file of the folder")
+        raise ValueError(f"{file} is not a file of the folder")
     if not file.is_file():
-        raise ValueError(f"{GOLD}no database {file.name}")
+        raise ValueError(f"no database {file.name}")
     return file
 
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from core.errors import InputError
 from core.model.calls import Call
 from grading.isolation.sandbox import WALL, Bubblewrap, Limits
 from grading.tools.tool import Context, Exchange, Tool, ToolError, function_schema
@@ -55,10 +54,7 @@ class Python(Tool):
         return Limits(self.seconds, self.memory_mb << 20, self.processes)
 
     def prepare(self) -> None:
-        try:
-            sandbox_of(self.limits)
-        except InputError as error:
-            raise InputError(str(error).removeprefix("verifier code: ")) from None
+        sandbox_of(self.limits)
 
     def run(self, call: Call, history: Sequence[Exchange], context: Context) -> str:
         code = call.arguments.get("code")

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.model.calls import Call
-from grading.isolation.sql_scorer import GOLD, database_of, open_read_only, plain
+from grading.isolation.sql_scorer import database_of, open_read_only, plain
 from grading.tools.tool import Context, Exchange, Tool, ToolError, function_schema
 from grading.verifiers.sql import files_of
 
@@ -34,9 +34,7 @@ class Sql(Tool):
             with closing(open_read_only(database_of(self.database, context.row))) as connection:
                 cursor = connection.execute(query)
                 rows = cursor.fetchmany(MOST_ROWS)
-        except (sqlite3.Error, sqlite3.Warning) as error:
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
             raise ToolError(str(error)) from None
-        except ValueError as error:
-            raise ToolError(str(error).removeprefix(GOLD)) from None
         names = [column[0] for column in cursor.description or ()]
         return "\n".join(" | ".join(map(str, row)) for row in [names, *([plain(cell) for cell in row] for row in rows)])

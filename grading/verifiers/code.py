@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from core.errors import first_line
+from core.errors import InputError, first_line
 from grading.answers.extraction import CODE_BLOCK, python_block
 from grading.isolation.sandbox import Bubblewrap, Limits, Sandbox, SandboxFailed, Unprotected
 from grading.isolation.sandbox_fusion import SandboxFusion
@@ -54,6 +54,12 @@ class Tests(NamedTuple):
     assertions: str = ""
 
 
+def _sandbox_of(name: str, limits: Limits) -> Sandbox:
+    if name == BUBBLEWRAP:
+        return Bubblewrap(limits)
+    return Unprotected(limits) if name == NONE else SandboxFusion(name, limits)
+
+
 class CodeVerifier(Verifier):
     """All tests have to pass; the first that does not is the reason.
 
@@ -66,13 +72,10 @@ class CodeVerifier(Verifier):
     def __init__(self, options: CodeOptions, resources: Resources) -> None:
         super().__init__(options, resources)
         limits = Limits(options.limit_s, options.memory_mb << 20, options.processes)
-        self._sandbox: Sandbox
-        if options.sandbox == BUBBLEWRAP:
-            self._sandbox = Bubblewrap(limits)
-        elif options.sandbox == NONE:
-            self._sandbox = Unprotected(limits)
-        else:
-            self._sandbox = SandboxFusion(options.sandbox, limits)
+        try:
+            self._sandbox = _sandbox_of(options.sandbox, limits)
+        except InputError as error:
+            raise InputError(f"verifier code: {error}") from None
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Any:
