@@ -41,9 +41,10 @@ class Search(Tool):
 
 
 class Index(NamedTuple):
-    """The paragraphs of a folder with the counts of their words, and how many paragraphs have each word."""
+    """The paragraphs of a folder with the counts of their words, their mean length, and how many have each word."""
 
-    paragraphs: Sequence[tuple[str, Mapping[str, int]]]
+    paragraphs: Sequence[tuple[str, Counter[str]]]
+    mean: float
     documents: Mapping[str, int]
 
 
@@ -52,18 +53,18 @@ def index_of(folder: str) -> Index:
     files = sorted(file for file in Path(folder).rglob("*") if file.suffix in SUFFIXES)
     texts = [text.strip() for file in files for text in file.read_text(errors="replace").split("\n\n") if text.strip()]
     paragraphs = [(text, Counter(WORD.findall(text.lower()))) for text in texts]
-    return Index(paragraphs, Counter(word for _, words in paragraphs for word in words))
+    mean = sum(words.total() for _, words in paragraphs) / max(len(paragraphs), 1)
+    return Index(paragraphs, mean, Counter(word for _, words in paragraphs for word in words))
 
 
 def ranked(index: Index, query: str) -> list[str]:
     """Return the paragraphs with a word of ``query``, the best one first."""
-    count = len(index.paragraphs)
-    mean = sum(sum(words.values()) for _, words in index.paragraphs) / max(count, 1)
+    count, wanted = len(index.paragraphs), WORD.findall(query.lower())
     scores: list[tuple[float, int]] = []
     for number, (_, words) in enumerate(index.paragraphs):
-        length, score = sum(words.values()) / mean, 0.0
-        for word in WORD.findall(query.lower()):
-            having, times = index.documents.get(word, 0), words.get(word, 0)
+        length, score = words.total() / index.mean, 0.0
+        for word in wanted:
+            having, times = index.documents.get(word, 0), words[word]
             rarity = math.log(1 + (count - having + 0.5) / (having + 0.5))
             score += rarity * times * (K1 + 1) / (times + K1 * (1 - B + B * length))
         if score:
