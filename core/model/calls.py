@@ -49,11 +49,7 @@ def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[
         return list(_objects(text.strip().removeprefix(PYTHON_TAG).strip()))
     arguments = {name_of(schema): first_argument(schema) for schema in schemas}
     return [
-        Call(
-            tag.name,
-            {arguments[tag.name]: tag.content},
-            "" if tag.closed else f"no </{tag.name}> after <{tag.name}>",
-        )
+        Call(tag.name, {arguments[tag.name]: tag.content}, "" if tag.closed else f"no </{tag.name}> after <{tag.name}>")
         for tag in _tagged(text, arguments)
     ]
 
@@ -132,11 +128,7 @@ def _object(text: str, key: str, *, closed: bool = True) -> Call:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return Call(
-            "",
-            {},
-            "the call is not JSON" if closed else "no </tool_call> after <tool_call>",
-        )
+        return Call("", {}, "the call is not JSON" if closed else "no </tool_call> after <tool_call>")
     arguments = value.get(key, {}) if isinstance(value, dict) else None
     if not isinstance(arguments, dict) or not isinstance(value.get("name"), str):
         return Call("", {}, f'expected {{"name": …, "{key}": {{…}}}}')

@@ -27,10 +27,7 @@ from core.text.patterns import compile_quick_pattern
 TOOL = "tool"  # role of an observation
 STAND_IN = "A turn that calls a tool."
 # With thoughts: some templates write empty ones into a turn that has none.
-STAND_IN_TURN = {
-    "role": "assistant",
-    "content": f"<think>\n{STAND_IN}\n</think>\n\n{STAND_IN}",
-}
+STAND_IN_TURN = {"role": "assistant", "content": f"<think>\n{STAND_IN}\n</think>\n\n{STAND_IN}"}
 # The start of what some tokenizer reads as a token between turns.
 SPECIAL = compile_quick_pattern(
     r"<(?=\|[^<>|\n]{1,40}\|>|/?s>|(?:start|end)_of_turn>|[be]os>|pad>|\uff5c[^\uff5c\n]{1,40}\uff5c>)|\[(?=/?INST\])"
@@ -101,10 +98,7 @@ def encode_example(conversation: Messages, target: str, tokenizer: Any, template
 
 
 def observation_text(
-    conversation: Messages,
-    observations: Sequence[tuple[str, str]],
-    tokenizer: ChatTokenizer,
-    template: Template,
+    conversation: Messages, observations: Sequence[tuple[str, str]], tokenizer: ChatTokenizer, template: Template
 ) -> str:
     """Return what the chat template writes between the end token of a turn and the next turn.
 

@@ -157,6 +157,20 @@ def import_problem(path: str, error: BaseException) -> str:
     return problem
 
 
+def load_or_explain(path: str, where: str) -> Callable[..., Any]:
+    """Return what `load_function` does.
+
+    Raises:
+        InputError: its module cannot be imported, whatever that raises; the message begins with ``where``.
+    """
+    try:
+        return load_function(path)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{where}: {import_problem(path, error)}") from error
+
+
 def import_function(module: str, name: str) -> Callable[..., Any]:
     """Return the function ``name`` of a file (``.py``) or of an importable module.
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.errors import InputError, validated
 from core.model.calls import Call
 from core.plugins.config_files import entries, entry
-from core.plugins.user_code import function_name, import_problem, load_function
+from core.plugins.user_code import function_name, load_function, load_or_explain
 
 GROUP = "luffy.tools"  # entry points of packages
 TYPES: Mapping[str, str] = {
@@ -114,12 +114,7 @@ def open_tool(spec: Mapping[str, Any], where: str = "tools.use") -> Tool:
     if path is None:
         names = ", ".join([*TYPES, *entries(GROUP)])
         raise InputError(f"{where}: type: got {kind!r:.80}, expected one of {names}, or FILE.py:NAME")
-    try:
-        found = load_function(path)
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise InputError(f"{where}: {import_problem(path, error)}") from error
+    found = load_or_explain(path, where)
     name = function_name(path).lower()
     if isinstance(found, type) and issubclass(found, Tool):
         return validated(found, {"name": kind if kind in TYPES else name, **options}, f"{where} ({kind}): ")

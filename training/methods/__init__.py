@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from core.errors import InputError, validated
-from core.plugins.user_code import import_problem, load_function
+from core.plugins.user_code import load_or_explain
 from training.plugins import METHODS
 
 if TYPE_CHECKING:
@@ -62,12 +62,7 @@ def class_of(section: Mapping[str, Any], folder: Path | None = None) -> tuple[st
     from training.methods.method import Method
 
     path = method_path(section.get(TYPE), folder)
-    try:
-        of_class = load_function(path)
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise InputError(f"{SECTION}.{TYPE}: {path}: {import_problem(path, error)}") from error
+    of_class = load_or_explain(path, f"{SECTION}.{TYPE}: {path}")
     if not isinstance(of_class, type) or not issubclass(of_class, Method):
         raise InputError(f"{SECTION}.{TYPE}: {path}: expected a subclass of training.methods.method.Method")
     return path, cast("type[Method]", of_class)
