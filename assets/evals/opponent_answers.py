@@ -89,7 +89,7 @@ class AnswersOfPolicy:
         if read_manifest(Path(champion.policy)).checkpoint_digest != champion.checkpoint:
             raise InputError(
                 f"{champion.policy}: not the champion {champion.checkpoint[:SHORT_DIGEST]} any more, which has to "
-                "answer beside the policy; restore it, or promote another policy by hand"
+                "answer as the policy does; restore it, or promote another policy by hand"
             )
         return Reference(path=champion.policy, digest=champion.checkpoint), defence_seed(seed, champion.checkpoint)
 

@@ -152,10 +152,10 @@ def _result(
     graded, model = answers.graded[name], answers.model
     table = pq.read_table(graded)
     summary = summarize(table)
-    problems, sequential, beside = suite.digests[name], is_sequential([table]), None
+    problems, sequential, opposing = suite.digests[name], is_sequential([table]), None
     if opponent:
         score = ScoreFile(file=str(opponent.graded[name]), problems=problems, sequential=sequential)
-        beside = Checkpoint(path=opponent.model.path, digest=opponent.model.digest, scores={name: score})
+        opposing = Checkpoint(path=opponent.model.path, digest=opponent.model.digest, scores={name: score})
     reference = ScoresReference(
         path=str(graded),
         digest=identity(digest_table(table), model.digest),
@@ -163,7 +163,7 @@ def _result(
         problems=problems,
         accuracy=summary.mean,
         sequential=sequential,
-        opponent=beside,
+        opponent=opposing,
     )
     return reference.result(
         {
@@ -176,7 +176,7 @@ def _result(
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
             "file": dg.MetadataValue.path(str(graded)),
             "generated": dg.MetadataValue.path(str(answers.samples[name])),
-            **({"answers of its opponent": dg.MetadataValue.path(beside.scores[name].file)} if beside else {}),
+            **({"answers of its opponent": dg.MetadataValue.path(opposing.scores[name].file)} if opposing else {}),
         },
         asset,
     )
