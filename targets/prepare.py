@@ -113,10 +113,8 @@ def prepare(
     out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
-    worker, benchmarks_digest = (
-        Worker(config, tokenizer_json, benchmarks),
-        _benchmarks_digest(benchmarks),
-    )
+    worker = Worker(config, tokenizer_json, benchmarks)
+    benchmarks_digest = _benchmarks_digest(benchmarks)
     tokenizer_digest = worker.lengths.digest
     filters_with(tuple(config.filters))  # before anything is written: one may not fit
     check_languages(config.languages)

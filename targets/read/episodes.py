@@ -15,14 +15,7 @@ from core.model.episodes import TOOL
 from core.text.patterns import compile_pattern
 from targets.trace import Unusable
 
-OBSERVATIONS = (
-    TOOL,
-    "observation",
-    "ipython",
-    "function",
-    "tool_response",
-    "function_response",
-)  # roles
+OBSERVATIONS = (TOOL, "observation", "ipython", "function", "tool_response", "function_response")  # roles
 CALLS = ("function_call", "tool_call")  # roles
 FIELDS = ("tool_calls", "function_call")  # of a message that calls a tool
 CODE = compile_pattern(r"(?s)<code>(.*?)</code>\s*<interpreter>(.*?)</interpreter>")
@@ -55,25 +48,14 @@ def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], text
                     turns += [{"role": TOOL, "content": answers[name]} for name in ids]
                     ids, answers = [], {}
                 elif of_call not in ids:
-                    raise Unusable(
-                        "unanswered_call",
-                        f"an observation of {of_call!r:.40}, which no call before it has",
-                    )
+                    raise Unusable("unanswered_call", f"an observation of {of_call!r:.40}, which no call before it has")
             else:
                 turns.append({"role": TOOL, "content": text})
             continue
         if role not in ("assistant", *CALLS):
-            raise Unusable(
-                "several_turns",
-                f"a message of {role} between the turns; expected one user message",
-            )
+            raise Unusable("several_turns", f"a message of {role} between the turns; expected one user message")
         ids = [str(call["id"]) for call in message.get("tool_calls") or () if call.get("id")]
-        text = "\n".join(
-            filter(
-                None,
-                (text if role == "assistant" else "", _calls_text(message, role, text)),
-            )
-        )
+        text = "\n".join(filter(None, (text if role == "assistant" else "", _calls_text(message, role, text))))
         if turns and turns[-1]["role"] == "assistant":
             turns[-1]["content"] = "\n".join(filter(None, (turns[-1]["content"], text)))
         else:
@@ -107,16 +89,8 @@ def split_code(text: str) -> Turns:
     start = 0
     for pair in CODE.finditer(text):
         fenced = FENCE.match(pair[1])
-        call = write_calls(
-            [Call(CODE_TOOL, {CODE_TOOL: fenced[1] if fenced else pair[1].strip("\n")})],
-            "hermes",
-        )
-        turns.append(
-            {
-                "role": "assistant",
-                "content": f"{text[start : pair.start()].rstrip()}\n{call}".lstrip("\n"),
-            }
-        )
+        call = write_calls([Call(CODE_TOOL, {CODE_TOOL: fenced[1] if fenced else pair[1].strip("\n")})], "hermes")
+        turns.append({"role": "assistant", "content": f"{text[start : pair.start()].rstrip()}\n{call}".lstrip("\n")})
         turns.append({"role": TOOL, "content": pair[2].strip("\n")})
         start = pair.end()
     return [*turns, {"role": "assistant", "content": text[start:].strip()}] if turns else []

@@ -8,11 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import torch
-from verl.experimental.agent_loop.agent_loop import (
-    AgentLoopBase,
-    AgentLoopMetrics,
-    AgentLoopOutput,
-)
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
 from core.model.episodes import Example, encode_episode
@@ -72,20 +68,15 @@ class OffPolicyOutput(AgentLoopOutput):
 
     def as_dict(self) -> dict[str, Any]:
         # As tensors they become fields of the batch; verl would carry plain ints beside it.
-        fields = {
-            "prefix_length": torch.tensor(self.prefix_length),
-            "requests": torch.tensor(self.requests),
-        }
+        fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
         fields["rollout_versions"] = torch.tensor(self.versions)
         fields["guided"] = torch.tensor(int(self.guided))
         fields["group_off_policy"] = torch.tensor(int(self.group_off_policy))
         if self.teacher_log_probs is not None:
             fields["teacher_log_probs"] = torch.tensor(self.teacher_log_probs)
         if self.off_policy_log_probs is not None:
-            log_probs, mask = (
-                torch.zeros(len(self.response_ids)),
-                torch.tensor(self.response_mask[: self.prefix_length]),
-            )
+            log_probs = torch.zeros(len(self.response_ids))
+            mask = torch.tensor(self.response_mask[: self.prefix_length])
             log_probs[: self.prefix_length][mask > 0] = torch.tensor(self.off_policy_log_probs)
             fields["off_policy_log_probs"] = log_probs
         return super().as_dict() | fields
@@ -147,21 +138,10 @@ class OffPolicyAgentLoop(AgentLoopBase):
         beginning = self._beginning(row, start, prefix) if start.shown else ""
         if start.shown:
             conversation = show_target(row["raw_prompt"], beginning, "beginning")
-            prompt, prefix, mask = (
-                encode_prompt(conversation, self.tokenizer, self.template),
-                [],
-                [],
-            )
+            prompt = encode_prompt(conversation, self.tokenizer, self.template)
+            prefix, mask = [], []
         target = prompt_id(row) if prefix and not start.tokens else ""
-        metrics: dict[str, Any] = {
-            "generate_sequences": 0.0,
-            "tool_calls": 0.0,
-            "num_preempted": -1,
-        }
-        limits = {
-            "limit": self.response_length,
-            "turns": self.tools.turns if self.tools else 1,
-        }
+        metrics: dict[str, Any] = {"generate_sequences": 0.0, "tool_calls": 0.0, "num_preempted": -1}
         written = list(row["target"]) if start.ratio else []
         episode = Episode(
             Example(prompt, prefix, mask),
@@ -169,7 +149,8 @@ class OffPolicyAgentLoop(AgentLoopBase):
             row["raw_prompt"],
             self.tokenizer,
             self.template,
-            **limits,
+            limit=self.response_length,
+            turns=self.tools.turns if self.tools else 1,
         )
         seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
         drawn = Drawn([0.0] * len(prefix), [NO_VERSION] * len(prefix))
@@ -203,10 +184,8 @@ class OffPolicyAgentLoop(AgentLoopBase):
             drawn.extra = {"min_global_steps": step, "max_global_steps": step}
         more: dict[str, Any] = {}
         if self.tools:
-            more = {
-                EPISODE: {**episode.record(), "tool_seconds": metrics["tool_calls"]},
-                FINAL: episode.final(),
-            }
+            more[EPISODE] = {**episode.record(), "tool_seconds": metrics["tool_calls"]}
+            more[FINAL] = episode.final()
         return OffPolicyOutput(
             prompt_ids=prompt,
             response_ids=episode.response,
