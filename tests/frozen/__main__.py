@@ -1,11 +1,10 @@
-"""Make the frozen results and compare them with the recorded ones, or with those of another commit.
+"""Make the frozen results and compare them with the recorded ones (tests/golden/frozen), or record them anew.
 
-Each group is a module next to this one: its ``values()`` returns name -> value, made from an empty storage by the code
-of a tree. A name that begins with ``local/`` holds on one machine only: it is compared with another commit's values,
-and never recorded.
+Each group is a function of the modules next to this one, which returns name -> value, made from an empty storage.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -13,25 +12,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.frozen import numbers
+from core import PROJECT
+from core.kinds import GRADED, POLICY, PREPARED, Kind
 
-HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parents[1]
 GOLDEN = PROJECT / "tests/golden/frozen"
-ORCHESTRATION, TRAINING = ".venv", ".venv-train"
-GROUPS = dict.fromkeys(["preparation", "verdicts", "scores", "decisions"], ORCHESTRATION)
-GROUPS |= dict.fromkeys(["steps", "configurations", "trainings"], TRAINING)
+NUMBERS = GOLDEN / "numbers.json"  # the number of each kind of result, with a digest of the values that belong to it
+DATA, TRAINING = (".venv", "data_groups.py"), (".venv-train", "training_groups.py")
+GROUPS = {"preparation": DATA, "configurations": TRAINING, "decisions": DATA, "steps": TRAINING, "scores": DATA}
+GROUPS |= {"verdicts": DATA, "trainings": TRAINING}
 APART = "trainings"  # not in `make frozen`, for its time
+KINDS = {PREPARED: ("preparation", "verdicts"), GRADED: ("verdicts", "scores"), POLICY: ("steps", "verdicts")}
 # Relative, of fractional numbers; other values are equal. The logarithms of decisions differ between processors.
 TOLERANCES = {"decisions": 1e-12, "scores": 1e-9, "steps": 1e-5, "trainings": 1e-5}
-CHILD = """import json, runpy, sys
-from pathlib import Path
-sys.path.append(str(Path(sys.argv[1]).parent))  # last, so that no file there hides a module of Python
-json.dump(runpy.run_path(sys.argv[1])["values"](), open(sys.argv[2], "w"))"""
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -53,24 +50,36 @@ def differences(group: str, old: dict[str, Any], new: dict[str, Any]) -> Iterato
             yield f"{name}: {a!r} -> {b!r}"
 
 
-def check_out(commit: str, root: Path) -> None:
-    """Make ``root`` the tree of ``commit``, with the environments of this one."""
-    subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", PROJECT, root], check=True)
-    subprocess.run(["git", "-C", root, "checkout", "--quiet", commit], check=True)
-    for environment in (ORCHESTRATION, TRAINING):
-        (root / environment).symlink_to((PROJECT / environment).resolve())
+def digest(kind: Kind) -> str:
+    files = [file for group in KINDS[kind] if (file := GOLDEN / f"{group}.json").exists()]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-def make(group: str, root: Path) -> dict[str, Any]:
-    """The values of ``group`` by the code in ``root``: by its own module, or by this tree's where it has none."""
-    program = next(file for folder in (root / "tests/frozen", HERE) if (file := folder / f"{group}.py").is_file())
+def record(group: str, values: dict[str, Any], changed: list[str]) -> None:
+    """Write the values of a group, one name per line; end if one changed under a number that the last commit has."""
+    command = ["git", "show", "HEAD:./numbers.json"]
+    committed = json.loads(subprocess.run(command, cwd=GOLDEN, capture_output=True, text=True).stdout or "{}")
+    for kind in (kind for kind in KINDS if group in KINDS[kind]):
+        if changed and str(kind.number) in committed.get(kind.name, {}):
+            names = "\n".join(changed[:5])
+            sys.exit(f"error: frozen: raise the number of {kind.name} in core/kinds.py, because these change:\n{names}")
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in sorted(values.items()))
+    (GOLDEN / f"{group}.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+    numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    for kind in KINDS:
+        numbers.setdefault(kind.name, {})[str(kind.number)] = digest(kind)
+    NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def make(group: str) -> dict[str, Any]:
     begin = time.monotonic()
+    environment, program = GROUPS[group]
     with TemporaryDirectory(prefix="frozen-") as folder:
         out = Path(folder, "values.json")
-        command = [PROJECT / GROUPS[group] / "bin/python", "-c", CHILD, program, out]
-        variables = {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-        if status := subprocess.run(command, cwd=root, env=os.environ | variables).returncode:
-            sys.exit(f"error: frozen: {program} ended with status {status}; its messages are above")
+        command = [PROJECT / environment / "bin/python", PROJECT / "tests/frozen" / program, group, out]
+        variables = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+        if status := subprocess.run(command, cwd=PROJECT, env=variables).returncode:
+            sys.exit(f"error: frozen: {group} ended with status {status}; its messages are above")
         values = json.loads(out.read_text(encoding="utf-8"))
     print(f"frozen: {group}: {len(values)} values in {time.monotonic() - begin:.0f} s", flush=True)
     return values
@@ -80,30 +89,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description="Compare results with frozen ones.")
     parser.add_argument("--only", metavar="GROUP", nargs="+", choices=GROUPS, help=", ".join(GROUPS))
     parser.add_argument("--record", metavar="GROUP", nargs="+", choices=GROUPS, help="write the recorded values anew")
-    parser.add_argument("--base", metavar="COMMIT", help="compare with (or record) the values of this commit's code")
     options = parser.parse_args()
     groups = options.record or options.only or [group for group in GROUPS if group != APART]
     failed = 0
-    with TemporaryDirectory(prefix="frozen-") as folder:
-        base = Path(folder, "tree") if options.base else PROJECT
-        if options.base:
-            check_out(options.base, base)
-        for group in groups:
+    with ThreadPoolExecutor(2) as pool:  # the long ones first
+        for group, values in zip(groups, pool.map(make, groups), strict=True):
             file = GOLDEN / f"{group}.json"
-            values = make(group, base if options.record else PROJECT)
-            portable = {name: value for name, value in sorted(values.items()) if not name.startswith("local/")}
-            if options.record:  # one name a line, so that a difference of two versions can be read
-                recorded = json.loads(file.read_text("utf-8")) if file.exists() else portable
-                changed = [line for line in differences(group, recorded, portable) if ": '(absent)' -> " not in line]
-                numbers.require_raised(group, changed)
-                lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in portable.items())
-                file.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
-                numbers.write()
-                continue
-            old, new = (make(group, base), values) if options.base else (json.loads(file.read_text("utf-8")), portable)
-            for line in differences(group, old, new):
-                failed += 1
-                print(line)
+            recorded = json.loads(file.read_text("utf-8")) if file.exists() else {}
+            lines = list(differences(group, recorded, values))
+            if options.record:
+                record(group, values, [line for line in lines if ": '(absent)' -> " not in line])
+            else:
+                failed += len(lines)
+                sys.stdout.writelines(f"{line}\n" for line in lines)
     print(f"frozen: {failed} differences in {', '.join(groups)}")
     return 1 if failed else 0
 
