@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
+from training.algorithms.options import Options
 from training.algorithms.regularize import AdaptiveEntropy, next_entropy_coefficient
 from training.methods import method_of, resolved
 from training.methods.given import RunValues
@@ -17,6 +18,7 @@ from training.methods.on_policy import OnPolicy
 from training.plugins import METHODS
 
 SUPERVISED = "sft"
+TRAINING = Path(__file__).resolve().parents[4] / "training"
 
 
 def checked(values: dict[str, Any], n: int = 8, **run: Any) -> OnPolicy:
@@ -120,6 +122,20 @@ def test_a_wrong_value_names_its_key(values, words):
     with pytest.raises(InputError) as error:
         resolved({"type": "luffy", **values})
     assert words in str(error.value)
+
+
+def options_of(kind: type[Options]) -> set[type[Options]]:
+    return {kind, *(below for child in kind.__subclasses__() for below in options_of(child))}
+
+
+def test_every_option_is_read():
+    for name in METHODS:
+        resolved({"type": name})
+    text = "\n".join(file.read_text(encoding="utf-8") for file in TRAINING.rglob("*.py"))
+    read = set(re.findall(r"\.(\w+)", text))
+    kinds = [kind for kind in options_of(Options) if kind.__module__.startswith("training.")]
+    assert len(kinds) > 40
+    assert {f"{kind.__name__}.{name}" for kind in kinds for name in kind.model_fields if name not in read} == set()
 
 
 ENTROPY = AdaptiveEntropy(target=0.5, lr=0.1, min=1e-4, max=1e-1)
