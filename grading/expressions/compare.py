@@ -73,6 +73,8 @@ def same(gold: Form, answer: Form) -> bool:
         if agree is None and isinstance(single, Time | Words):
             time = many.time if isinstance(many, Group) else many
             agree = same_time(single, time) if isinstance(single, Time) and isinstance(time, Time) else single == many
+            if isinstance(single, Words) and isinstance(many, Words) and None in (single.weekday, many.weekday):
+                agree = single.text == many.text
         if agree is None and isinstance(many, Group):
             agree = _same_single(single, many)
     return same_region(gold, answer) if agree is None else agree

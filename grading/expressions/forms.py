@@ -51,9 +51,14 @@ class Value:
 
 @dataclass(frozen=True)
 class Words:
-    """Text without a formula, folded by `grading.expressions.texts`, or a day as ``2024-3-5``."""
+    """Text without a formula, folded by `grading.expressions.texts`, or a day as ``2024-3-5``.
+
+    Args:
+        weekday: of a day, where it is stated; Monday is 0.
+    """
 
     text: str
+    weekday: int | None = None
 
 
 @dataclass(frozen=True)

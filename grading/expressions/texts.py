@@ -21,9 +21,10 @@ _MONTHS = (
 MONTHS = {name: month for month, names in enumerate(_MONTHS, start=1) for name in names.split()}
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _WEEKDAY = compile_quick_pattern(
-    r"(?i)\A(?:on )?(?:(?:mon|tues?|wednes|thurs?|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch)"
+    r"(?i)\A(?:on )?((?:mon|tues?|wednes|thurs?|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch)"
     r"(?:,? the|, den|,)? "
 )
+_WEEKDAYS = ("mo", "tu di", "we mi", "th do", "fr", "sa", "su so")  # beginnings
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _DATES = tuple(
     map(
@@ -85,10 +86,14 @@ def prose_of(text: str) -> str:
 def read_date(text: str) -> Words | None:
     """Return the day that a text is; numbers are in the order year, month, day, or as in 5.3.2024 and 3/5/2024.
 
+    A day of the week is part of it where the text has one.
+
     >>> read_date("2024-03-05") == read_date("March 5th, 2024") == read_date("5. März 2024"), read_date("2024-13-40")
     (True, None)
     """
-    text = _WEEKDAY.sub("", prose_of(text).strip().removesuffix("."))
+    text = prose_of(text).strip().removesuffix(".")
+    said = "".join(_WEEKDAY.findall(text))[:2].lower()
+    text = _WEEKDAY.sub("", text)
     found = next(filter(None, (pattern(text) for pattern in _DATES)), None)
     if found is None:
         return None
@@ -98,7 +103,8 @@ def read_date(text: str) -> Words | None:
     if parts.get("sign") == "." or ("sign" in parts and month > 12):
         month, day = day, month
     is_valid = 1 <= month <= 12 and ("day" not in parts or 1 <= day <= _DAYS[month - 1])
-    return Words(f"{year}-{month}-{day}") if is_valid else None
+    weekday = next((number for number, names in enumerate(_WEEKDAYS) if said in names.split()), None)
+    return Words(f"{year}-{month}-{day}", weekday) if is_valid else None
 
 
 def read_time(text: str) -> tuple[Time, bool] | None:
