@@ -1,5 +1,6 @@
 """What every method must hold, tried on seeded samples: ``luffy train check``."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -77,6 +78,12 @@ def check_method(method: Method) -> list[str]:
     samples = seeded_samples(method)
     tried = [*_check_hooks(method, samples)]
     before = deepcopy(method)
+    unknown = [name for name in method.fields() if name not in samples.rows.keys()]  # noqa: SIM118  a TensorDict
+    require(
+        not unknown,
+        f"fields(): samples have no {', '.join(unknown)}, but {', '.join(sorted(samples.rows.keys()))}; a number of "
+        "your own per sample comes from the reward function: name it in rewards, and read samples.rewards",
+    )
     update = Update(method, samples)
     for name, loss in losses.items():
         _check_loss(update, f"loss {name}", name)
@@ -121,11 +128,23 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
         f"after_update(): no loss {tools.updates} in losses()",
     )
     yield "hooks"
+    try:
+        json.dumps(method.state(), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        why = "expected values as JSON has them, finite ones after a step without samples, too"
+        raise InputError(f"method: state(): {error}: {why}") from error
     other = type(method).model_validate_json(method.model_dump_json())
     with TemporaryDirectory() as folder:
         method.save(Path(folder))
         other.load(Path(folder))
     require(other.state() == method.state(), "load(): the state is not what save() wrote")
+    before, after = (one.__pydantic_private__ or {} for one in (method, other))
+    lost = [name for name, value in before.items() if repr(value) != repr(after[name])]
+    require(
+        not lost,
+        f"load(): {', '.join(lost)} changed in a step and is not what it was: state() must return it, and restore() "
+        "take it over, or a resumed run differs",
+    )
     require(
         other.losses() == method.losses(),
         "losses() depend on the state, which the workers do not have",
@@ -139,6 +158,10 @@ class Update:
     def __init__(self, method: Method, samples: Samples) -> None:
         self.losses, self.samples = method.losses(), samples
         self.signal = signal = method.signal(samples, samples.rows["rm_scores"], STEP)
+        for name, values in {"advantages": signal.advantages, "ratio_weights": signal.ratio_weights}.items():
+            shapes = f"got {list(values.shape)}, expected {list(samples.mask.shape)}, a number for each token"
+            require(values.shape == samples.mask.shape, f"signal(): {name}: {shapes}")
+            require(values.isfinite().all(), f"signal(): {name}: some are not finite, for finite rewards")
         random = torch.Generator().manual_seed(1)
         self.lengths = [int(row.nonzero().max()) + 1 for row in samples.mask]
         self.log_probs = [-2 * uniform((PROMPT + length,), random) for length in self.lengths]
@@ -198,7 +221,7 @@ class Update:
             }
             share, _ = step_loss(self.losses, LIMIT, output, tu.get_tensordict(given, rest))
             share.backward()
-            total += float(share) / ranks
+            total += float(share.detach()) / ranks
         return total, [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad / ranks for leaf in leaves]
 
     def figures(self) -> dict[str, float]:
@@ -256,13 +279,11 @@ def _check_loss(update: Update, where: str, name: str) -> None:
     # What the model says of a token stands where the token before it does.
     outside = [torch.cat([row[: PROMPT - 1], row[-1:]]) for row in gradient]
     require(not torch.cat(outside).any(), f"{where}: it has a gradient outside of the responses")
-    for p in (1.0, 1e-30):
+    for p in (None, 1.0, 1e-30):
         loss, gradient = update.of(name, p=p)
         finite = math.isfinite(loss) and bool(torch.cat(gradient).isfinite().all())
-        require(
-            finite,
-            f"{where}: it or its gradient is not finite where all probabilities are {p:g}",
-        )
+        at = "for ordinary probabilities" if p is None else f"where all probabilities are {p:g}"
+        require(finite, f"{where}: it or its gradient is not finite {at}")
 
 
 def _check_cuts(update: Update, where: str, name: str) -> None:
@@ -321,5 +342,6 @@ def seeded_samples(method: Method) -> Samples:
     index = np.array([f"g{row // N}" for row in range(ROWS)], dtype=object)
     every = torch.ones(ROWS, dtype=torch.bool)
     targets = ["t" if length else "" for length in rows["prefix_length"].tolist()]
-    more: Any = {"numbers": number.tolist(), "sources": ["a"] * ROWS, "targets": targets}
+    rewards = {name: uniform((ROWS,), random) for name in method.rewards}
+    more: Any = {"rewards": rewards, "numbers": number.tolist(), "sources": ["a"] * ROWS, "targets": targets}
     return Samples(TensorDict(rows, batch_size=ROWS), index, every, limit=LIMIT, **more)

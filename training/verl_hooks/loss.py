@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nested._internal.nested_tensor import NestedTensor
 from verl.utils.metric import AggregationType, Metric
 
+from core.errors import InputError
 from core.plugins.user_code import load_function
 from training.algorithms.aggregate import MEAN_AGG_MODES, BatchSize, agg_loss, agg_mean
 from training.algorithms.policy import Stats
@@ -87,6 +88,9 @@ def step_loss(
             own_tokens, own_rows = counts[term.stream]
             own_size = replace(size, tokens=own_tokens or 1, sequences=own_rows or 1)
         outputs = term.losses(replace(x, tokens=own))
+        if outputs.losses.shape != own.shape:
+            shapes = f"got {list(outputs.losses.shape)}, expected {list(own.shape)}, a loss for each token"
+            raise InputError(f"losses() of {type(term).__name__}: {shapes}")
         values = outputs.losses * fields["rollout_is_weights"] if term.stream == "policy" else outputs.losses
         values = values if weight is None else values * weight
         if outputs.stats:

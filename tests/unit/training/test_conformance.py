@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import PrivateAttr
+from torch import Tensor
 
 from core.errors import InputError
+from training.algorithms.samples import Samples
 from training.algorithms.term import LossInputs, LossOutputs, Policy
 from training.methods import method_of, resolved
 from training.methods.luffy import Luffy
@@ -16,6 +19,7 @@ MORE = [
     {"type": "luffy", "prompts": {}, "guide": "until_solved"},
     {"type": "opd", "teacher": {"scale": 1.25}, "reference": {"coef": 0.0}},
     {"type": "luffy", "on_policy": {"type": "vespo"}},
+    {"type": "on_policy", "advantage": {"rewards": {"correct": 1.0, "form": 0.5}}},
     {"type": "luffy", "correction": {"type": "negative-mask", "negative_kl": 0.1}},
     {
         "type": "on_policy",
@@ -80,6 +84,52 @@ class Uncounted(Luffy):
         return {"entropy_loss": 0.0}
 
 
+class Summed(Policy):
+    def losses(self, x: LossInputs) -> LossOutputs:
+        return LossOutputs(super().losses(x).losses.sum(-1))
+
+
+class ByRow(Luffy):
+    def policy(self) -> Policy:
+        return Summed(on=self.on_policy, off=self.off_policy)
+
+
+class Undefined(Luffy):
+    def outcomes(self, samples: Samples, scores: Tensor) -> Tensor:
+        return super().outcomes(samples, scores) / 0.0
+
+
+class Flat(Luffy):
+    def outcomes(self, samples: Samples, scores: Tensor) -> Tensor:
+        return scores
+
+
+class Unsaved(Luffy):
+    """Its state is in no checkpoint."""
+
+    _mean: float = PrivateAttr(0.0)
+
+    def note(self, samples: Samples, tools: Any) -> dict[str, float]:
+        self._mean += float(samples.rows["rm_scores"].mean())
+        return super().note(samples, tools)
+
+
+class Unready(Unsaved):
+    """Its state is a mean over the samples of a step, also where there are none."""
+
+    def note(self, samples: Samples, tools: Any) -> dict[str, float]:
+        self._mean = float(samples.rows["rm_scores"][samples.sampled].mean())
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"mean": self._mean}
+
+
+class Curious(Luffy):
+    def fields(self) -> list[str]:
+        return ["difficulty"]
+
+
 @pytest.mark.parametrize(
     ("method", "words"),
     [
@@ -88,6 +138,12 @@ class Uncounted(Luffy):
         (Positional(), "where responses have observations"),
         (Forgetful(), "the state is not what save"),
         (Uncounted(), "no coefficient of pg_loss"),
+        (ByRow(), r"losses\(\) of Summed: got \[24\], expected \[24, 10\]"),
+        (Flat(), r"advantages: got \[24\], expected \[24, 10\]"),
+        (Undefined(), "advantages: some are not finite"),
+        (Unsaved(), "load\\(\\): _mean changed in a step"),
+        (Unready(), "Out of range float .* after a step without samples"),
+        (Curious(), "samples have no difficulty, .* read samples.rewards"),
     ],
 )
 def test_what_does_not_hold_is_named(method: Luffy, words: str) -> None:
