@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("pipelines", "assets", "training", "evaluation", "targets", "grading", "core", "perf")
+PACKAGES = ("pipelines", "assets", "training", "evaluation", "targets", "grading", "core", "research")
 PRIVATE = re.compile(r"_(?!_)")
 WEBSERVER = "pipelines/cli/webserver.py"
 # Where each name is used, and what it is for.
