@@ -10,6 +10,7 @@ from grading.expressions.algebra import INTEGERS, ROUNDED, equal, is_in_pieces, 
 from grading.expressions.forms import (
     BRACKETS,
     FLIPPED,
+    Day,
     Form,
     Group,
     Region,
@@ -23,7 +24,7 @@ from grading.expressions.forms import (
     matched,
 )
 from grading.expressions.regions import numbers_listed, numbers_of, same_region
-from grading.expressions.texts import same_time
+from grading.expressions.texts import same_day, same_time
 from grading.expressions.values import components, is_matrix, same_value
 from grading.vocabulary import COMPLEX
 
@@ -69,12 +70,12 @@ def same(gold: Form, answer: Form) -> bool:
         agree = _same_group(gold, answer)
     elif isinstance(gold, Relation) and isinstance(answer, Relation):
         agree = _same_relation(gold, answer)
+    elif isinstance(gold, Day) and isinstance(answer, Day):
+        agree = same_day(gold, answer)
     for single, many in ((gold, answer), (answer, gold)):
         if agree is None and isinstance(single, Time | Words):
             time = many.time if isinstance(many, Group) else many
             agree = same_time(single, time) if isinstance(single, Time) and isinstance(time, Time) else single == many
-            if isinstance(single, Words) and isinstance(many, Words) and None in (single.weekday, many.weekday):
-                agree = single.text == many.text
         if agree is None and isinstance(many, Group):
             agree = _same_single(single, many)
     return same_region(gold, answer) if agree is None else agree

@@ -51,13 +51,18 @@ class Value:
 
 @dataclass(frozen=True)
 class Words:
-    """Text without a formula, folded by `grading.expressions.texts`, or a day as ``2024-3-5``.
-
-    Args:
-        weekday: of a day, where it is stated; Monday is 0.
-    """
+    """Text without a formula, folded by `grading.expressions.texts`."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Day:
+    """A day, or a month where ``day`` is None; ``weekday``, of which Monday is 0, and year where they are stated."""
+
+    year: int | None
+    month: int
+    day: int | None
     weekday: int | None = None
 
 
@@ -106,7 +111,7 @@ class Region:
     solved: bool = True
 
 
-Form = Value | Words | Time | Group | Relation | Region
+Form = Value | Words | Day | Time | Group | Relation | Region
 DOTS = Words("...")
 
 

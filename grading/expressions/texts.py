@@ -8,7 +8,7 @@ before a unit (``5-7 days``).
 import math
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.expressions.forms import Time, Words
+from grading.expressions.forms import Day, Time, Words
 from grading.expressions.units import read_unit
 from grading.vocabulary import WORD, is_word
 
@@ -24,7 +24,7 @@ _WEEKDAY = compile_quick_pattern(
     r"(?i)\A(?:on )?((?:mon|tues?|wednes|thurs?|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch)"
     r"(?:,? the|, den|,)? "
 )
-_WEEKDAYS = ("mo", "tu di", "we mi", "th do", "fr", "sa", "su so")  # beginnings
+_WEEKDAYS = {"mo": 0, "tu": 1, "di": 1, "we": 2, "mi": 2, "th": 3, "do": 3, "fr": 4, "sa": 5, "su": 6, "so": 6}
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _DATES = tuple(
     map(
@@ -83,28 +83,32 @@ def prose_of(text: str) -> str:
     return " ".join(TEXT.sub(r"\1", text).replace("~", " ").split())
 
 
-def read_date(text: str) -> Words | None:
+def read_date(text: str) -> Day | None:
     """Return the day that a text is; numbers are in the order year, month, day, or as in 5.3.2024 and 3/5/2024.
-
-    A day of the week is part of it where the text has one.
 
     >>> read_date("2024-03-05") == read_date("March 5th, 2024") == read_date("5. März 2024"), read_date("2024-13-40")
     (True, None)
     """
     text = prose_of(text).strip().removesuffix(".")
-    said = "".join(_WEEKDAY.findall(text))[:2].lower()
-    text = _WEEKDAY.sub("", text)
+    named = _WEEKDAY.search(text)
+    text = text[named.end() :] if named else text
     found = next(filter(None, (pattern(text) for pattern in _DATES)), None)
     if found is None:
         return None
     parts = found.groupdict()
     name, year = parts["month"], int(parts.get("year") or 0) or None
-    month, day = MONTHS.get(name.lower()) or int(name), int(parts.get("day") or 0)
-    if parts.get("sign") == "." or ("sign" in parts and month > 12):
+    month, day = MONTHS.get(name.lower()) or int(name), int(parts["day"]) if "day" in parts else None
+    if day and (parts.get("sign") == "." or ("sign" in parts and month > 12)):
         month, day = day, month
-    is_valid = 1 <= month <= 12 and ("day" not in parts or 1 <= day <= _DAYS[month - 1])
-    weekday = next((number for number, names in enumerate(_WEEKDAYS) if said in names.split()), None)
-    return Words(f"{year}-{month}-{day}", weekday) if is_valid else None
+    if not 1 <= month <= 12 or (day is not None and not 1 <= day <= _DAYS[month - 1]):
+        return None
+    return Day(year, month, day, _WEEKDAYS[named[1][:2].lower()] if named else None)
+
+
+def same_day(one: Day, other: Day) -> bool:
+    """Return whether two days are the same; the day of the week counts where both state it."""
+    weekdays = {one.weekday, other.weekday} - {None}
+    return (one.year, one.month, one.day) == (other.year, other.month, other.day) and len(weekdays) < 2
 
 
 def read_time(text: str) -> tuple[Time, bool] | None:
