@@ -141,11 +141,11 @@ rehearse:  ## import what you pack for a GPU machine without a network (WHEELS=F
 	@var/rehearsal/bin/python -m pip check
 	@var/rehearsal/bin/python -m pytest tests/gpu_lock -q -k import
 
-frozen: setup  ## make results and compare them with the recorded ones
-	@$(ORCHESTRATION) -m tests.frozen
+frozen: setup  ## make results and compare them with the recorded ones (BASE=COMMIT: with those of a commit)
+	@$(ORCHESTRATION) -m tests.frozen $(if $(BASE),--base $(BASE))
 
 frozen-trainings: setup  ## the same for trainings of three steps
-	@$(ORCHESTRATION) -m tests.frozen --only trainings
+	@$(ORCHESTRATION) -m tests.frozen --only trainings $(if $(BASE),--base $(BASE))
 
 lint: setup  ## check style, types, the layers of the packages, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

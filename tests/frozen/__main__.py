@@ -1,6 +1,7 @@
-"""Make the frozen results and compare them with the recorded ones (tests/golden/frozen), or record them anew.
+"""Make the frozen results and compare them with the recorded ones (tests/golden/frozen) or with those of a commit.
 
-Each group is a function of the modules next to this one, which returns name -> value, made from an empty storage.
+Each group is a function of the modules next to this one, which returns name -> value, made from an empty storage. A
+name that begins with ``local/`` holds on one machine only: it is compared with another commit's value, never recorded.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,6 +57,11 @@ def digest(kind: Kind) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
+def recorded(group: str) -> dict[str, Any]:
+    file = GOLDEN / f"{group}.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
 def record(group: str, values: dict[str, Any], changed: list[str]) -> None:
     """Write the values of a group, one name per line; end if one changed under a number that the last commit has."""
     command = ["git", "show", "HEAD:./numbers.json"]
@@ -71,14 +78,24 @@ def record(group: str, values: dict[str, Any], changed: list[str]) -> None:
     NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
-def make(group: str) -> dict[str, Any]:
+def check_out(commit: str, root: Path) -> None:
+    """Make ``root`` the tree of ``commit``, with the environments of this one."""
+    subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", PROJECT, root], check=True)
+    subprocess.run(["git", "-C", root, "checkout", "--quiet", commit], check=True)
+    for environment in (".venv", ".venv-train"):
+        (root / environment).symlink_to((PROJECT / environment).resolve())
+
+
+def make(group: str, root: Path) -> dict[str, Any]:
+    """The values of ``group`` by the code in ``root``: by its own module, or by this tree's where it has none."""
     begin = time.monotonic()
-    environment, program = GROUPS[group]
+    environment, module = GROUPS[group]
+    program = next(file for tree in (root, PROJECT) if (file := tree / "tests/frozen" / module).is_file())
     with TemporaryDirectory(prefix="frozen-") as folder:
         out = Path(folder, "values.json")
-        command = [PROJECT / environment / "bin/python", PROJECT / "tests/frozen" / program, group, out]
-        variables = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
-        if status := subprocess.run(command, cwd=PROJECT, env=variables).returncode:
+        command = [PROJECT / environment / "bin/python", program, group, out]
+        variables = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+        if status := subprocess.run(command, cwd=root, env=variables).returncode:
             sys.exit(f"error: frozen: {group} ended with status {status}; its messages are above")
         values = json.loads(out.read_text(encoding="utf-8"))
     print(f"frozen: {group}: {len(values)} values in {time.monotonic() - begin:.0f} s", flush=True)
@@ -88,17 +105,23 @@ def make(group: str) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description="Compare results with frozen ones.")
     parser.add_argument("--only", metavar="GROUP", nargs="+", choices=GROUPS, help=", ".join(GROUPS))
-    parser.add_argument("--record", metavar="GROUP", nargs="+", choices=GROUPS, help="write the recorded values anew")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--record", metavar="GROUP", nargs="+", choices=GROUPS, help="write the recorded values anew")
+    other.add_argument("--base", metavar="COMMIT", help="compare with the values of this commit's code")
     options = parser.parse_args()
     groups = options.record or options.only or [group for group in GROUPS if group != APART]
     failed = 0
-    with ThreadPoolExecutor(2) as pool:  # the long ones first
-        for group, values in zip(groups, pool.map(make, groups), strict=True):
-            file = GOLDEN / f"{group}.json"
-            recorded = json.loads(file.read_text("utf-8")) if file.exists() else {}
-            lines = list(differences(group, recorded, values))
+    with TemporaryDirectory(prefix="frozen-") as folder, ThreadPoolExecutor(2) as pool:  # the long ones first
+        base = Path(folder, "tree")
+        if options.base:
+            check_out(options.base, base)
+        made = pool.map(make, groups, repeat(PROJECT))
+        others = pool.map(make, groups, repeat(base)) if options.base else map(recorded, groups)
+        for group, values, old in zip(groups, made, others, strict=True):
+            new = values if options.base else {name: of for name, of in values.items() if not name.startswith("local/")}
+            lines = list(differences(group, old, new))
             if options.record:
-                record(group, values, [line for line in lines if ": '(absent)' -> " not in line])
+                record(group, new, [line for line in lines if ": '(absent)' -> " not in line])
             else:
                 failed += len(lines)
                 sys.stdout.writelines(f"{line}\n" for line in lines)

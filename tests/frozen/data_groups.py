@@ -29,7 +29,7 @@ from grading.contamination import Contamination
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item
 
-INPUTS = PROJECT / "tests/golden/frozen/inputs"
+INPUTS = Path(__file__).resolve().parents[1] / "golden/frozen/inputs"
 TOKENIZER = PROJECT / "training/embedded_model/model"
 TABLES = ("prepared", "profile", "rejected", "train", "heldout", "left_out")
 ENGINES = {"one": ("local", 1), "four": ("local", 4), "ray": ("ray", 2)}  # the second is the number of workers

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 
 from core import PROJECT
+from core.files import digest_file
 from core.plugins.config_files import HARDWARE, RECIPES, config_names
 from training.algorithms.samples import Samples
 from training.algorithms.term import EntropyBonus, Imitation, Loss
@@ -34,7 +35,7 @@ from training.verl_hooks.metrics import batch_metrics, update_counts
 from training.verl_hooks.target_uses import target_uses
 
 yaml.SafeLoader = yaml.CSafeLoader  # three times as fast, and reads the same
-INPUTS = PROJECT / "tests/golden/frozen/inputs"
+INPUTS = Path(__file__).resolve().parents[1] / "golden/frozen/inputs"
 N, PROMPT, LIMIT, RANKS, STEP = 8, 5, 10, 2, 7
 CUTS = ((0, 24), (0, 3, 10, 12, 24), (0, 12, 17, 24))  # into micro-batches: of all rows, or of the halves of two ranks
 SIZES = ["data.train_batch_size=3", f"actor_rollout_ref.rollout.n={N}", "data.max_prompt_length=8"]
@@ -42,6 +43,7 @@ SIZES += [f"data.max_response_length={LIMIT}", "method.reference={}"]
 FIGURES = ("actor/", "replay/", "relift/", "groups/", "reward/", "batch/")
 
 
+@cache
 def read(name: str) -> dict[str, Any]:
     return json.loads((INPUTS / f"{name}.json").read_text(encoding="utf-8"))
 
@@ -206,7 +208,7 @@ def resolve(recipe: str, hardware: str) -> dict[str, str]:
 
 
 def trainings() -> dict[str, Any]:
-    """The figures of three steps of six methods on the embedded model; ExGRPO is interrupted after the second."""
+    """The figures of three steps of six methods, and a digest of their weights; ExGRPO is interrupted once."""
     sys.path.insert(0, str(PROJECT / "tests/integration"))
     from training_runs import Training, write_targets
 
@@ -229,6 +231,7 @@ def trainings() -> dict[str, Any]:
                 {key: round(value, 9) for key, value in step.items() if key.startswith(FIGURES) and "/perf/" not in key}
                 for step in figures
             ]
+            made[f"local/{recipe}"] = digest_file(run.out / "policy" / "model.safetensors")
     return made
 
 
