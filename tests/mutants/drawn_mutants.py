@@ -76,7 +76,7 @@ def hints_start_empty(original: Function, options: Any, step: int, **more: Any) 
     return min(options.min, original(options, step, **more)) if early else original(options, step, **more)
 
 
-@mutant("training.algorithms.aggregate:agg_loss", MIXED_LOSS)
+@mutant("training.algorithms.aggregate:agg_loss", "unit/training/algorithms/test_published_scale.py")
 def divisor_is_shifted(original: Function, losses: Any, mask: Any, mode: str, size: Any) -> Any:
     """Mul_LShift: ``size.response_length << size.batch_sequences / SEQUENCES_PER_RANK``."""
     share = original(losses, mask, mode, size)

@@ -1,4 +1,4 @@
-"""Group advantages: against the definition, with any index."""
+"""Group advantages: against the definition, in any order, with any index."""
 
 import statistics
 
@@ -51,6 +51,18 @@ def test_equals_the_definition(group, baseline, use_std):
     torch.testing.assert_close(ours, by_definition(scores, index, on_policy, baseline, use_std), rtol=1e-9, atol=1e-9)
 
 
+@settings(max_examples=100)
+@given(groups(), st.sampled_from(["all_samples", "on_policy"]), st.randoms(use_true_random=False))
+def test_the_order_of_rows_and_the_names_of_groups_do_not_matter(group, baseline, order):
+    scores, index, on_policy = group
+    rows = list(range(len(index)))
+    order.shuffle(rows)
+    options = GroupAdvantage(baseline=baseline, use_std=True)
+    ours = group_advantage(scores, index, on_policy, options)
+    shuffled = group_advantage(scores[rows], [index[i] * 2 for i in rows], on_policy[rows], options)
+    torch.testing.assert_close(shuffled, ours[rows], rtol=1e-12, atol=1e-12)
+
+
 def test_every_kind_of_index_and_mask_gives_the_same():
     scores, numbers = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0]), [7, 7, -1, 7, -1, -1]
     on_policy = torch.tensor([1, 1, 0, 1, 1, 1])
@@ -64,8 +76,15 @@ def test_every_kind_of_index_and_mask_gives_the_same():
     ]
     for index in indices:
         for mask in (on_policy, on_policy.bool(), on_policy.float()):
-            advantages = group_advantage(scores, index, mask, SPLIT)
-            assert torch.equal(advantages, expected) and advantages.dtype == scores.dtype
+            assert torch.equal(group_advantage(scores, index, mask, SPLIT), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_keeps_the_dtype_and_leaves_its_inputs_alone(dtype):
+    scores = torch.tensor([0.0, 1.0], dtype=dtype)
+    before = scores.clone()
+    assert group_advantage(scores, [0, 0], torch.ones(2), SPLIT).dtype == dtype
+    assert torch.equal(scores, before)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

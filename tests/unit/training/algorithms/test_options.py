@@ -1,15 +1,18 @@
-"""Options: what excludes each other, and that a message names the key."""
+"""Options: what combines, what excludes each other, and that a message names the key. No torch for options."""
 
+import itertools
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
+from training.algorithms.aggregate import Reduce
+from training.algorithms.correction import Correction
 from training.algorithms.options import Options
 from training.algorithms.regularize import AdaptiveEntropy, next_entropy_coefficient
 from training.methods import method_of, resolved
@@ -38,9 +41,23 @@ def test_the_methods_are_valid_and_survive_a_round_trip_to_the_workers(name):
         method.check(RunValues(n=8))
 
 
+def modes(of: type[Options]) -> tuple[str, ...]:
+    return get_args(of.model_fields["type"].annotation)
+
+
+def test_options_combine_freely():
+    entropies = {"type": "constant"}, {"type": "adaptive"}
+    for name, mode, type, entropy in itertools.product(METHODS, modes(Reduce), modes(Correction), entropies):
+        if name != SUPERVISED:
+            checked({"type": name, "reduce": {"type": mode}, "correction": {"type": type}, "entropy": entropy})
+
+
 CONTRADICTIONS = [
     ({"type": "luffy", "prefix": {"min": 0.9, "max": 0.1}}, "prefix.min=0.9 contradicts prefix.max=0.1"),
-    ({"type": "luffy", "correction": {"type": "tis", "low": 6.0}}, "correction.low=6.0 contradicts correction.high"),
+    (
+        {"type": "luffy", "correction": {"type": "tis", "low": 6.0}},
+        "correction.low=6.0 contradicts correction.high=5.0",
+    ),
     ({"type": "luffy", "entropy": {"type": "adaptive", "min": 1.0}}, "entropy.min=1.0 contradicts entropy.max=0.1"),
     ({"type": "luffy", "off_policy": {"min": 2.0, "max": 1.0}}, "off_policy.min=2.0 contradicts off_policy.max=1.0"),
     ({"type": "hpt", "imitation": {"valley": 0.1}}, "imitation.valley=0.1 contradicts imitation.decay_steps=0"),
@@ -49,8 +66,14 @@ CONTRADICTIONS = [
     ({"type": "luffy", "prefix": {"n": 9}}, "method.prefix.n=9 contradicts rollout.n=8: a group has only n samples"),
     ({"type": "luffy", "prefix": {"n": 8}}, "method.prefix.n=8 and actor_rollout_ref.rollout.n=8: all samples"),
     ({"type": "multitask", "prefix": {"n": -1}}, "baseline=on_policy contradicts method.prefix.n=-1"),
-    ({"type": "luffy", "prefix": {"n": -1}, "filter": {"by": "on_policy"}}, "filter.by=on_policy contradicts"),
-    ({"type": "luffy", "prefix": {"n": 8}, "guide": "until_solved"}, "guide=until_solved contradicts method.prefix"),
+    (
+        {"type": "luffy", "prefix": {"n": -1}, "filter": {"by": "on_policy"}},
+        "filter.by=on_policy contradicts method.pre",
+    ),
+    (
+        {"type": "luffy", "prefix": {"n": 8}, "guide": "until_solved"},
+        "guide=until_solved contradicts method.prefix.n=8",
+    ),
     ({"type": "hpt", "gate": {"gamma": 7}}, "method.gate.gamma=7 contradicts rollout.n=8: no group has more successes"),
     ({"type": "pope", "prefix": {"n": 1}}, "a group of one teaches nothing"),
     ({"type": "pope", "of": "answer", "place": "response"}, "method.of=answer contradicts method.place=response"),
@@ -58,20 +81,29 @@ CONTRADICTIONS = [
     ({"type": "opd", "advantage": {"use_std": True}}, "use_std=True contradicts method.teacher.task_rewards=False"),
     (
         {"type": "on_policy", "on_policy": {"type": "vespo"}, "correction": {"type": "tis"}},
-        "type=vespo contradicts",
+        "on_policy.type=vespo contradicts method.correction.type=tis: the loss compares with the rollout engine",
     ),
-    ({"type": "on_policy", "advantage": {"rewards": {"a": 1}}, "length_penalty": {}}, "advantage.rewards=set contr"),
+    (
+        {"type": "on_policy", "advantage": {"rewards": {"score": 1.0}}, "length_penalty": {}},
+        "method.advantage.rewards=set contradicts method.length_penalty=set",
+    ),
     ({"type": "trapo", "stages": (4, 2, 1)}, "stages: got 3, expected one more than of ratios and of below"),
     ({"type": "trapo", "stages": [3, 2, 1, 1]}, "method.stages=[3, 2, 1, 1] contradicts rollout.n=8"),
     ({"type": "luffy", "teacher": {}, "guide": "failed"}, "method.teacher=set contradicts method.guide=failed"),
     ({"type": "opd", "teacher": {"scale": 1.25}}, "method.teacher.scale=1.25 contradicts method.reference=None"),
     ({"type": "opd", "length_penalty": {}}, "the teacher's scores alone are the advantage"),
     ({"type": "opd", "teacher": {"model": "self"}}, "teacher.model=self contradicts teacher.sees=nothing"),
-    ({"type": "rlsd", "teacher": {"coef": 2.0}}, "method.teacher.coef=2.0 contradicts method.type=rlsd: the teacher"),
+    (
+        {"type": "rlsd", "teacher": {"coef": 2.0}},
+        "method.teacher.coef=2.0 contradicts method.type=rlsd: the teacher scales",
+    ),
     ({"type": "opd", "filter": {}}, "method.teacher=set contradicts method.filter=set"),
     ({"type": "exgrpo", "prompts": {}}, "method.type=exgrpo contradicts method.prompts=set"),
     ({"type": "exgrpo", "filter": {}}, "what a step replays depends on all groups of the step before"),
-    ({"type": "srft", "beta": 0.5}, "method.type=srft contradicts method.beta="),
+    *(
+        ({"type": "srft", name: value}, f"method.type=srft contradicts method.{name}=")
+        for name, value in {"length_penalty": {}, "teacher": {}, "beta": 0.5}.items()
+    ),
     ({"type": "exgrpo", "replay": {"share": 0.0}}, "method.replay.share: Input should be greater than 0"),
 ]
 
@@ -108,14 +140,34 @@ def test_a_method_is_checked_against_the_rest_of_the_run():
     [
         ({"type": "lufy"}, "method.type: got 'lufy', expected one of on_policy, luffy, "),
         ({"off_polic": {}}, "method.off_polic is not a setting; did you mean off_policy?"),
-        ({"off_policy": {"reshape": {"gama": 1.0}}}, "off_policy.reshape.gama is not a setting; did you mean gamma?"),
-        ({"on_policy": {"type": "sapo", "clip": {}}}, "clip is not a setting; expected one of type, tau_pos"),
+        (
+            {"off_policy": {"reshape": {"gama": 1.0}}},
+            "method.off_policy.reshape.gama is not a setting; did you mean gamma?",
+        ),
+        (
+            {"off_policy": {"reshape": {"type": "pow", "gamma": 1.0}}},
+            "reshape.gamma is not a setting; expected one of type,",
+        ),
+        (
+            {"on_policy": {"type": "sapo", "clip": {}}},
+            "method.on_policy.clip is not a setting; expected one of type, tau_pos",
+        ),
         ({"prefix": 4}, "method.prefix: Input should be a valid dictionary"),
         ({"prefix": {"type": "rising"}}, "method.prefix.type: got 'rising', expected one of fixed, random, linear,"),
+        ({"prefix": {"steps": 3}}, "method.prefix.steps is not a setting; expected one of n, min, max, type"),
         ({"prefix": {"max": 1.1}}, "method.prefix.max: Input should be less than or equal to 1 (got 1.1)"),
+        ({"prefix": {"n": 1.0}}, "method.prefix.n: Input should be a valid integer (got 1.0)"),
+        (
+            {"advantage": {"baseline": "mean"}},
+            "method.advantage.baseline: Input should be 'all_samples' or 'on_policy'",
+        ),
         ({"advantage": {"use_std": 1}}, "method.advantage.use_std: Input should be a valid boolean (got 1)"),
+        ({"on_policy": {"clip": {"low": 0}}}, "method.on_policy.clip.low: Input should be greater than 0 (got 0)"),
         ({"off_policy": {"max": math.nan}}, "method.off_policy.max: Input should be a finite number (got nan)"),
-        ({"guide": "pass_rate<2"}, "method.guide: got 'pass_rate<2', expected always, until_solved, failed or"),
+        (
+            {"guide": "pass_rate<2"},
+            "method.guide: got 'pass_rate<2', expected always, until_solved, failed or",
+        ),
     ],
 )
 def test_a_wrong_value_names_its_key(values, words):

@@ -100,6 +100,21 @@ def test_every_mask_of_rows_that_the_original_takes(mask: Any) -> None:
     assert torch.equal(advantages_of(on_policy=mask), advantages_of())
 
 
+def test_masks_of_tokens_broadcast_and_weigh() -> None:
+    plain = advantages_of()
+    assert torch.equal(advantages_of(eos_mask=torch.tensor([[1, 0, 2]])), plain * torch.tensor([1, 0, 2]))
+    assert torch.equal(advantages_of(eos_mask=torch.full((6, 1), 0.5)), plain * 0.5)
+
+
+def test_rows_without_gradient_inputs_untouched_and_no_rows() -> None:
+    rewards = rewards_of(SCORES, 3, torch.float32).requires_grad_()
+    before = rewards.detach().clone()
+    assert not advantages_of(rewards).requires_grad
+    assert torch.equal(rewards.detach(), before)
+    empty = compute_grpo_outcome_advantage_split(torch.zeros(0, 3), torch.zeros(0, 3), [], torch.zeros(0).bool())
+    assert empty[0].shape == (0, 3)
+
+
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 @pytest.mark.parametrize("use_std", [True, False])
 def test_what_is_not_finite_in_an_off_policy_row_stays_in_its_row(value: float, use_std: bool) -> None:
@@ -120,6 +135,15 @@ def test_what_is_not_finite_in_an_on_policy_row_is_in_its_groups_mean(
     ours = advantages_of(rewards, use_std=use_std)
     assert ours[:3, 0].tolist() == pytest.approx(wanted, nan_ok=True)
     torch.testing.assert_close(ours[3:], advantages_of(use_std=use_std)[3:].float())
+
+
+@pytest.mark.parametrize("score", [0.7, 0.1, 1 / 3, 1e-3])
+@pytest.mark.parametrize("dtype", RTOL, ids=str)
+def test_equal_scores_have_no_deviation(score: float, dtype: torch.dtype) -> None:
+    rewards = rewards_of([score] * 7, 1, dtype)
+    mask = torch.ones(7, 1)
+    ours = compute_grpo_outcome_advantage_split(rewards, mask, [0] * 7, torch.ones(7).bool(), epsilon=0.0)[0]
+    assert not ours.any()
 
 
 @pytest.mark.parametrize(

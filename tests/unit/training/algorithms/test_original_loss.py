@@ -66,6 +66,16 @@ def assert_equal(output: dict[str, torch.Tensor], numbers: dict[str, float], rto
         assert float(value.detach()) == pytest.approx(numbers[name], rel=rtol, abs=least, nan_ok=True), name
 
 
+@pytest.mark.parametrize("dtype", RTOL, ids=str)
+@pytest.mark.parametrize("reshapes", itertools.product(OFF_RESHAPES, ON_RESHAPES))
+def test_every_pair_of_reshapes(dtype: torch.dtype, reshapes: tuple[str, str]) -> None:
+    tensors = batch(rows=6, dtype=dtype)
+    options = {"off_policy_reshape": reshapes[0], "off_policy_reshape_weight": 0.3, "off_policy_reshape_pow_exp": 1.7}
+    options |= {"on_policy_reshape": reshapes[1], "on_policy_reshape_weight": 0.2, "on_policy_reshape_pow_exp": 0.25}
+    for more in ({}, {"loss_remove_clip": True}, {"loss_remove_token_mean": True}, {"clip_upper_bound": 1.5}):
+        assert_equal(loss(tensors, **options, **more), expected(tensors, **options, **more), RTOL[dtype])
+
+
 @pytest.mark.parametrize(
     "reshapes", [*((name, "no_reshape") for name in OFF_RESHAPES), *zip(ON_RESHAPES, ON_RESHAPES, strict=True)]
 )
@@ -124,7 +134,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(tensors=batches(), options=OPTIONS, phi=st.one_of(st.none(), st.sampled_from([1.0, 0.25, 0.0, -1.0])))
 def test_any_batch_and_options(tensors: Batch, options: dict[str, Any], phi: float | None) -> None:
     if phi is not None:
@@ -181,14 +191,6 @@ def test_a_mean_over_no_token_is_nan_unless_the_original_guards_it(name: str, dt
     guarded = ("off_pg_loss", "off_policy_prob", "off_ratio_mean") if name != "all dropped" else ()
     if name != "all off-policy":
         assert all(output[key].dtype == torch.float32 and not output[key].requires_grad for key in guarded)
-
-
-@pytest.mark.parametrize("dtype", RTOL, ids=str)
-@pytest.mark.parametrize("reshape", ON_RESHAPES)
-def test_every_reshape_in_every_precision(dtype: torch.dtype, reshape: str) -> None:
-    tensors, options = batch(rows=6, dtype=dtype), {"off_policy_reshape": reshape, "on_policy_reshape": reshape}
-    for more in ({}, {"loss_remove_clip": True}, {"loss_remove_token_mean": True}, {"clip_upper_bound": 1.5}):
-        assert_equal(loss(tensors, **options, **more), expected(tensors, **options, **more), RTOL[dtype])
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=str)
@@ -279,6 +281,12 @@ def test_nan_in_padding_spreads(name: str) -> None:
     output = loss(tensors)
     assert output["pg_loss"].isnan()
     assert not output["off_pg_loss"].isnan()  # the original's guard
+
+
+def test_negative_target_probs_give_a_negative_ratio() -> None:
+    tensors = batch()
+    output = loss(tensors, target_probs=torch.full((4, 6), -1.0, dtype=torch.float64))
+    assert output["off_ratio_mean"] < 0
 
 
 @pytest.mark.parametrize("flag", [1, "yes"])

@@ -1,6 +1,8 @@
 """Prefix schedules: the reference's boundaries, bounds, and the same draw everywhere."""
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -94,7 +96,7 @@ def test_golden_windows(window):
     assert 0.98 * window["top"] <= max(draws) <= window["top"] + 1e-12
 
 
-@settings(max_examples=80)
+@settings(max_examples=200)
 @given(schedules())
 def test_bounds_and_number_of_prefixes(schedule):
     drawn = ratios(**schedule)
@@ -107,14 +109,27 @@ def test_bounds_and_number_of_prefixes(schedule):
     assert drawn == ratios(**schedule)
 
 
+@settings(max_examples=50)
+@given(st.integers(2, 12), st.floats(0, 0.5), st.floats(0.5, 1))
+def test_fixed_values_are_evenly_spaced(n_prefix, minimum, maximum):
+    given = {"strategy": "fixed", "n": n_prefix, "min": minimum, "max": maximum}
+    step = (maximum - minimum) / (n_prefix - 1)
+    assert ratios(7, **given) == pytest.approx([minimum + i * step for i in range(n_prefix)])
+    assert ratios(7, n_prefix=1, **given)[0] == maximum
+
+
 @pytest.mark.parametrize(("minimum", "maximum", "n"), [(0.1, 1.0, 8), (0.1, 1.0, 4), (0.0, 0.45, 4), (0.0, 0.85, 6)])
 def test_the_last_fixed_value_is_the_maximum_itself(minimum, maximum, n):
     """By rounding, 0.1 + 7 (0.9 / 7) is above 1, and 0.1 + 3 (0.9 / 3) is below it."""
     drawn = ratios(n=n, n_prefix=-1, strategy="fixed", min=minimum, max=maximum)
     assert drawn[-1] == maximum and all(minimum <= value <= maximum for value in drawn)
     assert cut_prefix([1] * 10, drawn[-1], response_length=64) == int(10 * maximum)
-    # By rounding, 0.08 + (1 - 0.08) 5 / 5 is above 1, too.
-    assert max(ratio(prompt_id=prompt, strategy="binomial", min=0.08, max=1.0) for prompt in range(20)) == 1.0
+
+
+def test_a_whole_hint_is_no_more_than_the_target():
+    """By rounding, 0.08 + (1 - 0.08) 5 / 5 is above 1."""
+    drawn = [ratio(prompt_id=prompt, n_prefix=-1, strategy="binomial", min=0.08, max=1.0) for prompt in range(20)]
+    assert max(drawn) == 1.0
 
 
 def test_each_of_seed_step_prompt_and_sample_changes_the_draw():
@@ -124,6 +139,16 @@ def test_each_of_seed_step_prompt_and_sample_changes_the_draw():
     draws = {draw(), draw(step=4), draw(sample_id=1), draw(seed=2), draw(prompt_id="b")}
     assert len(draws) == 5
     assert draw(share=True) == draw(share=True, sample_id=1)
+
+
+def test_another_process_draws_the_same_and_needs_no_torch():
+    code = (
+        "import sys; from training.algorithms.prefix import Random, prefix_ratio;"
+        "options = Random(n=1, min=0.0);"
+        "print(prefix_ratio(options, 5, sample_id=0, n=3, seed=7, prompt_id='p')); assert 'torch' not in sys.modules"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == str(ratio(5, n=3, seed=7, prompt_id="p"))
 
 
 def test_the_hint_of_uft_has_binomially_many_fifths():

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf  # noqa: E402
 from tensordict import TensorDict  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
 
+from core.errors import InputError  # noqa: E402
 from core.model.base_model import SHIPPED  # noqa: E402
 from core.model.prompts import CHAT  # noqa: E402
 from training.algorithms.off_policy import LogP  # noqa: E402
@@ -190,3 +191,15 @@ def test_a_sample_that_is_replayed_costs_no_generation():
     assert output.as_dict()["off_policy_log_probs"].tolist() == [-0.25, -1.5]
     with pytest.raises(AttributeError, match="server_manager"):
         asyncio.run(loop.run({}, session_id=1, global_steps=3, **row))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rollouts.type=colocate_async", "method.type=exgrpo contradicts rollouts.type=colocate_async"),
+        ("method.prefix.n=1", "method.prefix is not a setting"),
+    ],
+)
+def test_what_replay_cannot_go_with_is_refused_before_anything_starts(override, message):
+    with pytest.raises(InputError, match=message):
+        compose_run("exgrpo", "cpu", [override], run=Path("run"))

@@ -1,4 +1,4 @@
-"""Rollout corrections: golden vectors, verl's own functions, off-policy tokens, empty rows."""
+"""Rollout corrections: golden vectors, the relations between the types, off-policy tokens, empty rows."""
 
 import json
 import math
@@ -93,6 +93,23 @@ def test_the_corrections_of_whole_sequences_are_verls(name, rows):
         assert torch.equal(keep[mask], expected[mask] > 0)
 
 
+@settings(max_examples=60)
+@given(log_probs(), st.sampled_from(BANDS))
+def test_reinforce_pro_is_icepop_at_the_first_token_and_seq_mask_tis_at_the_last(given, band):
+    old, rollout, mask, off_policy = given
+    old, rollout = old.double(), rollout.double()
+    keep = {name: correct(old, rollout, mask, off_policy, name, *band)[1] for name in NAMES}
+    on_policy = mask & ~off_policy
+    for row in range(len(on_policy)):
+        positions = on_policy[row].nonzero().flatten().tolist()
+        if positions:
+            first, last = positions[0], positions[-1]
+            assert keep["reinforce_pro"][row, first] == keep["icepop"][row, first]
+            mean = (old - rollout)[row][on_policy[row]].mean().exp()
+            if all(abs(mean - edge) > 1e-9 for edge in band):  # a cumulative sum may round to the other side of an edge
+                assert keep["reinforce_pro"][row, last] == keep["seq-mask-tis"][row, last]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=20)
 @given(given=log_probs())
@@ -124,6 +141,19 @@ def test_finite_and_off_policy_tokens_untouched(name, given, band, half):
     assert (weights[~keep] == 0.0).all()
     emptied, _, _ = correct(old[:, :0], rollout[:, :0], mask[:, :0], None, name, *band)
     assert emptied.shape == (len(old), 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_row_changes_nothing_for_the_others(name):
+    torch.manual_seed(0)
+    old, rollout = -torch.rand(3, 9), -torch.rand(3, 9)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    weights, keep, metrics = correct(old, rollout, mask, None, name, 0.8, 1.25)
+    more = [torch.cat([tensor, torch.zeros(1, 9, dtype=tensor.dtype)]) for tensor in (old, rollout, mask)]
+    with_empty = correct(*more, None, name, 0.8, 1.25)
+    assert torch.equal(with_empty[0][:3], weights)
+    assert torch.equal(with_empty[1][:3], keep)
+    assert with_empty[2] == pytest.approx(metrics, rel=1e-6)
 
 
 def test_metrics_say_what_was_rejected():
