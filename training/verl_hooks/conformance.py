@@ -76,14 +76,14 @@ def check_method(method: Method) -> list[str]:
         return ["losses"]
     require("policy" in losses, "losses(): expected a loss called policy")
     samples = seeded_samples(method)
-    tried = [*_check_hooks(method, samples)]
-    before = deepcopy(method)
     unknown = [name for name in method.fields() if name not in samples.rows.keys()]  # noqa: SIM118  a TensorDict
     require(
         not unknown,
         f"fields(): samples have no {', '.join(unknown)}, but {', '.join(sorted(samples.rows.keys()))}; a number of "
         "your own per sample comes from the reward function: name it in rewards, and read samples.rewards",
     )
+    tried = [*_check_hooks(method, samples)]
+    before = deepcopy(method)
     update = Update(method, samples)
     for name, loss in losses.items():
         _check_loss(update, f"loss {name}", name)
