@@ -74,7 +74,7 @@ def test_another_number_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_frozen_values_of_a_kind_are_those_of_its_number(kind: kinds.Kind) -> None:
     recorded = json.loads(frozen.NUMBERS.read_text())[kind.name]
     assert kind.number == max(map(int, recorded)) and recorded[str(kind.number)] == frozen.digest(kind), (
-        f"the values of {frozen.KINDS[kind]} in tests/golden/frozen are not those of {kind.name} {kind.number}: "
+        f"{frozen.KINDS[kind]} in tests/golden/frozen have other values than {kind.name} {kind.number} had: "
         "raise the number in core/kinds.py, and write the values by `python -m tests.frozen --record GROUP`"
     )
 
