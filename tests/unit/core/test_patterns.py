@@ -32,6 +32,7 @@ MEASURABLE_S = 0.0002
 FIRST_CHARACTERS, MOST_CHARACTERS = 250, 32_000
 MOST_LITERALS = 8
 SIZES, LEAST_TRIES, MOST_TRIES = 3, 2, 5  # a busy machine delays some measurements, and never all
+REPEATS, PAUSE_S = 5, 0.2
 
 FAMILIES: dict[str, Callable[[int], str]] = {
     "blanks": lambda n: " " * n,
@@ -176,8 +177,12 @@ def growth(scan: Scan, family: Callable[[int], str]) -> float:
 
 
 def too_slow(source: str, scan: Scan) -> dict[str, float]:
-    """The families of texts on which the time grows faster, with t(2n) / t(n)."""
+    """The families of texts on which the time grows faster whenever it is measured, with t(2n) / t(n)."""
     ratios = {name: growth(scan, family) for name, family in hostile_texts(source)}
+    suspects = {name: family for name, family in hostile_texts(source) if ratios[name] >= LIMIT}
+    for _ in range(REPEATS if suspects else 0):
+        time.sleep(PAUSE_S)  # a neighbour on the same core can stretch all that is measured within milliseconds
+        ratios |= {name: min(ratios[name], growth(scan, family)) for name, family in suspects.items()}
     return {name: round(ratio, 1) for name, ratio in ratios.items() if ratio >= LIMIT}
 
 
