@@ -1,6 +1,6 @@
-"""Compiles flash-attn-4 for a card that is not there, as transformers calls it for four packed rows of a 7B model.
+"""Compiles flash-attn-4 for a card that is not there, as transformers calls it for four packed rows of a model.
 
-``FLASH_ATTENTION_ARCH=sm_90 python attention_kernels.py HEAD_DIM``: a JSON line per row, of what was compiled for it.
+``FLASH_ATTENTION_ARCH=sm_90 python attention_kernels.py HEAD_DIM HEADS GROUPS``: a JSON line per row, with what it compiled.
 """
 
 import json
@@ -15,7 +15,6 @@ from transformers import modeling_flash_attention_utils as flash_attention
 import training.platforms.every_process  # noqa: F401  what the profiles load
 
 ROWS = ([700, 900], [1200, 400], [333, 800], [2048])  # lengths of the sequences
-HEADS, GROUPS = 28, 4
 
 
 class Compiler:
@@ -36,13 +35,13 @@ class Compiler:
         return self._compile(kernel, *arguments, **options)
 
 
-def attend(lengths: list[int], head_dim: int) -> None:
+def attend(lengths: list[int], head_dim: int, heads: int, groups: int) -> None:
     """Forward and backward of a packed row with tensors that have no memory."""
     positions = torch.cat([torch.arange(length) for length in lengths])[None]
     _, (longest, _) = flash_attention.prepare_fa_kwargs_from_position_ids(positions)
     options = {"max_seqlen_q": longest, "max_seqlen_k": longest, "causal": True}
     with FakeTensorMode():
-        shapes = [(sum(lengths), heads, head_dim) for heads in (HEADS, GROUPS, GROUPS)]
+        shapes = [(sum(lengths), count, head_dim) for count in (heads, groups, groups)]
         query, key, value = (torch.empty(shape, dtype=torch.bfloat16, device="cuda") for shape in shapes)
         starts = torch.empty(len(lengths) + 1, dtype=torch.int32, device="cuda")
         options |= {"cu_seqlens_q": starts, "cu_seqlens_k": starts}
@@ -54,5 +53,5 @@ if __name__ == "__main__":
     interface.cute.compile = compiler = Compiler()
     for row in ROWS:
         compiler.kernels.clear()
-        attend(row, int(sys.argv[1]))
+        attend(row, *map(int, sys.argv[1:]))
         sys.stdout.write(json.dumps({"compiled": compiler.kernels}) + "\n")

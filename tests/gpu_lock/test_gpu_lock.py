@@ -120,13 +120,19 @@ def test_vllm_takes_the_configuration_on_every_card(interpreter: Interpreter, mo
         assert line["shape"] == "32B" or line["evaluation"]["length"] == 9216
 
 
-@pytest.mark.parametrize(("card", "head_dim"), [("sm_90", 128), ("sm_90", 256), ("sm_100", 128)])
+@pytest.mark.parametrize(
+    (
+        "card",
+        "shape",
+    ),  # width of a head, heads, groups: a 7B model, the same with wide heads, a tiny one
+    [("sm_90", (128, 28, 4)), ("sm_90", (256, 28, 4)), ("sm_90", (32, 4, 2)), ("sm_100", (128, 28, 4))],
+)
 def test_flash_attention_compiles_for_the_card_and_once_for_all_rows(
-    card: str, head_dim: int, interpreter: Interpreter
+    card: str, shape: tuple[int, int, int], interpreter: Interpreter
 ) -> None:
     """Forward and backward of flash-attn-4 and of the packages that it is locked with."""
     script = str(Path(__file__).with_name("attention_kernels.py"))
-    output = interpreter.run(script, str(head_dim), FLASH_ATTENTION_ARCH=card, CUTE_DSL_ARCH=f"{card}a")
+    output = interpreter.run(script, *map(str, shape), FLASH_ATTENTION_ARCH=card, CUTE_DSL_ARCH=f"{card}a")
     first, *others = [json.loads(line)["compiled"] for line in output.splitlines() if line.startswith('{"compiled"')]
     for kernel in ("FlashAttentionForward", "FlashAttentionBackward"):
         assert f"{kernel}{card.title().replace('_', '')}" in first

@@ -20,7 +20,7 @@ from core.errors import InputError
 from core.plugins.user_code import load_function
 from training.algorithms.aggregate import MEAN_AGG_MODES, BatchSize, agg_loss, agg_mean
 from training.algorithms.policy import Stats
-from training.algorithms.tensors import mask_of_prefix
+from training.algorithms.tensors import mask_of_prefix, working_precision
 from training.algorithms.term import EntropyBonus, Loss, LossInputs, Term
 from training.methods.method import Method
 from training.verl_hooks.target_uses import row_figures
@@ -110,7 +110,7 @@ def loss_inputs(fields: TensorDict, model_output: dict[str, Tensor], data: Tenso
     prefix = fields.get("prefix_length")
     return LossInputs(
         log_prob=of_responses(model_output["log_probs"], data, valid.shape[1]),
-        entropy=None if entropy is None else of_responses(entropy, data, valid.shape[1]),
+        entropy=None if entropy is None else of_responses(working_precision(entropy), data, valid.shape[1]),
         old_log_prob=fields.get("old_log_probs"),
         advantages=fields.get("advantages"),
         ref_log_prob=fields.get("ref_log_prob"),
