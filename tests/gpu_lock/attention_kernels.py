@@ -1,6 +1,6 @@
 """Compiles flash-attn-4 for a card that is not there, as transformers calls it for four packed rows of a model.
 
-``FLASH_ATTENTION_ARCH=sm_90 python attention_kernels.py HEAD_DIM HEADS GROUPS``: a JSON line per row, with what it compiled.
+``FLASH_ATTENTION_ARCH=sm_90 python attention_kernels.py HEAD_DIM HEADS GROUPS``: a JSON line per row.
 """
 
 import json
