@@ -4,7 +4,6 @@ The configuration is composed and checked, then verl trains, and the last checkp
 cluster or under Slurm, the same command does that as a job. `training.job.run_folder` says what lies where.
 """
 
-import json
 import subprocess
 import sys
 from collections import deque
@@ -44,7 +43,6 @@ from training.job.checkpoints import (
 )
 from training.job.events import Report, done, progress, step_event, warn
 from training.job.input_checks import (
-    MATH,
     check_context,
     check_pass_rates,
     check_targets,
@@ -59,7 +57,7 @@ from training.job.records.metrics_log import merge_attempts, seconds_of
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.trackers import open_runs, publish
-from training.job.user_reward import SHIPPED, VERIFIERS, check_reward_function, wrapped
+from training.job.user_reward import check_reward_function, reward_section
 from training.plugins import TRACKERS
 from training.resources.auto_values import resolve_auto
 from training.resources.layout import Layout
@@ -260,13 +258,9 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         config.data.val_files = verl_files(problems)  # verl demands a file, also where nothing is validated
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())
-        section = config.reward.custom_reward_function
+        section: Any = OmegaConf.to_container(config.reward.custom_reward_function)
         verifiers = {**read_verifiers(problems), **read_verifiers(data)}
-        if section.path == SHIPPED and set(verifiers.values()) != {MATH}:
-            specs = json.dumps({name: spec.to_json() for name, spec in verifiers.items()}, sort_keys=True)
-            section.reward_kwargs = {VERIFIERS: specs}
-        elif section.path != SHIPPED:
-            config.reward.custom_reward_function = wrapped(OmegaConf.to_container(section))
+        config.reward.custom_reward_function = reward_section(section, verifiers)
         config.trainer.logger = ["console", "file", *(name for name in config.run.trackers if name in TRACKERS)]
         config.trainer.log_val_generations = config.trainer.log_val_generations or SAMPLES
         return {name: str(value) for name, value in config.pop("environment").items() if value is not None}

@@ -17,8 +17,8 @@ RUN = b"LUFFY_DAGSTER_RUN="  # `assets.shared.interpreter_process` sets it for e
 SUPERVISORS = {"core.backends.supervisor", "training"}  # modules
 
 
-def doctor(hardware: str = "cpu", port: int = 3000, *, machine_only: bool = True, python: Path = TRAIN_PYTHON) -> int:
-    """Check this machine, and train on it unless told not to; return the exit status, which is 1 if a check fails."""
+def doctor(hardware: str = "cpu", port: int = 3000, python: Path = TRAIN_PYTHON) -> int:
+    """Check this machine; return the exit status, which is 1 if a check fails."""
     folder = Path.cwd() if INSTALLED else PROJECT
     failed = run_checks(checks_of(HOST), Examination(hardware, folder / "var", python, port))
     for line in leftovers():
@@ -27,8 +27,6 @@ def doctor(hardware: str = "cpu", port: int = 3000, *, machine_only: bool = True
         sys.stdout.write("the training environment was not tried\n")
         return 1
     command = [python, "-m", "training", "preflight", "--hardware", hardware]
-    if machine_only:
-        command.append("--machine-only")
     variables = {**os.environ, "PYTHONPATH": ":".join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))}
     return subprocess.run(command, cwd=PROJECT, env=variables, check=False).returncode or int(bool(failed))
 

@@ -140,22 +140,23 @@ class Ui(Profiled):
 
 
 class Doctor(Profiled):
-    """Check this machine by a small training, or a profile's training for known faults before it starts."""
+    """Say what this machine lacks for a training, or look for known faults in a profile's training before it starts."""
 
-    examples = ("luffy doctor --machine-only", "luffy doctor --profile small")
+    examples = ("luffy doctor --hardware gpu", "luffy doctor --profile small")
 
     hardware: str | None = option(
-        None, "Hardware profile to train with. Default: cpu.", metavar="NAME", complete=lambda: config_names(HARDWARE)
+        None,
+        "Hardware profile. Default: cpu.",
+        metavar="NAME",
+        complete=lambda: config_names(HARDWARE),
     )
     port: int = PORT
-    machine_only: bool = option(False, "Only check the machine; do not train.")
 
     def run(self) -> int:
         if self.profile is not None:
-            if self.hardware is not None or self.machine_only:
-                given = "--machine-only" if self.machine_only else "--hardware"
+            if self.hardware is not None:
                 raise InputError(
-                    f"{given} and --profile: give one of them: the profile names the hardware of its training"
+                    "--hardware and --profile: give one of them: the profile names the hardware of its training"
                 )
             from pipelines.cli.profile_doctor import examine_profile
 
@@ -166,7 +167,7 @@ class Doctor(Profiled):
 
         hardware = self.hardware or "cpu"
         config_file(HARDWARE, hardware)
-        return doctor(hardware, self.port, machine_only=self.machine_only, python=interpreter().path())
+        return doctor(hardware, self.port, interpreter().path())
 
 
 class Verify(Command):

@@ -209,8 +209,9 @@ def resolve(recipe: str, hardware: str) -> dict[str, str]:
 
 def trainings() -> dict[str, Any]:
     """The figures of three steps of six methods, and a digest of their weights; ExGRPO is interrupted once."""
-    sys.path.insert(0, str(PROJECT / "tests/integration"))
-    from training_runs import Training, write_targets
+    sys.path[:0] = [str(PROJECT / "tests"), str(PROJECT / "tests/integration")]
+    from training_inputs import write_targets
+    from training_runs import Training
 
     made: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:

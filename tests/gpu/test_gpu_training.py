@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from training_inputs import write_targets, write_untied_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.metric_table import MEMORY
 from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
-from training.diagnosis.trial import write_targets, write_untied_model
 from training.resources.attention import installed_kernels
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from training_runs import ROOT, Training, write_targets
+from training_inputs import write_targets
+from training_runs import ROOT, Training
 
 from training.config.kinds import HANDED_ON
 from training.config.overrides import needs_rollouts

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from training_runs import Training, check_ages, write_targets
+from training_inputs import write_targets
+from training_runs import Training, check_ages
 
 from core.backends.attempts import attempts, hold
 from core.files import write_json

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from engine_ranks import LAYOUTS, UNTIED
 from layout_runs import Results, log_probs_of, run_ranks
+from training_inputs import write_untied_model
 from transformers import AutoConfig
 
 from core.model.base_model import SHIPPED
-from training.diagnosis.trial import write_untied_model
 from training.export.merge import ADAPTER, merge
 
 UNTIED_LAYOUTS = [name for name in LAYOUTS if name.startswith("untied")]

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from training_runs import Training, write_targets
+from training_inputs import write_targets
+from training_runs import Training
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.arithmetic import problems

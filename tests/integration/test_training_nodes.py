@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from ray_nodes import ray_cluster
-from training_runs import Training, command_line, family, write_targets
+from training_inputs import write_targets
+from training_runs import Training, command_line, family
 
 from core.model.lineage_file import read_manifest
 

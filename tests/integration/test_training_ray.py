@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from processes import free_port
 from ray_nodes import Cluster, ray_cluster
-from training_runs import Training, alive, command_line, family, write_targets
+from training_inputs import write_targets
+from training_runs import Training, alive, command_line, family
 
 from core.backends import Placement
 from core.backends.attempts import attempts

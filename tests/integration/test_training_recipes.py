@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from loopback import OF_A_TRAINING, OF_RAY, check, watch
-from training_runs import Training, check_ages, write_targets
+from training_inputs import write_targets
+from training_runs import Training, check_ages
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.model.base_model import SHIPPED

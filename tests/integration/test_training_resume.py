@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from training_runs import Training, write_targets
+from training_inputs import write_targets
+from training_runs import Training
 
 from core.model.lineage_file import read_manifest
 from training.job.checkpoints import folder_of, latest_step

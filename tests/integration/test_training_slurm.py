@@ -11,7 +11,8 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from slurm_cluster import NEEDS_SLURM, slurm_cluster
-from training_runs import Training, write_targets
+from training_inputs import write_targets
+from training_runs import Training
 
 from core.backends import Placement
 from core.backends.attempts import attempts

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from loopback import OF_A_TRAINING, check, watch
-from training_runs import ROOT, Training, own_environment, write_targets
+from training_inputs import write_targets
+from training_runs import ROOT, Training, own_environment
 
 from core.files import write_table
 from core.machine.processes import die_with_parent

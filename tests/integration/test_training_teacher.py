@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("vllm")
 
 from generation_runs import answered, served
-from training_runs import Training, write_targets
+from training_inputs import write_targets
+from training_runs import Training
 
 from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest

@@ -8,7 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from training_runs import Training, write_targets
+from training_inputs import write_targets
+from training_runs import Training
 
 from core.files import read_yaml
 from core.machine.processor import multiplies_bfloat16

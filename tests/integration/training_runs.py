@@ -11,14 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from core.arithmetic import problems
 from core.machine.processes import Process, descendants, die_with_parent, start_ticks
 from core.model.base_model import SHIPPED
-from core.model.token_counts import load_lengths
-from core.schemas import TARGET, TARGET_LOG_PROBS
 from training.config.overrides import read_by
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,35 +27,6 @@ SMALL = {
     "trainer.total_training_steps": "2",
     "trainer.save_freq": "1",
 }
-
-
-def write_targets(file: Path, rows: int, seed: int = 0, log_prob: float | None = None, split: str = "train") -> Path:
-    """Arithmetic problems with their traces of at most 90 characters, each token with the teacher's ``log_prob``.
-
-    The embedded model solves hardly any problem of ``split`` "train", and most of "short".
-    """
-    kept: list[dict[str, Any]] = []
-    for problem in problems(split, 20 * rows, seed):
-        if len(kept) < rows and len(problem.trace) <= 90:
-            kept.append(
-                {
-                    "data_source": "arithmetic",
-                    "prompt": [{"role": "user", "content": problem.problem}],
-                    "target": [{"role": "assistant", "content": problem.trace}],
-                    "ability": "math",
-                    "reward_model": {"style": "rule", "ground_truth": problem.answer},
-                    "extra_info": {"split": "train", "index": len(kept), "id": problem.id, "source": "test"},
-                }
-            )
-    assert len(kept) == rows
-    schema = TARGET
-    if log_prob is not None:
-        schema = TARGET.append(TARGET_LOG_PROBS)
-        counts = load_lengths(SHIPPED).count_examples([(row["prompt"], row["target"]) for row in kept])
-        for row, tokens in zip(kept, counts, strict=True):
-            row["target_log_probs"] = [log_prob] * tokens.target
-    pq.write_table(pa.Table.from_pylist(kept, schema=schema), file)
-    return file
 
 
 def own_environment() -> dict[str, str]:

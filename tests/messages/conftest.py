@@ -38,12 +38,12 @@ def good_inputs(tmp_path_factory) -> Path:
     """model/, policy/, suite.parquet, samples/, graded/, targets.parquet and traces.jsonl."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from training_inputs import write_targets
 
     from core.arithmetic import problems
     from core.files import write_table, write_text
     from core.schemas import GRADED, SAMPLE
     from evaluation.__main__ import main
-    from training.diagnosis.trial import write_targets
 
     folder = tmp_path_factory.mktemp("good")
     shutil.copytree(ROOT / "training" / "embedded_model" / "model", folder / "model")

@@ -109,19 +109,7 @@ def lines(record: RunRecord, findings: Sequence[Finding]) -> Iterator[str]:
 
 def markdown(record: RunRecord, findings: Sequence[Finding]) -> str:
     """Format the report for the UI, in which no text of a sample is interpreted."""
-    parts = [escape_markdown(text) for text in (summary(record), *notes(record, findings))]
-    for number, finding in enumerate(findings):
-        title = f"{'Also' if number else 'First cause'}: {escape_markdown(finding.cause.title)}"
-        text = escape_markdown(finding.evidence.text)
-        keys = escape_markdown(finding.cause.keys)
-        parts.append(f"**{title}**: {text}. Change {keys} ({finding.cause.link}).")
-    if findings and (shown := findings[0].evidence.samples):
-        rows = ["| prompt | response | gold | tokens | reward |", "|---|---|---|--:|--:|"]
-        for one in shown:
-            texts = (escape_markdown(shorten(text, LONGEST)) for text in (one.prompt, one.response, one.gold))
-            rows.append(f"| {' | '.join(texts)} | {one.tokens} | {one.reward:g} |")
-        parts.insert(len(parts) - len(findings) + 1, "\n".join(rows))
-    return "\n\n".join(parts)
+    return "\n\n".join(escape_markdown(line.strip()) for line in lines(record, findings))
 
 
 def curve_titles(metric: str) -> dict[str, str]:

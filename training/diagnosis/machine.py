@@ -22,8 +22,8 @@ from core.machine.driver import LEAST
 from core.machine.package_lock import differences, summary
 
 # Where a check is made: in any Python, because an environment may be missing (`luffy doctor`), or in the training
-# environment (`luffy train preflight`), and there for all hardware profiles, for those with GPUs, or by training.
-HOST, MACHINE, MACHINE_GPU, TRIAL = "host", "machine", "machine with GPUs", "trial"
+# environment (`luffy train preflight`), and there for all hardware profiles or for those with GPUs.
+HOST, MACHINE, MACHINE_GPU = "host", "machine", "machine with GPUs"
 PYTHONS = ((3, 11), (3, 12))
 GB = 1e9
 SETUP_DISK = {"cpu": 8 * GB, "gpu": 16 * GB}  # both environments, and a demo

@@ -45,20 +45,12 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Cause:
-    """A reason why a run does not learn.
+    """A reason why a run does not learn."""
 
-    Attributes:
-        name: short, and the anchor of its section in docs/explain.md.
-        title: a sentence that says what is wrong.
-        when: the moments at which it is looked for.
-        keys: what to change.
-        test: returns the evidence for it in the record of a run, or None.
-    """
-
-    name: str
+    name: str  # the anchor of its section in docs/explain.md, too
     title: str
     when: tuple[str, ...]
-    keys: str
+    keys: str  # what to change
     test: "Callable[[RunRecord], Evidence | None]"
 
     @property
@@ -79,22 +71,13 @@ def share(samples: Sequence[Rollout], chosen: Sequence[Rollout]) -> float:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of a run. Before a training there are samples alone: no metrics, and nothing learned.
-
-    Attributes:
-        config: the resolved configuration.
-        records: the metrics of its steps, as ``metrics.jsonl`` has them.
-        samples: Samples by step; the first step's were drawn before any update.
-        learned: its `core.schemas.LEARNED`; None without a ledger.
-        error: why it ended, if an error ended it.
-        first_stage: The run that this one started from.
-    """
+    """What is known of a run. Before a training there are samples alone: no metrics, and nothing learned."""
 
     config: Mapping[str, Any]
-    records: Sequence[Mapping[str, Any]] = ()
-    samples: Mapping[int, Sequence[Rollout]] = field(default_factory=dict)
-    learned: "pa.Table | None" = None
-    error: str = ""
+    records: Sequence[Mapping[str, Any]] = ()  # of its steps, as in ``metrics.jsonl``
+    samples: Mapping[int, Sequence[Rollout]] = field(default_factory=dict)  # by step; the first's precede any update
+    learned: "pa.Table | None" = None  # `core.schemas.LEARNED`; None without a ledger
+    error: str = ""  # that ended it
     first_stage: "RunRecord | None" = None
 
     def value(self, key: str, default: Any = None) -> Any:
@@ -129,7 +112,6 @@ class RunRecord:
 
     @cached_property
     def limit(self) -> int:
-        """The tokens of a response, at most."""
         return int(self.value("data.max_response_length", 0))
 
     @cached_property
@@ -149,17 +131,14 @@ class RunRecord:
 
     @property
     def first(self) -> Sequence[Rollout]:
-        """The on-policy samples of the first step."""
         return self.both_ends[0] if self.both_ends else ()
 
     @property
     def last(self) -> Sequence[Rollout]:
-        """The on-policy samples of the last step."""
         return self.both_ends[-1] if self.both_ends else ()
 
     @cached_property
     def all_samples(self) -> list[Rollout]:
-        """Those of all steps that were read, first to last."""
         return [one for step in sorted(self.samples) for one in self.samples[step]]
 
     @cached_property
@@ -217,7 +196,6 @@ def _read(folder: Path, named: Path) -> RunRecord:
 
 
 def _metrics(run: RunFolder) -> list[dict[str, Any]]:
-    """Read the step metrics of a finished run, or of the attempts so far."""
     if run.metrics.is_file():
         return read_step_metrics(run.metrics)
     try:

@@ -33,6 +33,7 @@ CONTRADICTED = 0.5  # share of the groups: right answers to one problem agree
 TWICE_IN_PROMPT = compile_quick_pattern(r"<think>\s{0,9}<think>\s{0,9}\Z")
 STOPPED = compile_quick_pattern(r"the verifier of .{1,200} failed on|RewardError")
 EARLY = BEFORE, FIRST, AFTER
+DRAWN = FIRST, AFTER  # of what the policy writes: the checks of targets know their lengths and boxes
 LIMIT = "data.max_response_length, or method.length_penalty"
 REWARD_OF = "the verifier of the source (targets.source), or reward.custom_reward_function"
 
@@ -49,7 +50,7 @@ def thoughts_twice(record: RunRecord) -> Evidence | None:
     return None
 
 
-@cause(*EARLY, keys="eos_token in the model's tokenizer_config.json, and eos_token_id in its generation_config.json")
+@cause(*DRAWN, keys="eos_token in the model's tokenizer_config.json, and eos_token_id in its generation_config.json")
 def end_token(record: RunRecord) -> Evidence | None:
     """Responses go on after their answer, because the end token is missing."""
 
@@ -61,7 +62,7 @@ def end_token(record: RunRecord) -> Evidence | None:
     return _at_both_ends(record.both_ends, goes_on, GOES_ON * CUT, text, CUT_SHARE)
 
 
-@cause(*EARLY, keys=LIMIT)
+@cause(*DRAWN, keys=LIMIT)
 def cut(record: RunRecord) -> Evidence | None:
     """Responses are cut at the limit."""
     ends = [share(samples, [one for one in samples if record.is_cut(one)]) for samples in record.both_ends]
@@ -71,7 +72,7 @@ def cut(record: RunRecord) -> Evidence | None:
     return Evidence(text, [one for one in record.last if record.is_cut(one)], CUT_SHARE)
 
 
-@cause(*EARLY, keys="targets.system_prompt (ask for \\boxed{}), or the verifier of the source (targets.source)")
+@cause(*DRAWN, keys="targets.system_prompt (ask for \\boxed{}), or the verifier of the source (targets.source)")
 def no_box(record: RunRecord) -> Evidence | None:
     """Answers have no box."""
     if not _reads_boxes(record) or (list(record.samples) == [1] and _targets_show_boxes(record)):

@@ -5,12 +5,15 @@ A run calls `compute_score`, which calls the function that ``reward.custom_rewar
 
 import asyncio
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from core.errors import InputError, first_line
 from core.plugins.user_code import ARGUMENTS, import_problem, load_function
+from grading.verifiers.spec import VerifierSpec
 from training.config.compose import MODULE
+from training.job.input_checks import MATH
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
 VERIFIERS = "verifiers"  # argument with the spec of each source, as JSON
@@ -20,9 +23,20 @@ class RewardError(RuntimeError):
     """An exception of a reward function, or a returned value that is no score."""
 
 
-def wrapped(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``reward.custom_reward_function`` with which verl calls the function of ``section`` by `compute_score`."""
-    return {"path": f"{MODULE}{__name__}", "name": compute_score.__name__, "reward_kwargs": {"function": dict(section)}}
+def reward_section(section: Mapping[str, Any], verifiers: Mapping[str, VerifierSpec]) -> dict[str, Any]:
+    """Return ``reward.custom_reward_function`` as verl gets it: a user's function is called by `compute_score`.
+
+    Args:
+        section: what the run is configured with.
+        verifiers: those of the sources of its targets, which the project's own function asks.
+    """
+    if section["path"] != SHIPPED:
+        arguments = {"function": dict(section)}
+        return {"path": f"{MODULE}{__name__}", "name": compute_score.__name__, "reward_kwargs": arguments}
+    if set(verifiers.values()) == {MATH}:
+        return dict(section)
+    specs = json.dumps({name: spec.to_json() for name, spec in verifiers.items()}, sort_keys=True)
+    return {**section, "reward_kwargs": {VERIFIERS: specs}}
 
 
 def check_reward_function(section: Mapping[str, Any]) -> None:
@@ -57,7 +71,7 @@ def load(path: str, name: str) -> Callable[..., Any]:
 
 
 async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:
-    """Return the score of ``sample`` by the user's ``function``, a section as `wrapped` keeps it.
+    """Return the score of ``sample`` by the user's ``function``, a section as `reward_section` keeps it.
 
     Raises:
         RewardError: the function raised, or returned neither a number nor a mapping with a ``score``.

@@ -23,18 +23,26 @@ RULES = {"boxed": "math", "whole-text": "math_whole_text"}  # verifiers of mathe
 FEW_ERRORS = 0.05  # share of a step's samples whose verifier may fail
 
 
+_OPENED: dict[VerifierSpec, Verifier] = {}  # one per spec and reward process
+
+
 @cache
 def verifier_of(data_source: str, verifiers: str, rule: str) -> Verifier:
-    """Return the verifier of a source; sources of one spec share it."""
+    """Return the verifier of a source; sources of one spec share it. What it starts, it starts when it needs it."""
     specs = json.loads(verifiers)
     spec = parse_spec(specs[data_source] if specs else "math", f"verifier of {data_source}")
-    return _open(parse_spec(RULES[rule], "rule") if spec.type == "math" and rule != "boxed" else spec)
+    spec = parse_spec(RULES[rule], "rule") if spec.type == "math" and rule != "boxed" else spec
+    if spec not in _OPENED:
+        _OPENED[spec] = open_verifier(spec, workers=1)
+    return _OPENED[spec]
 
 
-@cache
-def _open(spec: VerifierSpec) -> Verifier:
-    """Return one verifier per spec and reward process; what it starts, it starts when it needs it."""
-    return open_verifier(spec, workers=1)
+def close_verifiers() -> None:
+    """End what the verifiers of this process have started; the next sample opens them anew."""
+    for verifier in _OPENED.values():
+        verifier.close()
+    _OPENED.clear()
+    verifier_of.cache_clear()
 
 
 def compute_score(

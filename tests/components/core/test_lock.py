@@ -52,7 +52,7 @@ def doctor(*command: str) -> subprocess.CompletedProcess[str]:
 def test_the_doctor_names_what_is_taken_and_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = doctor("-m", "pipelines.cli.luffy", "doctor", "--machine-only", "--port", str(port))
+        done = doctor("-m", "pipelines.cli.luffy", "doctor", "--port", str(port))
     assert done.returncode == 1
     assert f"FAIL  port: {port}: Address already in use: stop what listens there" in done.stdout
 

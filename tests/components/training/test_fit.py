@@ -15,6 +15,7 @@ from core.model.base_model import SHIPPED
 from evaluation.generation.engine import EngineOptions, llm_options
 from training.config.to_verl import compose_run
 from training.config.verl_keys import leaf_values
+from training.diagnosis.machine import MACHINE_GPU, Examination, checks_of, run_checks
 from training.resources.attention import choose_attention
 from training.resources.auto_values import resolve_auto
 from training.resources.layout import Layout
@@ -231,6 +232,15 @@ def test_no_key_stays_auto(recipe: str, hardware: str) -> None:
     size = {"gpu": -1, "gpu_single": -1, "gpu_multinode": 8}[hardware]
     assert config.actor_rollout_ref.actor.fsdp_config.fsdp_size == size
     assert config.trainer.n_gpus_per_node == (1 if hardware == "gpu_single" else 8)
+
+
+def test_a_machine_without_a_gpu_fails_by_name(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    checks = [check for check in checks_of(MACHINE_GPU) if check.name == "driver"]
+    assert run_checks(checks, Examination("gpu_single", tmp_path)) == ["driver"]
+    assert capsys.readouterr().out.startswith(
+        "FAIL  driver: no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES): install a driver"
+    )
 
 
 def test_every_card_is_known_by_the_name_that_its_driver_gives() -> None:

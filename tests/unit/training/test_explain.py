@@ -250,7 +250,7 @@ def test_the_report_has_cause_evidence_key_and_link():
 def test_a_sample_is_only_text_in_markdown():
     hostile = run(lambda n: sample(n, response=f"<script>|`x` {n}", reward=0.0))
     text = markdown(hostile, explain(hostile))
-    assert "<script>" not in text and "First cause: Answers have no box" in text
+    assert "<script>" not in text and "first cause: Answers have no box" in text
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
+from training_inputs import write_targets
 
 from core.arithmetic import problems
 from core.files import read_json, write_json
@@ -24,7 +25,6 @@ from training.diagnosis import before, updates
 from training.diagnosis.before import examine, warn_before
 from training.diagnosis.live import Watch
 from training.diagnosis.record import PROMPTS, RunRecord, sample_rows
-from training.diagnosis.trial import write_targets
 
 SIZES = ["data.train_batch_size=4", "data.max_prompt_length=64", "data.max_response_length=144"]
 REWARD = "reward.custom_reward_function"

@@ -11,7 +11,7 @@ from core.plugins.user_code import source_files, user_code_digest
 from training.config.compose import compose
 from training.config.to_verl import compose_run
 from training.job.request import TrainingRequest
-from training.job.user_reward import RewardError, check_reward_function, compute_score, wrapped
+from training.job.user_reward import RewardError, check_reward_function, compute_score, reward_section
 
 KEY = "reward.custom_reward_function.path"
 GOOD = """
@@ -151,7 +151,7 @@ def test_an_error_of_a_reward_function_names_it_and_the_sample(
 ) -> None:
     file = tmp_path / f"mine_{len(body)}_{kind[0]}.py"
     file.write_text(f"{kind} score(data_source, solution_str, ground_truth, extra_info):\n    {body}\n")
-    call = wrapped({"path": str(file), "name": "score"})["reward_kwargs"]
+    call = reward_section({"path": str(file), "name": "score"}, {})["reward_kwargs"]
     sample = {"data_source": "d", "solution_str": "s", "ground_truth": "12", "extra_info": {"id": "r7"}}
     with pytest.raises(RewardError) as raised:
         asyncio.run(compute_score(**sample, **call))
@@ -163,7 +163,7 @@ def test_a_reward_function_has_its_arguments(tmp_path: Path) -> None:
     section = {"path": os.fspath(tmp_path / "mine.py"), "name": "compute_score", "reward_kwargs": {"bonus": 0.5}}
     check_reward_function(section)
     sample = {"data_source": "d", "solution_str": "s", "ground_truth": "12", "extra_info": {}}
-    assert asyncio.run(compute_score(**sample, **wrapped(section)["reward_kwargs"])) == 1.5
+    assert asyncio.run(compute_score(**sample, **reward_section(section, {})["reward_kwargs"])) == 1.5
 
 
 def test_rows_without_an_id_are_told_apart_by_their_prompts() -> None:
