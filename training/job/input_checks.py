@@ -28,8 +28,8 @@ from training.algorithms.prompt_order import EASY_FIRST, easy_first
 from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
 from training.job.request import ADVICE
+from training.job.user_reward import MATH
 
-MATH = VerifierSpec("math")
 VERIFIERS_KEY, TOOLS_KEY, ROWS_DIGEST = b"verifiers", b"tools", b"rows_digest"  # metadata of a file of targets
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # number of rows that one message names

@@ -13,9 +13,9 @@ from core.errors import InputError, first_line
 from core.plugins.user_code import ARGUMENTS, import_problem, load_function
 from grading.verifiers.spec import VerifierSpec
 from training.config.compose import MODULE
-from training.job.input_checks import MATH
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
+MATH = VerifierSpec("math")
 VERIFIERS = "verifiers"  # argument with the spec of each source, as JSON
 
 
