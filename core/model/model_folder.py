@@ -10,7 +10,6 @@ from core.files import digest_bytes, digest_file, read_json
 from core.model.architecture import check_weights
 from core.model.prompts import CLOSE_THOUGHTS, OPEN_THOUGHTS
 from core.model.special_tokens import check_end_token, check_token_ids, vocabulary
-from core.model.weights import read_tensors
 from core.text.patterns import compile_full_match
 
 # The files that make a model what it is; anything else in its folder (a README, a manifest) does not change it.
@@ -19,8 +18,6 @@ MODEL_FILES = (
     "generation_config.json",
     "*.safetensors",
     "*.safetensors.index.json",
-    "pytorch_model*.bin",
-    "pytorch_model*.bin.index.json",
     "tokenizer*",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -29,7 +26,7 @@ MODEL_FILES = (
     "chat_template*",
     "*.py",
 )
-Use = Literal["train", "sample", "embed"]
+Use = Literal["train", "sample"]
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
 HUB_ID = compile_full_match(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
 
@@ -48,8 +45,7 @@ def model_digest(folder: Path) -> str:
 def check_model(folder: Path, use: Use = "train", *, kwargs: Mapping[str, Any] | None = None) -> None:
     """Check that ``folder`` holds a model for ``use``: a configuration, its weights, and a tokenizer that fits them.
 
-    A model that is trained needs a chat template; ``kwargs`` are its arguments. One that embeds texts is no decoder,
-    so that only its files are checked.
+    A model that is trained needs a chat template; ``kwargs`` are its arguments.
 
     Raises:
         InputError: something is missing, damaged, or not of one model; the message names the file and the remedy.
@@ -62,10 +58,7 @@ def check_model(folder: Path, use: Use = "train", *, kwargs: Mapping[str, Any] |
             f"{folder / 'config.json'}: no model_type in it, or one that is no name; expected the config.json of "
             "transformers"
         )
-    if use == "embed":
-        read_tensors(folder)
-    else:
-        check_weights(folder, config, trained=use == "train")
+    check_weights(folder, config, trained=use == "train")
     if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):
         raise InputError(f"{folder}: no tokenizer; expected one of {', '.join(TOKENIZERS)}: save it with the model")
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -75,7 +68,7 @@ def check_model(folder: Path, use: Use = "train", *, kwargs: Mapping[str, Any] |
     check_end_token(folder, tokens)
     check_chat_template(folder, kwargs)
     template = ChatTemplate(folder).chat_template
-    if use != "embed" and isinstance(rows := config.get("vocab_size"), int):
+    if isinstance(rows := config.get("vocab_size"), int):
         check_token_ids(folder, tokens, rows, f"{template} {OPEN_THOUGHTS} {CLOSE_THOUGHTS}")
     if use == "train" and template is None and not any(folder.glob("chat_template*")):
         raise InputError(

@@ -131,9 +131,8 @@ def index(change: Callable[[dict[str, str]], object]) -> Damage:
     return damage
 
 
-def rubbish(folder: Path) -> None:
-    (folder / WEIGHTS).unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"rubbish" * 1000)
+def renamed_to_bin(folder: Path) -> None:
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
 
 
 def bfloat16(array: np.ndarray) -> np.ndarray:
@@ -184,7 +183,7 @@ FAULTS: dict[str, tuple[Damage, str]] = {
     "no index": (then(sharded, lambda folder: (folder / f"{WEIGHTS}.index.json").unlink()), "no weights; expected"),
     "index of another model": (index(lambda parts: parts.pop(UP)), "1 tensors are in model-0000"),
     "rubbish in safetensors": (lambda folder: (folder / WEIGHTS).write_bytes(bytes(range(256)) * 9), "no readable"),
-    "rubbish in .bin": (rubbish, "pytorch_model.bin: not the tensors of a model as torch.save writes them"),
+    "weights in .bin": (renamed_to_bin, "no weights; expected model.safetensors, or model.safetensors.index.json"),
     "tokens beyond the embedding": (
         then(weights(lambda tensors: {**tensors, EMBEDDING: tensors[EMBEDDING][:200]}), config(vocab_size=200)),
         "its tokenizer has tokens beyond the 200 rows of the embedding (vocab_size): 59, ",
