@@ -24,7 +24,7 @@ from core.schemas import GRADED
 from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
 from evaluation.sample_tables import grading_record, model_name, read_graded, recorded
-from evaluation.statistics.benchmark_scores import golds_by_problem, summarize
+from evaluation.statistics.benchmark_scores import summarize
 from evaluation.statistics.paired import average_difference, paired_difference
 
 
@@ -134,8 +134,7 @@ def _problems(tables: Mapping[str, pa.Table]) -> str:
     parts = {}
     for name, table in tables.items():
         record = grading_record(table)
-        golds = sorted((key, sorted(golds)) for key, golds in golds_by_problem(table).items())
-        parts[name] = [sorted(table["id"].to_pylist()), record.get("problems") or golds, record.get("verifiers")]
+        parts[name] = [sorted(table["id"].to_pylist()), record.get("problems"), record.get("verifiers")]
     return digest_bytes(json.dumps(parts, sort_keys=True).encode())
 
 

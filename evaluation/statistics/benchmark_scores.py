@@ -58,14 +58,6 @@ def problem_scores(graded: pa.Table) -> dict[str, list[float]]:
     return dict(scores)
 
 
-def golds_by_problem(graded: pa.Table) -> dict[str, set[str]]:
-    """Return the gold answers in the rows of each problem: that which a response gives, or else the first."""
-    golds: dict[str, set[str]] = defaultdict(set)
-    for row in graded.select(["id", "gold"]).to_pylist():
-        golds[row["id"]].add(row["gold"])
-    return golds
-
-
 def solved_samples(graded: pa.Table) -> dict[str, list[bool]]:
     """Return whether each sample of a problem solves it, by problem: its verdict is "correct", whatever its score."""
     solved: dict[str, list[bool]] = defaultdict(list)

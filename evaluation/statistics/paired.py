@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from core.errors import InputError
 from evaluation.sample_tables import grading_record
-from evaluation.statistics.benchmark_scores import golds_by_problem, problem_scores
+from evaluation.statistics.benchmark_scores import problem_scores
 from evaluation.statistics.intervals import Z95, agresti_min, mean_and_error
 
 Z80 = 0.8416212335729143  # scipy.stats.norm.ppf(0.8)
@@ -61,7 +61,8 @@ def paired_difference(first: pa.Table, second: pa.Table) -> Difference:
             f"{name}: the two results are of different problems ({len(before.keys() - after.keys())} only in the "
             f"first, {len(after.keys() - before.keys())} only in the second); generate both with the same suite"
         )
-    if _differ_in_golds(first, second):
+    one, other = (grading_record(table).get("problems") for table in (first, second))
+    if one and other and one != other:
         raise InputError(
             f"{name}: the two results are of different problems or gold answers that have the same ids; generate and "
             "grade both with the same suite"
@@ -74,18 +75,6 @@ def paired_difference(first: pa.Table, second: pa.Table) -> Difference:
     few = len(deltas) < FEWEST_PROBLEMS
     test = f"too few problems, below {FEWEST_PROBLEMS}" if few else "sign-flip test over problems"
     return Difference(name, len(deltas), mean, *t_interval(deltas), error, sign_flip(deltas), test)
-
-
-def _differ_in_golds(first: pa.Table, second: pa.Table) -> bool:
-    """Whether the digests of two results' problems and gold answers differ, or else whether no gold answer agrees.
-
-    A row has one gold answer of its problem, so two results of one suite may have different ones.
-    """
-    one, other = (grading_record(table).get("problems") for table in (first, second))
-    if one and other:
-        return one != other
-    golds, others = golds_by_problem(first), golds_by_problem(second)
-    return any(golds[key].isdisjoint(others[key]) for key in golds)
 
 
 def average_difference(differences: Sequence[Difference]) -> tuple[float, float, float]:

@@ -3,8 +3,6 @@
 import json
 import os
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
@@ -69,17 +67,6 @@ def test_other_gold_answers_or_verifiers_are_ranked_separately(write, tmp_path, 
     rankings = rank_folder(tmp_path)
     assert [[entry.checkpoint[0] for entry in ranking.entries] for ranking in rankings] == [["b", "a"], ["c"]]
     assert rankings[0].title != rankings[1].title
-
-
-def test_other_golds_are_ranked_separately_where_no_digest_is_recorded(write, tmp_path):
-    for checkpoint in "abc":
-        write(checkpoint, {"x": 4})
-    (file,) = tmp_path.glob("x/c1*/*.parquet")
-    table = pq.read_table(file)
-    golds = pa.array(["8"] * len(table))
-    write_table(table.set_column(table.schema.get_field_index("gold"), "gold", golds), file)
-    rankings = rank_folder(tmp_path)
-    assert [[entry.checkpoint[0] for entry in ranking.entries] for ranking in rankings] == [["a", "b"], ["c"]]
 
 
 @pytest.mark.parametrize("first_is_newer", [True, False])

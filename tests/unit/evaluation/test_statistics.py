@@ -247,6 +247,5 @@ def test_different_problems_are_not_compared(graded):
     of = [graded({"p": [1]}).replace_schema_metadata({"grading": f'{{"problems": "{digest}"}}'}) for digest in "xy"]
     with pytest.raises(InputError, match="different problems or gold answers that have the same ids"):
         paired_difference(*of)
-    assert paired_difference(of[0], graded({"p": [1]})).mean == 0  # graded before this was recorded
     with pytest.raises(InputError, match="no graded samples"):
         summarize(graded({"p": [1]}).slice(0, 0))
