@@ -147,24 +147,6 @@ def test_the_same_bytes_whatever_the_workers_and_batches(
     assert changed.digest != first.digest
 
 
-def test_the_survivor_of_a_problem_follows_the_rule(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    def response(words: str) -> str:
-        return f"<think>\n{words}\n</think>\n\n\\boxed{{2}}"
-
-    texts = ["quite a long chain of thoughts", "short", "of middling length", "short"]
-    source = jsonl(*(good(1, response=response(text)) for text in texts))
-
-    def survivors(**settings: Any) -> list[int]:
-        prepared = run(source, tmp_path / "out", tokenizer, **settings)
-        return [int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)]
-
-    assert survivors() == [0]
-    assert survivors(keep="shortest") == [1]
-    assert survivors(traces_per_problem=3) == [0, 1, 2]
-    assert survivors(traces_per_problem=9) == [0, 1, 2]  # the fourth is the second again
-    assert survivors(keep="shortest", traces_per_problem=2) == [1, 2]
-
-
 def test_problems_that_differ_in_case_or_blanks_are_one_only_with_one_answer(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:

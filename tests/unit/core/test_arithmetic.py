@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from core.arithmetic import (
     LARGEST_TOTAL,
     SPLITS,
-    as_problem,
     problems,
     random_expression,
     work_out,
@@ -76,12 +75,6 @@ def test_problems_are_distinct_reproducible_and_only_appended_to() -> None:
     assert problems("train", 150, seed=3) == many[:150]
     assert problems("train", 150, seed=4) != many[:150]
     assert problems("test", 1)[0].problem == "9+4-6+7-6-6=?"  # the same on every machine and Python
-
-
-def test_products_come_first() -> None:
-    problem = as_problem((4, "+", 6, "-", 2, "*", 3), "mul")
-    assert problem.problem == "4+6-2*3=?"
-    assert problem.trace == "<think>\n2*3=6\n4+6=10\n10-6=4\n</think>\n\n\\boxed{4}"
 
 
 @pytest.mark.parametrize(

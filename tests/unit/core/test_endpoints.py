@@ -7,11 +7,6 @@ from core.model.endpoints import API_KEY, address_problem, endpoint_key, endpoin
 from core.text.secrets import redact
 
 
-@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://host", "http://[::1]:8000/v1"])
-def test_an_address(url: str) -> None:
-    assert address_problem(url) is None
-
-
 @pytest.mark.parametrize(
     ("url", "problem"),
     [

@@ -23,10 +23,6 @@ def test_bfloat16_is_read_from_the_flags(tmp_path: Path, line: str, there: bool)
     assert multiplies_bfloat16(file) is there
 
 
-def test_a_machine_without_the_file_has_none(tmp_path: Path) -> None:
-    assert not multiplies_bfloat16(tmp_path / "cpuinfo")
-
-
 def test_a_small_model_stays_in_float32() -> None:
     assert compute_dtype(477_184, bfloat16=True) == "float32"
     assert compute_dtype(134_515_008, bfloat16=True) == "bfloat16"

@@ -23,11 +23,6 @@ def test_the_time_left_is_told_once_enough_is_done(monkeypatch: pytest.MonkeyPat
     assert events[-1]["left_s"] == pytest.approx(48.0 / 20 * 80)
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(None, ""), (75, ", time left 1:15"), (4000.4, ", time left 1:06:40")])
-def test_the_time_left_is_said_as_a_clock_does(seconds: float | None, said: str) -> None:
-    assert after(seconds) == said
-
-
 def test_a_stage_is_said_when_it_begins_and_ends_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])

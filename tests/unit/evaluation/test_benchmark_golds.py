@@ -63,11 +63,6 @@ def test_a_solution_that_boxes_nothing_is_no_answer(tmp_path, solution):
     assert r"row 1: column a: the solution has no \boxed{answer}" in said and "map the column" in said
 
 
-def test_the_last_box_of_a_solution_is_the_answer(tmp_path):
-    write_lines(tmp_path / "mine.jsonl", {"q": "3+4", "a": r"not \boxed{6}, but \fbox{7}"})
-    assert read_benchmark(entry(answer_form="boxed"), [tmp_path])["gold"].to_pylist() == ["7"]
-
-
 @pytest.mark.parametrize(
     "gold", ["A) blood", "B.", "Yes", "D", "K", "0", "1", "", "blood", "A or B", "A, D", ["A", "K"]]
 )
@@ -93,12 +88,6 @@ def test_options_are_recognised_in_the_text_of_a_question(tmp_path, question, go
     for gold, letter in golds.items():
         write_lines(tmp_path / "mine.jsonl", {"q": question, "a": gold})
         assert read_benchmark(entry(verifier="choice"), [tmp_path])["gold"].to_pylist() == [letter]
-
-
-def test_without_options_in_its_text_a_gold_is_still_a_label(tmp_path):
-    for gold in ("Yes", "K", "11", "0"):
-        write_lines(tmp_path / "mine.jsonl", {"q": "Is 7 prime?", "a": gold})
-        assert "is not the label of an option, A to J or 1 to 10" in refusal(tmp_path, entry(verifier="choice"))
 
 
 def test_positions_are_counted_from_the_index_base(tmp_path):

@@ -80,13 +80,6 @@ def test_a_limit_is_a_stable_sample_of_each_benchmark(paper, published):
     assert suite_entries(together) == [paper["aime24"], paper["math500"]]
 
 
-def test_embedded_suite_makes_its_own_problems():
-    table = read_suite(load_suite("embedded"), [], limit=10)
-    assert table.num_rows == 10 * len(load_suite("embedded"))
-    assert len(set(table["id"].to_pylist())) == table.num_rows
-    assert suite_entries(table) == load_suite("embedded")
-
-
 def test_user_files_need_only_an_entry(tmp_path):
     write_lines(tmp_path / "mine.jsonl", {"q": "2+2", "a": 4}, {"q": "1+2\u2028 here", "a": ["3\n"]})
     table = read_benchmark(entry(), [tmp_path])
@@ -112,14 +105,6 @@ def test_a_prompt_of_the_entry_surrounds_the_problem_and_is_not_part_of_it(tmp_p
     assert row["prompt"] == [
         {"role": "system", "content": "S."}, {"role": "user", "content": "Solve: 2+2\nGive a number."},
     ]  # fmt: skip
-
-
-def test_copies_for_avg_at_32_are_one_problem(paper, published):
-    stored = pq.read_table(published / "valid.all.parquet", columns=["data_source"])["data_source"].to_pylist()
-    for name, source in (("aime24", "aime"), ("aime25", "aime25"), ("amc", "amc")):
-        table = read_benchmark(paper[name], [published])
-        assert stored.count(source) == 32 * table.num_rows
-        assert len(set(table["id"].to_pylist())) == table.num_rows == paper[name].size
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,3 @@ def test_a_page_sets_the_colours_and_every_mark_says_its_values():
     assert "var(--paper)" in element and "var(--correct)" in element and "var(--other)" in element
     assert "<title>arithmetic_long · policy: wrong 1 of 5 (20.0%)</title>" in element
     assert "#123456" in charts.inline(draw("recipes"))  # a recipe's colour is not the page's
-
-
-def test_text_is_no_formula():
-    assert "$x_1$" in draw("intervals")

@@ -18,7 +18,6 @@ from evaluation.report.scorecard.publish import MARKDOWN, NUMBERS, PAGE, TEXT, w
 from evaluation.report.scorecard.scorecard import build_scorecard
 from evaluation.report.scorecard.scorecard_html import render_page, write_page
 from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
-from evaluation.report.scorecard.transcripts import shorten
 from grading.contamination import Contamination, Match
 
 HOSTILE = "</pre><script>alert('x')</script> {{ 7 * 7 }} <img src=x onerror=alert(1)> & \x00"
@@ -299,11 +298,6 @@ def test_different_sampling_is_said(results):
     card = build_scorecard(other, now, suite=load_suite("embedded"))
     assert card.sampling == "2 samples per problem, temperature 1, top-p 1, at most 64 tokens, seed 3"
     assert card.warnings[0].startswith("base and policy were sampled with different settings")
-
-
-def test_long_responses_keep_both_ends():
-    text = shorten("a" * 5000 + "b" * 5000, 1000)
-    assert text.startswith("a" * 500) and text.endswith("b" * 500) and "9,000 characters left out" in text
 
 
 def test_the_targets_are_broken_down_by_what_their_sources_declare(results):

@@ -21,13 +21,6 @@ def read(source: Any, **settings: Any) -> list[Trace]:
     return list(read_source(build_config({"source": str(source) if isinstance(source, Path) else source, **settings})))
 
 
-def test_embedded_traces_need_no_file() -> None:
-    traces = read("embedded", embedded_rows=20)
-    assert len(traces) == 20
-    assert all(trace.response and trace.response.startswith("<think>\n") for trace in traces)
-    assert len({trace.id for trace in traces}) == 20
-
-
 def test_generations_of_one_row_become_traces_with_their_flags(tmp_path: Path) -> None:
     path = tmp_path / "openr1.parquet"
     rows = [
@@ -111,14 +104,6 @@ def test_an_answer_that_cannot_be_read_says_what_to_do(
     (tmp_path / "a.jsonl").write_text(json.dumps({"question": "Find 2+2.", "answer": answer}))
     (trace,) = read(tmp_path / "a.jsonl", mapping=mapping)
     assert trace.reasons == ["no_gold"] and detail in (trace.detail or "")
-
-
-def test_the_columns_of_a_problem_are_joined(tmp_path: Path) -> None:
-    row = {"Body": "He has 2 eggs. ", "Question": "How many eggs?", "Equation": ["2 = 2"], "Answer": 2.0}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    mapping = {"problem": ["Body", "Question"], "answer": "Answer", "response": "Equation", "steps": True}
-    (trace,) = read(tmp_path / "a.jsonl", mapping=mapping)
-    assert (trace.problem, trace.gold) == ("He has 2 eggs. How many eggs?", "2")
 
 
 def test_steps_become_a_target_whose_box_is_their_own_result(jsonl: Any) -> None:
