@@ -1,8 +1,11 @@
 """A project of its own for each test: storage, instance and settings in a temporary folder, everything else real."""
 
 import importlib.util
+import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +21,31 @@ def build(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Makes a project from settings given as ``section__key=value``; the projects of one test share storage."""
     import dagster as dg
 
-    from pipelines.definitions.factory import build_defs
-    from tests.defs.project import Project, settings_of
+    from tests.defs.project import build_project
 
     with dg.DagsterInstance.ephemeral() as instance:
+        yield partial(build_project, tmp_path / "storage", instance)
 
-        def make(profile: str = "embedded", **settings: str) -> Project:
-            environment = {"LUFFY_PROFILE": profile, "LUFFY__STORAGE__ROOT": str(tmp_path / "storage")}
-            environment |= {f"LUFFY__{name.upper()}": value for name, value in settings.items()}
-            return Project(build_defs(settings_of(**environment)), tmp_path / "storage", instance)
 
-        yield make
+@pytest.fixture(scope="session")
+def small_storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A storage in which the targets of `SMALL` are made."""
+    import dagster as dg
+
+    from tests.defs.project import build_project
+    from tests.defs.small_targets import INPUTS, SMALL, TARGETS
+
+    storage = tmp_path_factory.mktemp("small") / "storage"
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert build_project(storage, instance, **SMALL).run(*INPUTS, *TARGETS).success
+    return storage
+
+
+@pytest.fixture
+def build_on_small(build: Callable[..., Any], small_storage: Path, tmp_path: Path) -> Callable[..., Any]:
+    """As `build`, on a copy of `small_storage`: a first run records what is there, and makes nothing."""
+    shutil.copytree(small_storage, tmp_path / "storage")
+    return build
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +68,24 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
         "LUFFY__BENCHMARKS__LIMIT": "20",
     }
+
+
+@pytest.fixture
+def luffy(capfd: pytest.CaptureFixture[str]) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs ``luffy`` with an environment in this process, because its imports take longer than most commands do."""
+    from core.cli import exit_status
+    from pipelines.cli.luffy import main
+
+    def run(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+        folder, mask, kept = os.getcwd(), os.umask(0o077), dict(os.environ)
+        try:
+            os.environ.clear()
+            os.environ.update(environment)
+            return subprocess.CompletedProcess(arguments, exit_status(lambda: main(arguments)), *capfd.readouterr())
+        finally:
+            os.chdir(folder)
+            os.umask(mask)
+            os.environ.clear()
+            os.environ.update(kept)
+
+    return run

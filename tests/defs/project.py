@@ -11,6 +11,7 @@ import pytest
 
 from assets.shared.references import MAKER
 from assets.shared.storage import FILES
+from pipelines.definitions.factory import build_defs
 from pipelines.definitions.sensors import reason
 from pipelines.settings import Settings, load
 
@@ -77,6 +78,13 @@ class Project:
         """Data version of the last materialization of ``key``."""
         event = self.instance.get_latest_materialization_event(dg.AssetKey.from_user_string(key))
         return event.asset_materialization.tags["dagster/data_version"]
+
+
+def build_project(folder: Path, instance: Any, profile: str = "embedded", **settings: str) -> Project:
+    """A project with its storage in ``folder``, from settings given as ``section__key=value``."""
+    environment = {"LUFFY_PROFILE": profile, "LUFFY__STORAGE__ROOT": str(folder)}
+    environment |= {f"LUFFY__{name.upper()}": value for name, value in settings.items()}
+    return Project(build_defs(settings_of(**environment)), folder, instance)
 
 
 def message(result: Any) -> str:

@@ -14,6 +14,7 @@ from assets.shared.launchpad import SCHEMA
 from core.errors import InputError
 from core.schemas import BENCHMARK, GRADED, REJECTED, TARGET, TARGET_LOG_PROBS
 from tests.defs.project import settings_of
+from tests.defs.small_targets import OWN, TARGETS
 from tests.defs.test_definitions import definitions, graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,7 @@ def columns_of(metadata: dict[str, Any]) -> dict[str, set[str]]:
     }
 
 
-def test_the_columns_of_the_targets_lead_back_to_those_of_the_traces(build, tmp_path):
+def test_the_columns_of_the_targets_lead_back_to_those_of_the_traces(build_on_small, tmp_path):
     traces = [
         {"question": f"What is {n} + 1?", "gold": f"{n + 1}", "trace": {"text": answer}, "other": "x"}
         for n in range(1, 9)
@@ -102,10 +103,8 @@ def test_the_columns_of_the_targets_lead_back_to_those_of_the_traces(build, tmp_
     file = tmp_path / "traces.jsonl"
     file.write_text("\n".join(json.dumps(trace) for trace in traces))
     mapping = "{problem: question, answer: gold, response: trace.text}"
-    project = build(targets__source=f"['{file}']", targets__mapping=mapping)
-    assert project.run(
-        *(f"targets/{n}" for n in ("prepared", "rejected", "train")), "benchmarks/suite", "models/base"
-    ).success
+    project = build_on_small(**OWN, targets__source=f"['{file}']", targets__mapping=mapping)
+    assert project.run(*TARGETS).success
     prepared, rejected, train = (
         columns_of(project.metadata(f"targets/{n}")) for n in ("prepared", "rejected", "train")
     )
@@ -130,20 +129,11 @@ def test_the_lineage_of_columns_names_columns_that_exist():
     assert parts <= set(ColumnMapping.model_fields)
 
 
-def test_dg_checks_and_lists_the_definitions(tmp_path):
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER", "PYTHONPATH"))
-    }
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**kept, "HOME": str(tmp_path)}
-        return subprocess.run([DG, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-
-    checked = run("check", "defs")
+def test_dg_accepts_the_definitions(tmp_path):
+    ours = ("LUFFY", "DAGSTER", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    command = [DG, "check", "defs"]
+    environment["HOME"] = str(tmp_path)
+    checked = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "warning" not in (checked.stdout + checked.stderr).lower()
-    listed = json.loads(run("list", "defs", "--json").stdout)
-    assert {asset["asset_key"] for asset in listed["assets"]} == {
-        key.to_user_string() for key in graph("embedded").get_all_asset_keys()
-    }
-    assert {job["name"] for job in listed["jobs"]} >= {"everything", "train_policy"}

@@ -132,8 +132,10 @@ def test_everyday_targets_are_commands_of_luffy(target, command):
     assert done.stdout.splitlines() == [f"-m pipelines.cli.luffy {command} profile=small"]
 
 
-@pytest.mark.parametrize(("target", "parts", "quick"), [("test", 4, 4), ("test-all", 4, 0), ("test-unit", 2, 0)])
-@pytest.mark.parametrize("failing", ["", "orchestration", "training"])
+@pytest.mark.parametrize(
+    ("target", "parts", "quick", "failing"),
+    [("test", 4, 4, "orchestration"), ("test-all", 4, 0, "training"), ("test-unit", 2, 0, "")],
+)
 def test_a_part_of_the_tests_that_fails_keeps_no_other_from_running(target, parts, quick, failing):
     pythons = (f"sh -c 'echo $$@; exit {int(name == failing)}' sh" for name in ("orchestration", "training"))
     done = make_here(*pythons, target)

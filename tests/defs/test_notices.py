@@ -12,15 +12,16 @@ from assets.shared.live_metrics import METRICS
 from pipelines.definitions.notices import Notice, send
 from pipelines.definitions.sensors import failure_notice
 from pipelines.settings import NotifySettings
+from tests.defs.small_targets import OWN
 
 PLANTED = "planted-5ecret-7781"
 
 
 @pytest.fixture
-def failed(build, tmp_path) -> dg.RunFailureSensorContext:
+def failed(build_on_small, tmp_path) -> dg.RunFailureSensorContext:
     """A run that failed, whose message holds a secret that someone put into a path."""
-    project = build(targets__source=f"['{tmp_path}/{PLANTED}.parquet']")
-    assert not project.run("targets/prepared", "targets/rejected", "models/base", "benchmarks/suite").success
+    project = build_on_small(**OWN, targets__source=f"['{tmp_path}/{PLANTED}.parquet']")
+    assert not project.run("targets/prepared", "targets/rejected").success
     run = project.instance.get_runs()[0]
     event = project.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
     return dg.build_run_status_sensor_context("x", event, project.instance, run).for_run_failure()

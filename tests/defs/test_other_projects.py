@@ -15,6 +15,7 @@ from storages import read_reference
 
 from core.errors import InputError
 from pipelines.embedding import luffy_definitions
+from tests.defs.project import message
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = "Inside another Dagster project"
@@ -219,6 +220,7 @@ def test_a_component_of_dg_gives_the_same_definitions(their_project: Path, call)
         assert f'"{name}"' in listed
 
 
+@pytest.mark.slow
 def test_a_second_code_location_loads_beside_theirs(their_project: Path, call):
     lines = documented(their_project)
     call_of = re.search(r"luffy_definitions\(.*?\n        \)", lines["definitions"], flags=re.DOTALL)
@@ -238,17 +240,13 @@ def test_a_second_code_location_loads_beside_theirs(their_project: Path, call):
     ("arguments", "said"),
     [
         ({"key_prefix": []}, "key_prefix: expected at least one part"),
-        ({"key_prefix": ["my team"]}, "prefix 'my team': expected letters, digits and underscores"),
-        ({"key_prefix": None}, "key_prefix: expected at least one part"),
         *(
             ({"settings": {"targets": {"source": [f"asset:{key}"]}}}, f"targets.source: {said}")
             for key, said in (
                 ("targets/source", "asset:targets/source: this is the key of one of our own assets"),
-                ("luffy/training/policy", "asset:luffy/training/policy: this is"),
                 ("a//b", "'asset:a//b': expected the key of an asset, as in asset:raw/traces"),
             )
         ),
-        ({"profile": "nowhere"}, "no profile 'nowhere': expected one of "),
         ({"settings": {"training": {"sead": 1}}}, "sead"),
         ({"ray": dg.FilesystemIOManager()}, "ray: got FilesystemIOManager, which has no lifecycle; expected"),
     ],
@@ -277,6 +275,4 @@ def upstream(build, **materialized: object):
     ],
 )
 def test_an_asset_that_names_no_rows_is_one_message(build, materialized: dict, said: str):
-    from tests.defs.project import message
-
     assert said in message(upstream(build, **materialized))

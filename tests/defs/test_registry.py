@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,54 +14,67 @@ from processes import clean_environment
 
 from core.errors import InputError
 from evaluation.promotion.champions import Registry
+from tests.defs.project import Project, build_project
 from tests.defs.written_scores import GOOD, OUTPUTS, Written
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
 
-@pytest.fixture
-def written(build) -> Written:
-    made = Written(build())
+def base_scores(project: Project) -> Written:
+    made = Written(project)
     made.scores("base", made.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=0.95)
     return made
 
 
 @pytest.fixture
-def two(written: Written) -> tuple[Written, str, str]:
+def written(build) -> Written:
+    return base_scores(build())
+
+
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Written, str, str]]:
     """An installation in which a second policy has beaten the first."""
-    first = written.policy("first", **GOOD)
-    assert written.project.run(*OUTPUTS).success
-    second = written.policy("second", **{**GOOD, "arithmetic": 0.75})
-    assert written.project.run(*OUTPUTS).success
-    assert written.champion["checkpoint"] == second
-    return written, first, second
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = base_scores(build_project(tmp_path_factory.mktemp("decided") / "storage", instance))
+        first = made.policy("first", **GOOD)
+        assert made.project.run(*OUTPUTS).success
+        second = made.policy("second", **{**GOOD, "arithmetic": 0.75})
+        assert made.project.run(*OUTPUTS).success
+        assert made.champion["checkpoint"] == second
+        yield made, first, second
 
 
-def command(written: Written, *arguments: str) -> subprocess.CompletedProcess[str]:
-    kept = clean_environment()
-    home = written.project.storage.parent / "home"
-    environment = kept | {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(written.project.storage)}
+@pytest.fixture
+def two(build, decided: tuple[Written, str, str]) -> tuple[Written, str, str]:
+    """A copy of it."""
+    made, first, second = decided
+    return made.copied(build()), first, second
+
+
+def environment_of(written: Written) -> dict[str, str]:
+    storage = written.project.storage
+    return clean_environment() | {"DAGSTER_HOME": str(storage.parent / "home"), "LUFFY__STORAGE__ROOT": str(storage)}
+
+
+def command(written: Written, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """``luffy`` in a process of its own."""
+    program = [sys.executable, "-m", "pipelines.cli.luffy", *arguments]
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.luffy", *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        program, cwd=ROOT, env=environment_of(written), capture_output=True, text=True, check=False, timeout=120
     )
 
 
-def test_the_commands_move_the_champion_and_leave_a_trace(two):
+def test_the_commands_move_the_champion_and_leave_a_trace(two, luffy):
     written, first, second = two
+    environment = environment_of(written)
     files = written.project.storage / "registry" / "decisions"
     before = len(list(files.iterdir()))
-    done = command(written, "champion", "rollback", "--reason", "it *insults* <b>users</b>")
+    done = luffy(environment, "champion", "rollback", "--reason", "it *insults* <b>users</b>")
     assert done.returncode == 0, done.stderr
     assert written.champion["checkpoint"] == first
     assert len(list(files.iterdir())) == before + 1
-    done = command(written, "champion", "promote", second[:8], "--reason", "mended")
+    done = luffy(environment, "champion", "promote", second[:8], "--reason", "mended")
     assert done.returncode == 0, done.stderr
     assert written.champion["checkpoint"] == second
     with dg.DagsterInstance.from_config(str(written.project.storage.parent / "home")) as instance:
@@ -69,11 +83,12 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
         assert [event.metadata["by hand"].value for event in shown] == ["promote", "rollback"]
         assert [event.tags["dagster/data_version"] for event in shown] == [second, first]
         assert "<b>" not in shown[1].metadata["reasons"].value and "insults" in shown[1].metadata["reasons"].value
-    listed = command(written, "champion").stdout
+    listed = luffy(environment, "champion").stdout
     assert f"champion: {second[:16]}" in listed and "rollback" in listed and "mended" in listed
 
 
-def test_retention_lists_and_then_removes_by_command(written):
+def test_retention_lists_and_then_removes_by_command(written, luffy):
+    environment = environment_of(written)
     old = written.project.storage / "generations/arithmetic/aaaa"
     old.mkdir(parents=True)
     (old / "data.bin").write_bytes(b"x" * 1000)
@@ -84,7 +99,7 @@ def test_retention_lists_and_then_removes_by_command(written):
         (["--remove"], "1 folders removed: 1,000 bytes"),
     ):
         assert old.exists()
-        done = command(written, "champion", "retention", *arguments)
+        done = luffy(environment, "champion", "retention", *arguments)
         assert done.returncode == 0, done.stderr
         assert "| generations/arithmetic/aaaa |" in done.stdout and done.stdout.splitlines()[-1] == last
     assert not old.exists()
@@ -149,7 +164,7 @@ def test_a_promotion_by_hand_keeps_the_scores_for_the_next_comparison(written: W
     assert (written.champion["checkpoint"], written.champion["previous"]) == (third, weak)
 
 
-def test_moves_that_cannot_be_say_why_and_change_nothing(two, tmp_path):
+def test_moves_that_cannot_be_say_why_and_change_nothing(two, tmp_path, luffy):
     written, first, second = two
     registry = Registry(written.project.storage)
     registry.rollback(reason="bad")
@@ -167,6 +182,6 @@ def test_moves_that_cannot_be_say_why_and_change_nothing(two, tmp_path):
         registry.rollback(reason="")
     assert written.champion == record
     (Path(written.project.storage) / "training/policy/second/policy/model.safetensors").write_text("other")
-    done = command(written, "champion", "promote", second)
+    done = luffy(environment_of(written), "champion", "promote", second)
     assert done.returncode == 2 and done.stderr.startswith("error: checkpoint ") and "Traceback" not in done.stderr
     assert json.loads((written.project.storage / "registry/champion.json").read_text()) == record

@@ -2,6 +2,8 @@
 
 import json
 import random
+import shutil
+from copy import copy
 from pathlib import Path
 
 import manifests
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 from storages import read_reference
 
 from assets.shared.storage import Storage
-from core.files import write_json
+from core.files import write_text
 from core.model.lineage_file import InputRecord, write_manifest
 from core.schemas import BENCHMARK, GRADED
 from tests.defs.project import Project
@@ -79,7 +81,17 @@ class Written:
         self.targets(CLEAN)
 
     def refer(self, key: str, path: Path, digest: str, **facts: object) -> None:
-        write_json({"path": str(path), "digest": digest, **facts}, self.storage.reference_file(key))
+        text = json.dumps({"path": str(path), "digest": digest, **facts})
+        write_text(text.replace(str(self.project.storage), "$STORAGE"), self.storage.reference_file(key))
+
+    def copied(self, project: Project) -> "Written":
+        """The same in the storage of another project."""
+        shutil.copytree(self.project.storage, project.storage)
+        for record in project.storage.glob("registry/**/*.json"):
+            record.write_text(record.read_text().replace(str(self.project.storage), str(project.storage)))
+        other = copy(self)
+        other.project, other.storage = project, Storage(root=str(project.storage))
+        return other
 
     def reference(self, key: str) -> dict:
         return read_reference(self.storage.path, key)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 pytest.importorskip("openai")
 
 from teachers import ANSWER
+
+from evaluation.__main__ import main
 
 BOX = r"\boxed{4}"
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,15 +40,21 @@ def command(teacher: str, problems: Path, *options: object) -> list[str]:
     return [sys.executable, "-m", "evaluation", "traces", *map(str, arguments)]
 
 
-def run(*arguments: Any) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> "Callable[..., subprocess.CompletedProcess[str]]":
+    """Runs the command in this process: what it imports takes longer than it does."""
+
+    def call(*arguments: Any) -> "subprocess.CompletedProcess[str]":
+        return subprocess.CompletedProcess((), main(command(*arguments)[3:]), *capsys.readouterr())
+
+    return call
 
 
 def traces(problems: Path) -> list[dict[str, Any]]:
     return pq.read_table(problems.parent / "traces.parquet").to_pylist()
 
 
-def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> None:
+def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
     state.seconds = 0.05
     options = ("--samples", 2, "--set", "generate.concurrency=3", "--set", "generate.system_prompt=Think.")
@@ -64,7 +73,7 @@ def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> Non
     assert traces(problems)[0]["generation"] != rows[0]["generation"] and len(state.asked) == 36
 
 
-def test_answers_without_a_text_are_counted_and_are_no_traces_alone(teacher: Any, problems: Path) -> None:
+def test_answers_without_a_text_are_counted_and_are_no_traces_alone(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
     state.odd = lambda problem: {"content": ""} if problem.startswith("2+2+0") else None
     done = run(name, problems)
@@ -79,10 +88,10 @@ def test_answers_without_a_text_are_counted_and_are_no_traces_alone(teacher: Any
     assert sum(state.asked.values()) == 24, "the answers are not paid for twice"
 
 
-def test_a_generation_is_the_same_whatever_is_asked_first(teacher: Any, problems: Path) -> None:
+def test_a_generation_is_the_same_whatever_is_asked_first(teacher: Any, problems: Path, run: Any) -> None:
     _, name = teacher
     digests, prompts = set(), set()
-    for first in ("2+2=?", r"Compute $\frac{8}{2}$.", 'The "sum"\nof 2 and 2?', "e", "größer"):
+    for first in (r"Compute $\frac{8}{2}$.", 'The "größer"\nof 2 and 2?'):
         problems.write_text(json.dumps({"problem": first, "answer": 4}) + "\n")
         assert run(name, problems, "--set", "generate.system_prompt=Be brief.").returncode == 0
         digests.add(traces(problems)[0]["generation"])
@@ -93,7 +102,7 @@ def test_a_generation_is_the_same_whatever_is_asked_first(teacher: Any, problems
     assert [message["content"] for message in json.loads(prompt)] == ["Be brief.", "{problem}"]
 
 
-def test_rows_that_repeat_a_problem_share_its_samples(teacher: Any, problems: Path) -> None:
+def test_rows_that_repeat_a_problem_share_its_samples(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
     problems.write_text(problems.read_text() * 2)
     done = run(name, problems)
@@ -101,7 +110,7 @@ def test_rows_that_repeat_a_problem_share_its_samples(teacher: Any, problems: Pa
     assert f"note: 12 rows of {problems} repeat an earlier problem, and have the same samples" in done.stdout
 
 
-def test_a_killed_command_goes_on_where_it_was(teacher: Any, problems: Path) -> None:
+def test_a_killed_command_goes_on_where_it_was(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
     state.seconds = 0.4
     options = ("--samples", 3, "--set", "generate.concurrency=2")
@@ -130,7 +139,7 @@ def test_a_killed_command_goes_on_where_it_was(teacher: Any, problems: Path) -> 
     ],
 )
 def test_a_budget_ends_cleanly_and_is_never_exceeded(
-    teacher: Any, problems: Path, limits: tuple[Any, ...], fits: int
+    teacher: Any, problems: Path, run: Any, limits: tuple[Any, ...], fits: int
 ) -> None:
     state, name = teacher
     done = run(name, problems, "--set", "generate.concurrency=1", *limits)
@@ -143,7 +152,7 @@ def test_a_budget_ends_cleanly_and_is_never_exceeded(
     assert f"spent {30 * (12 - fits):,} tokens" in done.stdout
 
 
-def test_after_an_error_what_was_paid_for_is_kept(teacher: Any, problems: Path) -> None:
+def test_after_an_error_what_was_paid_for_is_kept(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
     state.fails_after, state.seconds = 6, 0.1
     done = run(name, problems, "--set", "generate.concurrency=4")
@@ -156,7 +165,7 @@ def test_after_an_error_what_was_paid_for_is_kept(teacher: Any, problems: Path) 
     assert len(paid) == 12 - (sum(before.values()) - 6)  # each refused request is asked again, no other
 
 
-def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, problems: Path) -> None:
+def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
     state.seconds = 0.1
     state.odd = lambda problem: {"content": 4} if "3-3" in problem else None
@@ -171,7 +180,9 @@ def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, pro
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, problems: Path, signum: int) -> None:
+def test_a_command_that_is_stopped_waits_for_what_it_pays_for(
+    teacher: Any, problems: Path, run: Any, signum: int
+) -> None:
     state, name = teacher
     state.seconds = 2.0
     started = command(name, problems, "--set", "generate.concurrency=5")
@@ -188,7 +199,7 @@ def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, prob
     assert set(state.asked.values()) == {1} and len(state.asked) == 12
 
 
-def test_requests_are_what_the_server_takes(teacher: Any, problems: Path) -> None:
+def test_requests_are_what_the_server_takes(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
 
     def refuses(request: dict[str, Any]) -> dict[str, Any] | None:
