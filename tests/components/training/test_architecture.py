@@ -141,23 +141,6 @@ def test_a_size_that_is_none_is_named() -> None:
             ModelShape.of_config({**MODELS["Qwen3-4B"], name: value})
 
 
-def test_the_fused_kernel_leaves_out_a_soft_cap(tmp_path: Path) -> None:
-    """Why it is refused: the kernel's log-probabilities are not those of the model, and nothing fails."""
-    from verl.models.transformers.dense_common import forward_with_torch_backend
-
-    settings = {**MODELS["gemma-3-1b"], "final_logit_softcapping": 2.0}
-    assert "final_logit_softcapping" in fault_of(settings, fused=True, attention="eager")
-    ids, found = torch.arange(5, 45)[None], {}
-    for cap in (None, 2.0):
-        folder = write_model("gemma-3-1b", tmp_path / str(cap), final_logit_softcapping=cap)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-        with torch.no_grad():
-            fused = forward_with_torch_backend(model, ids, return_dict=True).log_probs[0, :-1]  # pyright: ignore[reportAttributeAccessIssue]
-            alone = model(ids).logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0]
-        found[cap] = torch.allclose(fused, alone, atol=1e-4)
-    assert found == {None: True, 2.0: False}
-
-
 @pytest.mark.parametrize("name", DENSE)
 def test_the_plan_counts_the_parameters_that_transformers_makes(name: str, tmp_path: Path) -> None:
     write_json(MODELS[name], tmp_path / "config.json")

@@ -58,7 +58,8 @@ def test_a_7b_model_on_eight_h100_needs_no_offload() -> None:
     assert not config.actor_rollout_ref.actor.fsdp_config.param_offload
     assert "OMP_NUM_THREADS" not in config.environment
     training = str(taken["each GPU while it trains"])
-    assert "about 41.6 GB of 81.2 GB (state 15.2 GB, gathered 5.3 GB, reduced 5.3 GB, activations" in training
+    assert "about 41.6 GB of 81.2 GB (state 15.2 GB, gathered 5.3 GB, reduced 5.3 GB, activations 8.7 GB, " in training
+    assert "logits 1.6 GB, vLLM asleep 5.5 GB)" in training
     assert all(estimate.fits for estimate in taken.values())
 
 

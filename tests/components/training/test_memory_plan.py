@@ -46,21 +46,6 @@ def test_every_rank_writes_its_shard_and_a_second_optimizer_has_moments_of_its_o
 
 
 @pytest.mark.parametrize(
-    ("gpus", "offload", "row", "gigabytes"),
-    [
-        (8, "none", "state", 15.2),
-        (1, "none", "state", 121.9),
-        (1, "always", "state", 0.0),
-        (8, "none", "gathered", 5.3),
-        (8, "none", "activations", 8.8),
-        (8, "none", "vLLM asleep", 5.5),
-    ],
-)
-def test_a_7b_model_takes_what_the_table_says(gpus: int, offload: str, row: str, gigabytes: float) -> None:
-    assert training_memory(SHAPE, layout(gpus, offload=offload))[row] / 1e9 == pytest.approx(gigabytes, abs=0.1)
-
-
-@pytest.mark.parametrize(
     ("attention", "fused", "logits", "on_eight", "on_one"),
     [
         ("flash_attention_4", False, 31, 71, 173),

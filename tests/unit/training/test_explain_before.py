@@ -15,7 +15,6 @@ import pytest
 from omegaconf import OmegaConf
 from training_inputs import write_targets
 
-from core.arithmetic import problems
 from core.files import read_json, write_json
 from core.model.base_model import SHIPPED
 from core.parquet import shard_path
@@ -113,17 +112,11 @@ def test_a_function_is_called_in_one_event_loop(tmp_path: Path, targets: Path):
 
 def traces(file: Path, before: str = "", without: int = 0) -> Path:
     """Eight targets that start with ``before``, of which the last ones have no target."""
-    rows = [
-        {
-            "data_source": "arithmetic",
-            "prompt": [{"role": "user", "content": one.problem}],
-            "target": [{"role": "assistant", "content": f"{before}{one.trace}"}] if number < 8 - without else None,
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": one.answer},
-            "extra_info": {"id": one.id},
-        }
-        for number, one in enumerate(problems("train", 8))
-    ]
+    rows = pq.read_table(write_targets(file, rows=8)).to_pylist()
+    for row in rows:
+        row["target"][0]["content"] = f"{before}{row['target'][0]['content']}"
+    for row in rows[8 - without :]:
+        row["target"] = None
     pq.write_table(pa.Table.from_pylist(rows, schema=TARGET), file)
     return file
 
@@ -148,7 +141,8 @@ def test_thoughts_that_a_template_opens_before_the_targets_do(tmp_path: Path, mo
     assert names(config(tmp_path), traces(tmp_path / "t.parquet"), model_that_thinks) == []
     traces(tmp_path / "t.parquet", before="\n")
     assert names(config(tmp_path), tmp_path / "t.parquet", model_that_thinks) == ["thoughts_twice"]
-    drawn = {one.problem: [("7+5=12\n</think>\n\n\\boxed{12}", 24)] for one in problems("train", 8)}
+    prompts = [row["prompt"][-1]["content"] for row in sample_rows(tmp_path / "t.parquet")]
+    drawn = {prompt: [("7+5=12\n</think>\n\n\\boxed{12}", 24)] for prompt in prompts}
     assert names(config(tmp_path), tmp_path / "t.parquet", model_that_thinks, drawn) == ["thoughts_twice"]
 
 

@@ -130,13 +130,6 @@ def test_a_reward_function_that_cannot_be_called_is_refused(tmp_path: Path, code
         check_reward_function({"path": str(file), "name": "compute_score"})
 
 
-def test_the_shipped_reward_functions_pass(tmp_path: Path) -> None:
-    for name in ("compute_score", "compute_score_whole_text"):
-        check_reward_function({"path": "pkg://training.verl_hooks.reward", "name": name})
-    with pytest.raises(InputError, match="has no function 'my'"):
-        check_reward_function({"path": "pkg://training.verl_hooks.reward", "name": "my"})
-
-
 @pytest.mark.parametrize(
     ("body", "phrase"),
     [
