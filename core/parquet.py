@@ -1,4 +1,4 @@
-"""Read parquet files from users in batches under a memory limit, or refuse them with one message."""
+"""Read parquet files from users, or refuse them with one message."""
 
 import contextlib
 import glob
@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, reason
 from core.files import digest_bytes, digest_file
-from core.machine.limits import memory_limit
 from core.text.patterns import compile_full_match
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_READ = 256
-# Of address space that reading one batch may take; Arrow's allocator reserves 1 GiB of it before it uses any.
-READ_BYTES = 3 << 30
 BUFFER_BYTES = 1 << 20
 COPY = "copy or write the file again"
 SHARD = compile_full_match(r"([^/]{1,200})-[0-9]{5}-of-[0-9]{5}")
@@ -151,64 +148,10 @@ def open_parquet(stream: Any, where: str) -> Any:
         raise InputError(f"{where}: not a readable parquet file: {reason(error)}") from error
 
 
-def within_memory(values: Iterator[Any], where: str) -> Iterator[Any]:
-    """Yield ``values``; InputError, which begins with ``where``, if making one of them takes more than `READ_BYTES`."""
-    while True:
-        try:
-            with memory_limit(READ_BYTES):
-                value = next(values, None)
-        except MemoryError as error:
-            raise InputError(
-                f"{where}: a part of it takes more than {READ_BYTES >> 30} GiB of memory to read; write the file "
-                "again with smaller row groups, pages and values"
-            ) from error
-        if value is None:
-            return
-        yield value
-
-
-def read_limited(path: Path, advice: str, largest: int, columns: Collection[str] | None = None) -> "pa.Table":
-    """Return the table of a parquet file with the ``columns`` (None: all) that it has.
-
-    Raises InputError, which ends in ``advice``, if the file is missing or damaged, or if its values take more than
-    ``largest`` bytes.
-    """
-    import pyarrow as pa
-
-    with readable(path, advice), Path(path).open("rb") as stream:
-        file = open_parquet(stream, str(path))
-        names = [name for name in file.schema_arrow.names if columns is None or name in columns]
-        batches, size = [], 0
-        for batch in within_memory(file.iter_batches(ROWS_PER_READ, columns=names), str(path)):
-            size += sum(map(_plain_bytes, batch.columns))
-            if size > largest:
-                raise InputError(f"{path}: more than {largest:,} bytes of texts and values; {advice}")
-            batches.append(batch)
-        schema = pa.schema([file.schema_arrow.field(name) for name in names], file.schema_arrow.metadata)
-        table = pa.Table.from_batches(batches, schema)
-        table.validate(full=True)
-    return table
-
-
-def _plain_bytes(column: "pa.Array") -> int:
-    """Return the size in bytes of the values of ``column`` when each row of a dictionary counts with its own text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    texts = (pa.string(), pa.large_string())
-    if isinstance(column, pa.DictionaryArray) and column.type.value_type in texts:
-        lengths = pc.binary_length(column.dictionary)  # pyright: ignore[reportAttributeAccessIssue]
-        return pc.sum(lengths.take(column.indices)).as_py() or 0  # pyright: ignore[reportAttributeAccessIssue]
-    return column.nbytes
-
-
-def read_table(
-    path: Path, schema: "pa.Schema", advice: str, *, optional: Collection[str] = (), largest: int | None = None
-) -> "pa.Table":
+def read_table(path: Path, schema: "pa.Schema", advice: str, *, optional: Collection[str] = ()) -> "pa.Table":
     """Return the columns of ``schema`` from a parquet file, with the file's own metadata.
 
     ``optional``: columns that may be missing, or have empty places.
-    ``largest``: bytes that its columns may take; None, for files that the project wrote: any.
 
     Raises:
         InputError: the file is missing or damaged, or a column is missing, has another type, or has an empty place
@@ -217,13 +160,10 @@ def read_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if largest is not None:
-        table = read_limited(path, advice, largest, schema.names)
-    else:
-        present = schema.names
-        with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
-            present = pq.read_schema(path).names
-        table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
+    present = schema.names
+    with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
+        present = pq.read_schema(path).names
+    table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
     if missing := [name for name in schema.names if name not in table.schema.names and name not in optional]:
         raise InputError(f"{path}: no column {', '.join(missing)}; {advice}")
     columns = []

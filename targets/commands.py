@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 MOST_VALUES = 10  # of each metadata, on the terminal
 LONGEST_PROBLEM = 160  # characters of a problem that came or went
 PREPARATION = option(..., "Folder of a preparation.", cli="", metavar="OUT")
-LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
 
 
 class Prepare(Command):
@@ -230,7 +229,7 @@ def _read_problems(path: Path) -> "pa.Table":
     from core.schemas import BENCHMARK
 
     schema = pa.schema([BENCHMARK.field(column) for column in ("benchmark", "id", "problem")])
-    return read_table(path, schema, "give a parquet with benchmark, id and problem", largest=LARGEST_BENCHMARKS)
+    return read_table(path, schema, "give a parquet with benchmark, id and problem")
 
 
 def _print_difference(difference: "Difference") -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from core.errors import InputError
 from core.files import read_json, read_json_lines
 from core.model.hub import load_split
-from core.parquet import read_limited
+from core.parquet import read_parquet
 from evaluation.benchmarks.suite import Benchmark, Source
 
 Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -97,10 +97,10 @@ def read_split(source: Source) -> Rows:
 
 def read_rows(path: Path) -> Rows:
     """Yield (row number from 1, row) of a .parquet, .jsonl or .json file."""
-    if path.suffix == ".parquet":
-        rows = read_limited(path, "copy or convert it again", LARGEST_FILE).to_pylist()
-    elif (size := path.stat().st_size) > LARGEST_FILE:
+    if path.is_file() and (size := path.stat().st_size) > LARGEST_FILE:
         raise InputError(f"{path}: {size:,} bytes are too many for a benchmark (limit {LARGEST_FILE:,})")
+    if path.suffix == ".parquet":
+        rows = read_parquet(path, "copy or convert it again", partitioning=None).to_pylist()
     elif path.suffix == ".jsonl":
         rows = read_json_lines(path)
     elif path.suffix == ".json":

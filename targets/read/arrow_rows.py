@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, first_line
-from core.parquet import ROWS_PER_READ, open_parquet, within_memory
+from core.parquet import ROWS_PER_READ, open_parquet
 from targets.read.json_rows import LARGEST_ROW, Row
 from targets.trace import Rejection
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARROW_FILE = b"ARROW1"  # the beginning of an Arrow file; a stream has none
-CONTINUATION = b"\xff" * 4  # before each message of a stream; streams from before Arrow 0.15 have none
-NO_MESSAGE = bytes(4)  # the length that ends a stream
+END = b"\xff" * 4 + bytes(4)  # of a stream: a message without a length
 
 
 def open_file(file: Any) -> Any:
@@ -26,7 +25,7 @@ def open_file(file: Any) -> Any:
 def parquet_rows(file: Any, columns: Sequence[str], start: int, stop: float) -> Iterator[tuple[int, Row]]:
     """(number, row) of the rows from ``start`` to before ``stop``, with only ``columns``.
 
-    Raises InputError for a damaged file, and for one with row groups that do not fit into memory.
+    Raises InputError for a damaged file.
     """
     import pyarrow as pa
 
@@ -40,7 +39,7 @@ def parquet_rows(file: Any, columns: Sequence[str], start: int, stop: float) -> 
         number = max(begin, start)
         try:
             batches = parquet.iter_batches(ROWS_PER_READ, columns=list(columns), row_groups=[group], use_threads=False)
-            for row in _rows_of(_between(batches, start - begin, stop - begin), f"{where}: row group {group}"):
+            for row in _rows_of(_between(batches, start - begin, stop - begin)):
                 yield number, row
                 number += 1
         except (pa.ArrowException, OSError) as error:
@@ -59,7 +58,7 @@ def arrow_rows(file: Any, columns: Sequence[str], start: int, stop: float) -> It
     """
     with open_arrow(file) as (_, batches):
         selected = (batch.select(columns) for batch in _between(batches, start, stop))
-        yield from enumerate(_rows_of(selected, f"source {file.address}"), start)
+        yield from enumerate(_rows_of(selected), start)
 
 
 def _between(batches: "Iterator[pa.RecordBatch]", start: int, stop: float) -> "Iterator[pa.RecordBatch]":
@@ -88,23 +87,22 @@ def open_arrow(file: Any) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]
                 yield reader.schema, (reader.get_batch(number) for number in range(reader.num_record_batches))
             else:
                 reader = pa.ipc.open_stream(stream)
-                end = (CONTINUATION if head.startswith(CONTINUATION) else b"") + NO_MESSAGE
-                yield reader.schema, _complete(reader, stream, end)
+                yield reader.schema, _complete(reader, stream)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"source {file.address}: not a readable Arrow file: {first_line(error)}") from error
 
 
-def _complete(reader: Any, stream: Any, end: bytes) -> "Iterator[pa.RecordBatch]":
-    """The batches of ``reader``; OSError if ``end`` does not follow them, which Arrow itself does not ask for."""
+def _complete(reader: Any, stream: Any) -> "Iterator[pa.RecordBatch]":
+    """The batches of ``reader``; OSError if no end follows them, which Arrow itself does not ask for."""
     yield from reader
-    stream.seek(stream.tell() - len(end))
-    if stream.read(len(end)) != end:
+    stream.seek(stream.tell() - len(END))
+    if stream.read(len(END)) != END:
         raise OSError("its end is missing: it was cut, or its writer was stopped; copy or write it again")
 
 
-def _rows_of(batches: "Iterator[pa.RecordBatch]", where: str) -> Iterator[Row]:
-    for batch in within_memory(batches, where):
-        yield from chain.from_iterable(within_memory(batch_rows(batch), where))
+def _rows_of(batches: "Iterator[pa.RecordBatch]") -> Iterator[Row]:
+    for batch in batches:
+        yield from chain.from_iterable(batch_rows(batch))
 
 
 def batch_rows(batch: Any) -> Iterator[list[Row]]:

@@ -78,19 +78,17 @@ def test_a_parquet_damaged_in_the_middle_is_one_error(tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-def test_an_arrow_stream_without_its_end_is_refused(tmp_path: Path, legacy: bool) -> None:
+def test_an_arrow_stream_without_its_end_is_refused(tmp_path: Path) -> None:
     path, texts = tmp_path / "t.arrow", pa.array(["1", "2", "3", "4"])
     table, content = pa.table({"problem": texts, "answer": texts, "response": texts}), io.BytesIO()
-    with pa.ipc.new_stream(content, table.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=legacy)) as writer:
+    with pa.ipc.new_stream(content, table.schema) as writer:
         writer.write_table(table, max_chunksize=2)
         written = content.tell()  # of a writer that is killed now
     path.write_bytes(content.getvalue())
     assert [trace.gold for trace in read(path)] == ["1", "2", "3", "4"]
-    if not legacy:  # its last bytes cannot be told from the padding of a batch
-        path.write_bytes(content.getvalue()[:written])
-        with pytest.raises(InputError, match=r"t\.arrow: not a readable Arrow file: its end is missing"):
-            read(path)
+    path.write_bytes(content.getvalue()[:written])
+    with pytest.raises(InputError, match=r"t\.arrow: not a readable Arrow file: its end is missing"):
+        read(path)
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.csv", "t.tsv"])
