@@ -4,8 +4,7 @@ A job writes its log and its records into a folder that its command can read, so
 same way. A job of a cluster goes on if its command is killed, and the same command finds it again.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
@@ -14,6 +13,7 @@ from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.commands import Command, from_yaml, option
 from core.errors import InputError
+from core.shared_settings import InterpreterSettings
 
 SLURM = {"time": 1440}  # parameters that a request need not give; in minutes
 
@@ -44,15 +44,7 @@ class Placement(Command):
         return self
 
 
-class Place(Protocol):
-    """A `Placement`, or the section interpreter of a profile."""
-
-    @property
-    def backend(self) -> str: ...
-    @property
-    def ray_address(self) -> str | None: ...
-    @property
-    def slurm(self) -> Mapping[str, Any]: ...
+Place = Placement | InterpreterSettings
 
 
 def build_backend(place: Place) -> Backend:
