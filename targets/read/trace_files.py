@@ -26,7 +26,6 @@ MARKED_ROWS = 256  # rows before the next mark of a file of lines, where it can 
 LARGEST_PIECE = 1024  # rows of a piece, where a file has more than `MOST_PIECES` of them
 MOST_PIECES = 16  # of less, and of what can only be read from its beginning: each of them reads what is before it
 ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSON file
-MOST_COLUMNS = 10_000
 HEAD_BYTES = 512  # that show of which kind a file is
 # Keys of JSON rows that may be in late rows only.
 LATE_KEYS = {name: f'"{name}"'.encode() for name in (*OPTIONAL_COLUMNS, *REASONING_COLUMNS)}
@@ -38,14 +37,10 @@ OTHER_KINDS = (  # the beginning of a file, what it is, and the end of a name th
     (b"PK\x03\x04", "a zip archive: unpack it", None),
     (b"PAR1", "a parquet file: give it a name that ends in .parquet", ".parquet"),
     (b"ARROW1", "an Arrow file: give it a name that ends in .arrow", ".arrow"),
-    (b"\xff\xfe\0\0", "UTF-32 text: convert it to UTF-8 (iconv -f UTF-32 -t UTF-8)", None),
     (b"\xff\xfe", "UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", None),
     (b"\xfe\xff", "UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", None),
     (b"<", "a web page or XML, not data: download the file itself", None),
 )
-# Which of the first 4 bytes are not NUL, in a text that begins with two ASCII characters and has no byte order mark.
-UNMARKED = {b"\1\0\1\0": "UTF-16LE", b"\0\1\0\1": "UTF-16BE", b"\1\0\0\0": "UTF-32LE", b"\0\0\0\1": "UTF-32BE"}
-TAR, TAR_AT = b"ustar", 257  # what a tar archive has at which byte
 
 
 def piece_rows(rows: int, read_together: int = 0) -> int:
@@ -248,11 +243,6 @@ def _sampled_columns(file: DataFile, named: Sequence[str]) -> list[str]:
             rejections.append(row)
         else:
             columns.update(dict.fromkeys(row))
-        if len(columns) > MOST_COLUMNS:
-            raise InputError(
-                f"source {file.address}: the rows have more than {MOST_COLUMNS:,} different keys; expected one JSON "
-                "object per line with the columns of a trace"
-            )
     if not columns:
         raise InputError(f"source {file.address}: it holds no JSON row ({_why_no_row(file, rejections)})")
     if sampled == 1 and nested:
@@ -334,12 +324,6 @@ def _check_kind(file: DataFile) -> None:
     with _opened(file) as stream:
         head = stream.read(HEAD_BYTES)
     _check_head(head, file)
-    if head.startswith(TAR, TAR_AT):
-        raise InputError(f"source {file.address}: it is a tar archive: unpack it")
-    if encoding := UNMARKED.get(bytes(map(bool, head[:4]))):
-        raise InputError(
-            f"source {file.address}: it is {encoding[:6]} text: convert it to UTF-8 (iconv -f {encoding} -t UTF-8)"
-        )
 
 
 def _check_head(head: bytes, file: DataFile) -> None:
