@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from core import ENVIRONMENTS, PROJECT
 from core.errors import InputError
@@ -35,6 +36,24 @@ class StorageSettings(Section):
         return PROJECT / Path(self.root).expanduser()
 
 
+def checked_dashboard(address: str) -> str:
+    """Return the address of a dashboard.
+
+    Raises:
+        InputError: it is no http or https address of a host; Ray takes other texts for the name of a module, or for
+            the address of a cluster's control store.
+    """
+    try:
+        parts = urlsplit(address)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_address = is_address and not (parts.query or parts.fragment) and len(address.split()) == 1
+    except ValueError:  # a port that is no number, half of an IPv6 address
+        is_address = False
+    if not is_address:
+        raise InputError(f"got {address!r:.80}, expected the dashboard of a Ray cluster, http://HOST:8265")
+    return address
+
+
 class InterpreterSettings(Section):
     """The interpreter and the backend of trainings and evaluations."""
 
@@ -44,17 +63,12 @@ class InterpreterSettings(Section):
     backend: Literal["local", "ray", "slurm"] = Field(
         default="local", description="Where trainings and evaluations run: here, on a Ray cluster, or under Slurm."
     )
-    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
+    ray_address: Annotated[str, AfterValidator(checked_dashboard)] | None = Field(
+        default=None, description="Dashboard of the Ray cluster, http://HOST:8265."
+    )
     slurm: Annotated[dict[str, Any], AfterValidator(without_nulls)] = Field(
         default={}, description="Parameters of sbatch, as submitit names them."
     )
-
-    @field_validator("ray_address")
-    @classmethod
-    def _is_dashboard(cls, address: str | None) -> str | None:
-        from core.backends.ray_job import checked_dashboard  # here, since most settings name no cluster
-
-        return address and checked_dashboard(address)
 
     @model_validator(mode="after")
     def _has_address(self) -> Self:

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from core.backends.ray_job import RayJobBackend, checked_dashboard
+from core.backends.ray_job import RayJobBackend
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.commands import Command, from_yaml, option
 from core.errors import InputError
-from core.shared_settings import InterpreterSettings
+from core.shared_settings import InterpreterSettings, checked_dashboard
 
 SLURM = {"time": 1440}  # parameters that a request need not give; in minutes
 

@@ -4,7 +4,6 @@ import shlex
 import signal
 import sys
 import time
-from urllib.parse import urlsplit
 
 from core.backends.task import Task
 from core.errors import InputError, first_line
@@ -12,29 +11,10 @@ from core.errors import InputError, first_line
 UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
 
 
-def checked_dashboard(address: str, where: str = "") -> str:
-    """Return the address of a dashboard.
-
-    Raises:
-        InputError: it is no http or https address of a host; Ray takes other texts for the name of a module, or for
-            the address of a cluster's control store.
-    """
-    try:
-        parts = urlsplit(address)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        is_address = is_address and not (parts.query or parts.fragment) and len(address.split()) == 1
-    except ValueError:  # a port that is no number, half of an IPv6 address
-        is_address = False
-    if not is_address:
-        raise InputError(f"{where}got {address!r:.80}, expected the dashboard of a Ray cluster, http://HOST:8265")
-    return address
-
-
 class RayJobBackend:
     """A Ray Job, submitted under the task's name, so that a restarted command finds it."""
 
     def __init__(self, address: str) -> None:
-        checked_dashboard(address, "ray_address: ")
         from ray.exceptions import AuthenticationError
         from ray.job_submission import JobSubmissionClient
 
