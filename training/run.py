@@ -45,6 +45,7 @@ from training.job.events import Report, done, progress, step_event, warn
 from training.job.input_checks import (
     check_context,
     check_pass_rates,
+    check_several_targets,
     check_targets,
     read_target_tools,
     read_verifiers,
@@ -169,6 +170,7 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
     check_teacher(config, request.model.path)
     targets = check_targets(data, request.model.path, config)
     check_pass_rates(data.path, config)
+    check_several_targets(data.path, config)
     if tools := tools_of(config):
         with Toolbox(tools, workers=1) as toolbox:
             toolbox.start()

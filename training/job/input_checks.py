@@ -23,6 +23,7 @@ from core.parquet import count_rows, read_batches, read_shards, readable, shards
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.tools.settings import ToolSettings, read_tools
 from grading.verifiers.spec import VerifierSpec, parse_spec
+from training.algorithms.derived_seeds import prompt_key
 from training.algorithms.guide import ALWAYS, parse_schedule
 from training.algorithms.prompt_order import EASY_FIRST, easy_first
 from training.config.method_keys import of_run
@@ -161,6 +162,18 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
             f"targets {path}: {len(absent)} of {len(rates)} rows have no {name} from 0 to 1, which {reader} reads: row "
             f"{_named(absent)}: measure all problems {remedy}. targets.pass_rate=[0, 1] leaves out what was not "
             "measured"
+        )
+
+
+def check_several_targets(path: Path, config: DictConfig) -> None:
+    """Raise InputError if a method wants all targets of a problem, and no problem has several."""
+    if not of_run(config).all_targets:
+        return
+    prompts = read_shards(path, columns=["prompt"])["prompt"].to_pylist()
+    if len(set(map(prompt_key, prompts))) == len(prompts):
+        raise InputError(
+            f"targets {path}: method.targets=all, but each of the {len(prompts)} problems has one target: prepare them "
+            "with targets.traces_per_problem=4, or set method.targets=own"
         )
 
 

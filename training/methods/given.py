@@ -33,6 +33,7 @@ class Prompt(NamedTuple):
         step: the step that it is drawn for, from 0.
         has_target: whether samples may use its target.
         pass_rate: share of the base model's samples that solve it; None where the targets have no such column.
+        targets: that its problem has, where the method asks for all of them, the row's own first; 1 otherwise.
     """
 
     key: int
@@ -41,6 +42,7 @@ class Prompt(NamedTuple):
     seed: int
     has_target: bool
     pass_rate: float | None = None
+    targets: int = 1
 
 
 class Group(NamedTuple):
@@ -63,6 +65,7 @@ class Start(NamedTuple):
         shown: the share is part of the prompt, and not of the response.
         of_answer: the share is of what follows the thoughts of the target, in characters.
         tokens, log_probs, mask: an earlier response that the sample repeats (`training.algorithms.replay.Trajectory`).
+        target: which of the `Prompt.targets`.
     """
 
     ratio: float = 0.0
@@ -71,6 +74,7 @@ class Start(NamedTuple):
     tokens: Sequence[int] = ()
     log_probs: Sequence[float] = ()
     mask: Sequence[int] = ()
+    target: int = 0
 
 
 class Tools(Protocol):

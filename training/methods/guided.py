@@ -1,7 +1,7 @@
 """Samples that start with a part of the target, and prompts that get them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import PrivateAttr
 
@@ -28,6 +28,7 @@ class Guided(OnPolicy):
 
     prefix: AnyPrefix = Fixed(n=1)
     guide: Schedule = ALWAYS
+    targets: Literal["own", "all"] = "own"  # of a problem with several, which the samples of a group share out
     _solved: set[int] = PrivateAttr(default_factory=set)  # prompts that an on-policy sample has solved
 
     def check(self, run: RunValues) -> None:
@@ -55,6 +56,10 @@ class Guided(OnPolicy):
     @property
     def by_prompt(self) -> bool:
         return self.guide == UNTIL_SOLVED or super().by_prompt
+
+    @property
+    def all_targets(self) -> bool:
+        return self.targets == "all"
 
     @property
     def shown(self) -> bool:
@@ -88,7 +93,10 @@ class Guided(OnPolicy):
         """Return how each of the ``n`` samples of a prompt starts of which some start with its target."""
         draw = {"n": n, "seed": prompt.seed, "prompt_id": prompt.name}
         ratios = [prefix_ratio(self.prefix, prompt.step, sample_id=sample, **draw) for sample in range(n)]
-        return [Start(ratio, self.shown, self.of_answer) for ratio in ratios]
+        return [
+            Start(ratio, self.shown, self.of_answer, target=sample % prompt.targets)
+            for sample, ratio in enumerate(ratios)
+        ]
 
     def note(self, samples: Samples, tools: Tools) -> Metrics:
         if self.guide == UNTIL_SOLVED:

@@ -42,6 +42,11 @@ class Method(Options):
         return False
 
     @property
+    def all_targets(self) -> bool:
+        """Whether samples may start with other targets of their problem than the row's own."""
+        return False
+
+    @property
     def chooses(self) -> bool:
         """Whether `choose` and `skips` are asked."""
         return False

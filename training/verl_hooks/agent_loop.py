@@ -25,7 +25,7 @@ from training.config.teacher_settings import show_target
 from training.config.to_verl import chat_template, tools_of
 from training.methods.given import Start
 from training.verl_hooks.asynchronous.vllm_client import VERSIONS
-from training.verl_hooks.batch import EPISODE, PLAN, TARGET
+from training.verl_hooks.batch import EPISODE, OTHERS, PLAN, TARGET, TARGET_ID
 from training.verl_hooks.reward import FINAL, TRUNCATED
 
 NO_VERSION = -1
@@ -46,6 +46,11 @@ def start_of(row: dict[str, Any]) -> Start:
     """Return how this sample of a row starts."""
     starts = planned(row)
     return starts[int(row["session_id"])] if starts else Start()
+
+
+def with_target(row: dict[str, Any], start: Start) -> dict[str, Any]:
+    """Return a row with the target that a sample starts with: its own, or another one of its problem."""
+    return {**row, **row[PLAN][OTHERS][start.target - 1]} if start.ratio and start.target else row
 
 
 class OffPolicyOutput(AgentLoopOutput):
@@ -134,13 +139,14 @@ class OffPolicyAgentLoop(AgentLoopBase):
         was when the sample is drawn again after a resume.
         """
         start = start_of(row)
+        row = with_target(row, start)
         prompt, prefix, mask = self._example(row, start)
         beginning = self._beginning(row, start, prefix) if start.shown else ""
         if start.shown:
             conversation = show_target(row["raw_prompt"], beginning, "beginning")
             prompt = encode_prompt(conversation, self.tokenizer, self.template)
             prefix, mask = [], []
-        target = prompt_id(row) if prefix and not start.tokens else ""
+        target = row.get(TARGET_ID, prompt_id(row)) if prefix and not start.tokens else ""
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "tool_calls": 0.0, "num_preempted": -1}
         written = list(row["target"]) if start.ratio else []
         episode = Episode(

@@ -15,6 +15,8 @@ from training.algorithms.samples import Samples
 from training.verl_hooks.reward import is_solved, reward_info
 
 PLAN = "plan"  # field of a prompt: how each of its samples starts (`training.methods.method.Start`)
+OTHERS = "others"  # in it: what other rows of the problem have in the place of the row's target
+TARGET_ID = "target_id"  # in a row with such a target: its id
 TARGET = "target"  # entry of a sample's extra fields: the id of the target that it starts with, "" for none
 EPISODE = "episode"  # likewise: the figures of an episode (`grading.tools.episode.Episode.record`)
 FIELDS: tuple[str, ...] = (

@@ -27,11 +27,11 @@ from training.config.method_keys import of_run
 from training.config.to_verl import chat_template
 from training.job.records.metrics_log import require_finite
 from training.methods.given import Prompt
-from training.verl_hooks.batch import PLAN
+from training.verl_hooks.batch import OTHERS, PLAN, TARGET_ID
 
 
 class Problems:
-    """The rows of a run's dataset by their `prompt_key`: of a problem with several rows the first."""
+    """The rows of a run's dataset by their `prompt_key`."""
 
     def __init__(
         self, dataset: Dataset[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, template: Template
@@ -39,14 +39,14 @@ class Problems:
         self._dataset = dataset
         self._tokenizer = tokenizer
         self._template = template
-        self._rows: dict[int, int] = {}
-        self._with_target: set[int] = set()
+        self._rows: dict[int, list[int]] = {}
+        self._with_target: set[int] = set()  # problems, by their first rows
         for row in range(len(dataset)):  # pyright: ignore[reportArgumentType]
             record = dataset[row]
-            if (prompt := prompt_key(record["raw_prompt"])) not in self._rows:
-                self._rows[prompt] = row
-                if record.get("target"):
-                    self._with_target.add(prompt)
+            rows = self._rows.setdefault(prompt_key(record["raw_prompt"]), [])
+            rows.append(row)
+            if len(rows) == 1 and record.get("target"):
+                self._with_target.add(prompt_key(record["raw_prompt"]))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -55,8 +55,21 @@ class Problems:
         return list(self._rows)
 
     def record(self, prompt: int) -> dict[str, Any]:
-        """Return the row of a problem."""
-        return self._dataset[self._rows[prompt]]
+        """Return the first row of a problem."""
+        return self._dataset[self._rows[prompt][0]]
+
+    def other_targets(self, prompt: int, name: str, source: str) -> list[dict[str, Any]]:
+        """Return what other rows of a problem have in the place of the target of the row ``name``.
+
+        They come in the order of the rows, from that one on; those of another ``source`` may have another verifier.
+        """
+        records = [self._dataset[row] for row in self._rows[prompt]]
+        own = [prompt_id(record) for record in records].index(name)
+        return [
+            {column: record.get(column) for column in ("target", "target_log_probs")} | {TARGET_ID: prompt_id(record)}
+            for record in records[own + 1 :] + records[:own]
+            if record.get("target") and record["data_source"] == source
+        ]
 
     def has_target(self, prompt: int) -> bool:
         return prompt in self._with_target
@@ -107,8 +120,13 @@ class PromptTrainer(PPOTrainer):
         batch = super()._next_train_batch(num_prompts)
         numbers = self._batch_numbers(len(batch))
         prompts = [self._prompt(batch, row, number - 1) for row, number in enumerate(numbers)]
-        starts = [[start._asdict() for start in self.method.plan(prompt, self.n)] for prompt in prompts]
-        plans = [{"starts": of, "prompt": prompt._asdict()} for of, prompt in zip(starts, prompts, strict=True)]
+        others = [self._others(batch, row) for row in range(len(prompts))]
+        prompts = [prompt._replace(targets=1 + len(of)) for prompt, of in zip(prompts, others, strict=True)]
+        plans = [
+            {"starts": [start._asdict() for start in self.method.plan(prompt, self.n)], "prompt": prompt._asdict()}
+            | ({OTHERS: of} if of else {})
+            for prompt, of in zip(prompts, others, strict=True)
+        ]
         batch[PLAN] = NonTensorStack.from_list([NonTensorData(plan) for plan in plans])
         if self.method.by_prompt:
             batch["prompt_key"] = torch.tensor([prompt.key for prompt in prompts])
@@ -126,6 +144,13 @@ class PromptTrainer(PPOTrainer):
         rate = record["pass_rate"]
         key = prompt_key(record["raw_prompt"])
         return Prompt(key, name, step, self.seed, used, None if rate is None else float(rate))
+
+    def _others(self, batch: TensorDict, row: int) -> list[dict[str, Any]]:
+        """Return the other targets of the problem of a row, where the method asks for them."""
+        if not self.method.all_targets:
+            return []
+        record = {name: _entry(batch, name, row) for name in ("raw_prompt", "extra_info", "data_source")}
+        return self.problems.other_targets(prompt_key(record["raw_prompt"]), prompt_id(record), record["data_source"])
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         """verl's; a prompt at a time where the method chooses prompts, and those first."""

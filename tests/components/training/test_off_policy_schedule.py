@@ -1,5 +1,6 @@
 """Which prompts get off-policy samples, in which order prompts come, and what each refuses."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from training.algorithms.derived_seeds import prompt_key
 from training.algorithms.guide import applies
 from training.algorithms.prompt_order import easy_first
 from training.config.to_verl import compose_run
-from training.job.input_checks import check_pass_rates, run_files
+from training.job.input_checks import check_pass_rates, check_several_targets, run_files
 from training.methods.given import Prompt
 from training.methods.luffy import Luffy
 from training.methods.multitask import Multitask, PolicyFilter
@@ -153,3 +154,13 @@ def test_what_is_not_measured_is_refused_before_anything_starts(setting: str, tm
         assert pq.read_table(ordered)["prompt"].to_pylist() == ["2", "0", "3", "1"]
     else:
         assert ordered == good
+
+
+def test_all_targets_of_problems_with_one_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    for texts, refused in (("one two", True), ("one one", False)):
+        prompts = [[{"role": "user", "content": text}] for text in texts.split()]
+        pq.write_table(pa.table({"prompt": prompts}), path)
+        check_several_targets(path, config_of())
+        with pytest.raises(InputError, match="each of the 2 problems has one target") if refused else nullcontext():
+            check_several_targets(path, config_of("method.targets=all"))
