@@ -67,7 +67,8 @@ def difficulty(
         assert settings is not None
         options, teacher = with_generated(context, luffy)
         sources = with_upstream_files(context.instance, options)
-        problems = read_problems(sources, Path(base.path), settings.limit, Path(teacher.path) if teacher else None)
+        generated = Path(teacher.path) if teacher else None
+        problems = read_problems(sources, Path(base.path), settings.limit, generated, luffy.settings.tools)
         digest = identity(digest_table(problems), settings.samples)
         folder = storage.folder("targets", "problems", digest)
         if not folder.exists():

@@ -30,6 +30,7 @@ from core.errors import InputError
 from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
 from targets.check.expectations import check_suite
+from grading.tools.settings import ToolSettings
 from targets.commands import Prepare
 from targets.files import PREPARED as PREPARED_FILE
 from targets.settings import TargetSettings
@@ -99,12 +100,13 @@ def prepared(
         context.log_event(
             dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest})
         )
-        folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher))
+        folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher, luffy.settings.tools))
         reused = storage.has(folder, kinds.PREPARED, context.log, read_prepared)
         if not reused:
             check_suite(options, luffy.checks)
             with storage.writing(folder, kinds.PREPARED) as temporary:
-                prepare_traces(context, luffy_interpreter, options, temporary, suite, base, storage, teacher)
+                tools = luffy.settings.tools
+                prepare_traces(context, luffy_interpreter, options, temporary, suite, base, storage, teacher, tools)
             for line in reuse_texts(read_prepared(folder)):
                 context.log.warning(line)
         kept = read_prepared(folder)
@@ -126,13 +128,19 @@ def prepared(
 
 
 def _identity(
-    options: TargetSettings, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
+    options: TargetSettings,
+    source_digest: str,
+    base: Reference,
+    suite: Reference,
+    teacher: Reference | None,
+    tools: ToolSettings | None,
 ) -> str:
     """Return the identity of the prepared targets: the content of all their inputs, and the options."""
     from targets.select.exclusions import Exclusions
 
     chosen = list(Exclusions.read(options).digests().values())
     chosen += [teacher.digest] if teacher else []
+    chosen += [tools.digest()] if tools else []
     return kinds.PREPARED.identity(source_digest, options.digest(), *chosen, base.digest, suite.digest)
 
 
@@ -145,6 +153,7 @@ def prepare_traces(
     base: Reference,
     storage: Storage,
     teacher: Reference | None,
+    tools: ToolSettings | None,
 ) -> None:
     """Prepare ``settings`` into ``folder``: in this process, or in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
@@ -162,6 +171,7 @@ def prepare_traces(
             cache=decisions,
             generated=Path(teacher.path) if teacher else None,
             force=storage.force,
+            tools=tools,
         )
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -174,6 +184,7 @@ def prepare_traces(
             generated=Path(teacher.path) if teacher else None,
             prepare_only=True,
             force=storage.force,
+            tools=tools,
         )
         file = request.write(Path(scratch) / "request.json")
         try:

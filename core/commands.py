@@ -106,8 +106,8 @@ class Command(Section):
 
     @classmethod
     def sections(cls) -> dict[str, Any]:
-        """Return the classes of its settings, by section."""
-        kinds = {name: field.annotation for name, field in cls.model_fields.items()}
+        """Return the classes of its settings, by section; one that may be absent counts, too."""
+        kinds = {name: _kind(field.annotation) for name, field in cls.model_fields.items()}
         return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
 
 
@@ -315,7 +315,7 @@ def _with_settings(command: type[Command], known: Mapping[str, _Option], values:
         values: What the command line gives.
     """
     sections = command.sections()
-    fields: Any = {name: (kind, command.model_fields[name]) for name, kind in sections.items()}
+    fields: Any = {name: (command.model_fields[name].annotation, command.model_fields[name]) for name in sections}
     layers = []
     for name in sections:  # messages call what is missing by its options
         needed = [option.flag for option in known.values() if option.section == name and option.field.is_required()]

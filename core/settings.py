@@ -24,7 +24,7 @@ from core.text.patterns import compile_full_match
 # What `pipelines.settings.Settings` has. A command reads some of it, and a key of the others is no mistake.
 SECTIONS = ("targets", "split", "checks", "suite", "benchmarks", "generate", "difficulty", "evaluation", "report")
 SECTIONS += ("promotion", "training", "model", "storage", "interpreter", "retention", "catalog", "schedule")
-SECTIONS += ("notify",)
+SECTIONS += ("notify", "tools")
 PROFILE, PREFIX = "LUFFY_PROFILE", "LUFFY__"  # variables: the name of the profile, and the start of a setting
 HERE = "luffy.yaml"  # the profile of a folder
 BASE = "base"  # key of a profile: the profile that it extends

@@ -16,6 +16,7 @@ from core.errors import InputError
 from core.machine.request_paths import InputFolder, OutputFile, OutputFolder, check_output
 from core.plugins.config_files import is_path
 from core.program import run_module
+from grading.tools.settings import ToolSettings
 from targets.settings import CheckSettings, SplitSettings, TargetSettings
 from targets.source_settings import GENERATED
 
@@ -68,6 +69,7 @@ class Prepare(Command):
     targets: TargetSettings = TargetSettings()
     split: SplitSettings = SplitSettings()
     checks: CheckSettings = CheckSettings()
+    tools: ToolSettings | None = None
 
     @model_validator(mode="after")
     def _has_checks(self) -> Self:
@@ -114,6 +116,7 @@ class Prepare(Command):
             cache=self.cache or self.out / ".decisions",
             generated=self.generated,
             force=self.force,
+            tools=self.tools,
         )
         if self.prepare_only or not prepared.counts["kept"]:
             _print_preparation(prepared, None, time.monotonic() - began)

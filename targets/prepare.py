@@ -16,11 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from core import kinds
+from core.arithmetic_tools import SPLITS
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
 from core.parquet import readable, shard_path
 from grading.contamination import held_out_benchmarks, templated_benchmarks
+from grading.tools.settings import ToolSettings
 from targets.counts import MOST_GOLDS, Counts
 from targets.engine import ENGINES, Engine
 from targets.files import (
@@ -90,6 +92,7 @@ def prepare(
     cache: Path | None = None,
     generated: Path | None = None,
     force: bool = False,
+    tools: ToolSettings | None = None,
 ) -> Prepared:
     """Write prepared, profile and rejected into ``out_dir`` and say what happened to the rows.
 
@@ -104,6 +107,7 @@ def prepare(
         cache: folder that keeps the decisions on each part of the source. None: nothing is stored.
         generated: file of the source ``generated``, as ``luffy evaluate traces`` writes it.
         force: whether everything is made again, whatever ``out_dir`` and ``cache`` have.
+        tools: the tools that traces may call.
 
     Raises:
         InputError: a source, tokenizer or setting does not work, or the sources hold no row.
@@ -113,7 +117,9 @@ def prepare(
     out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
-    worker = Worker(config, tokenizer_json, benchmarks)
+    if config.embedded_split in SPLITS and tools is None:
+        raise InputError(f"targets.embedded_split: {config.embedded_split} calls a calculator: name it in tools.use")
+    worker = Worker(config, tokenizer_json, benchmarks, tools)
     benchmarks_digest = _benchmarks_digest(benchmarks)
     tokenizer_digest = worker.lengths.digest
     filters_with(tuple(config.filters))  # before anything is written: one may not fit
@@ -121,9 +127,10 @@ def prepare(
     for path in config.paths:
         if os.path.isdir(path) and out_dir.resolve().is_relative_to(Path(path).resolve()):
             raise InputError(f"{out_dir}: inside the source {path}, so its files would be sources; give another folder")
-    shards = find_shards(config, generated)
+    shards = find_shards(config, generated, tools=tools is not None)
     exclusions = Exclusions.read(config)
     inputs = _inputs(shards, exclusions, tokenizer_digest, benchmarks_digest)
+    inputs |= {TOOLS: tools.record()} if tools else {}
     if (earlier := find_unchanged(out_dir, inputs)) and FAILED not in earlier.all_reasons and not force:
         clear_staging(out_dir)
         return earlier
@@ -133,7 +140,8 @@ def prepare(
         ENGINES[config.engine](worker, config.workers) as engine,
     ):
         run = _Run(shards, exclusions, inputs, progress or (lambda *_: None), worker, engine, folder)
-        cached = DecisionCache(config, tokenizer_digest, benchmarks_digest, cache or folder / "decisions", force)
+        digests, decisions = (tokenizer_digest, benchmarks_digest), cache or folder / "decisions"
+        cached = DecisionCache(config, *digests, decisions, force, tools.digest() if tools else "")
         decided = _filter(run, cached)
         selection, outcomes = _select(run, decided)
         _write(run, decided, outcomes, selection.problems_of_golds)
@@ -177,8 +185,6 @@ def _inputs(
         "files": json.dumps(files),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
     }
-    if config.tools:
-        inputs[TOOLS] = config.tools.record()
     if generations := {digest: settings for shard in shards for digest, settings in shard.generation.items()}:
         inputs["generations"] = json.dumps(generations, sort_keys=True)
     return inputs

@@ -10,6 +10,7 @@ from core.errors import InputError
 from core.schemas import BENCHMARK
 from grading.row_fields import DATA_SOURCE
 from grading.spec_values import spec_text
+from grading.tools.settings import ToolSettings
 from targets.filter.filters import Stage, rejections
 from targets.filter.stages import prompt_of
 from targets.filter.worker import Worker
@@ -30,11 +31,13 @@ def read_problems(
     tokenizer: Path,
     limit: int | None = None,
     generated: Path | None = None,
+    tools: ToolSettings | None = None,
 ) -> "pa.Table":
     """BENCHMARK rows: each problem with its first gold answer, as a policy is asked it.
 
     Traces that cannot be read, and problems that fail the filters or have too long a prompt, are left out.
-    ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name.
+    ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name;
+    ``tools``: those that traces may call.
 
     Raises:
         InputError: a source does not work, or no problem is left.
@@ -42,7 +45,7 @@ def read_problems(
     import pyarrow as pa
 
     rows: dict[str, dict[str, Any]] = {}
-    with Worker(config, tokenizer) as worker:
+    with Worker(config, tokenizer, tools=tools) as worker:
         for trace in _measurable(config, worker, generated):
             digest = problem_digest(str(trace.problem))
             if digest in rows:
@@ -59,7 +62,7 @@ def read_problems(
 
 
 def _measurable(config: TargetSettings, worker: Worker, generated: Path | None) -> Iterator[Trace]:
-    for trace in islice(read_source(config, generated), config.limit):
+    for trace in islice(read_source(config, generated, tools=worker.tools is not None), config.limit):
         if not trace.reasons and not any(rejections(Stage.PROBLEM, trace, worker)):
             yield trace
 

@@ -21,7 +21,6 @@ from core.plugins.config_files import entries, entry
 from core.plugins.user_code import check_defined, function_file, function_name, function_path, user_code_digest
 from core.settings import Section, UserPath, yaml_path
 from grading.spec_values import MATHEMATICS
-from grading.tools.settings import ToolSettings
 from targets.source_settings import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
 FILTERS = "luffy.filters"  # entry points of packages
@@ -156,11 +155,6 @@ class TargetSettings(Section):
         "package.module:FUNCTION, or the name of an entry point luffy.filters.",
     )
 
-    tools: ToolSettings | None = Field(
-        default=None,
-        description="The tools that targets call, and that the policy may call in training. None: no tools.",
-    )
-
     # --- duplicates
     near_duplicate: float = Field(
         default=95.0,
@@ -252,8 +246,6 @@ class TargetSettings(Section):
     def _in_order(self) -> Self:
         if self.pass_rate is not None and not 0 <= self.pass_rate[0] <= self.pass_rate[1] <= 1:
             raise ValueError(f"pass_rate {self.pass_rate}: expected [low, high] with 0 <= low <= high <= 1")
-        if self.embedded_split == "train_calls" and self.tools is None:
-            raise ValueError("embedded_split train_calls has traces that call a calculator: name it in tools.use")
         # Generated traces may join the sources later.
         domains = dict.fromkeys(source.ability for source in [*self.sources, Source(path=GENERATED)])
         if unknown := [domain for domain in self.domain_caps if domain not in domains]:
@@ -317,7 +309,7 @@ class TargetSettings(Section):
     def identity_fields(self) -> dict[str, Any]:
         """The settings that decide what comes out, as JSON values; of files their content does."""
         unread = {"engine", "workers", "review", "difficulty", "ledger"}
-        optional = (("filters", self.filters), ("ledger_drop", self.ledger), ("tools", self.tools))
+        optional = (("filters", self.filters), ("ledger_drop", self.ledger))
         unread |= {name for name, used in optional if not used}
         return self.model_dump(mode="json", exclude=unread)
 
@@ -326,8 +318,6 @@ class TargetSettings(Section):
         fields = self.identity_fields()
         if self.filters:
             fields["filters"] = {function_name(path): user_code_digest(function_file(path)) for path in self.filters}
-        if self.tools:
-            fields["tools"] = self.tools.digest()
         return fields
 
     def digest(self) -> str:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.parquet import shards
+from grading.tools.settings import ToolSettings
 from targets.prepare import prepare
 from targets.prepared_files import Prepared
 from targets.settings import build_config
@@ -99,7 +100,9 @@ def run(
     benchmarks: Any = None,
     cache: Path | None = None,
     force: bool = False,
+    tools: Any = None,
     **settings: Any,
 ) -> Prepared:
+    chosen = None if tools is None else ToolSettings(**tools)
     config = build_config({"source": str(source), "workers": 1, **settings})
-    return prepare(config, out, tokenizer_json=tokenizer, benchmarks=benchmarks, cache=cache, force=force)
+    return prepare(config, out, tokenizer_json=tokenizer, benchmarks=benchmarks, cache=cache, force=force, tools=chosen)

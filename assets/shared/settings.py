@@ -16,6 +16,7 @@ from evaluation.settings import (
     ReportSettings,
     SuiteSettings,
 )
+from grading.tools.settings import ToolSettings
 from targets.settings import CheckSettings, SplitSettings, TargetSettings
 from training.settings import TrainingSettings
 
@@ -70,6 +71,7 @@ class StageSettings(Section):
     storage: StorageSettings = StorageSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
     generate: GenerateSettings | None = None
+    tools: ToolSettings | None = None
     targets: TargetSettings = TargetSettings()
     difficulty: DifficultySettings | None = None
     split: SplitSettings = SplitSettings()

@@ -78,6 +78,7 @@ class DecisionCache:
     benchmarks_digest: str
     folder: Path
     force: bool = False
+    tools_digest: str = ""
     _digests: dict[str, str] = field(default_factory=dict)
 
     def path(self, shard: Shard) -> Path:
@@ -110,6 +111,7 @@ class DecisionCache:
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if shard.mapping.target_log_probs else None]
             decides += [self.tokenizer_digest, self.benchmarks_digest, versions(languages=bool(self.config.languages))]
+            decides += [self.tools_digest] if self.tools_digest else []
             self._digests[shard.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
         return self._digests[shard.name]
 

@@ -238,7 +238,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("no_gold", "no gold answer", Stage.READ),
     Filter("no_response", "no response", Stage.READ),
     Filter("no_reasoning", "the column of thoughts is empty", Stage.READ),
-    Filter("several_turns", "a chat of several turns, or one that calls tools without targets.tools", Stage.READ),
+    Filter("several_turns", "a chat of several turns, or one that calls tools without the section tools", Stage.READ),
     Filter("bad_text", "NUL, lone surrogates or bytes that are not UTF-8", Stage.READ),
     Filter("too_large", "a text over max_text_bytes, or more log-probabilities than max_target_tokens", Stage.READ),
     Filter("held_for_benchmark", "a benchmark holds the question out", Stage.PROBLEM, held_for_benchmark),

@@ -79,7 +79,7 @@ def _filter_texts(trace: Trace, worker: Worker) -> None:
 
 def _filter_turns(trace: Trace, worker: Worker) -> None:
     """Apply those filters to an episode, with its calls as the policy writes them."""
-    template, tools = worker.lengths.template, worker.config.tools
+    template, tools = worker.lengths.template, worker.tools
     assert trace.turns and tools and template.calls
     trace.turns = [as_written(turn, template.calls) for turn in trace.turns]
     trace.target, trace.response_format = (

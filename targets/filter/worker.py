@@ -9,6 +9,7 @@ from core.model.prompts import CHAT
 from core.model.token_counts import Lengths, load_lengths
 from grading.contamination import BenchmarkIndex, Match
 from grading.spec_values import MATHEMATICS
+from grading.tools.settings import ToolSettings
 from grading.tools.toolbox import Toolbox
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
@@ -34,16 +35,23 @@ class Worker:
         config: the settings.
         tokenizer: the policy's tokenizer.json or its folder.
         benchmarks: BENCHMARK rows. None: contamination is not looked for.
+        tools: the tools that traces may call.
     """
 
-    def __init__(self, config: TargetSettings, tokenizer: Path, benchmarks: "pa.Table | None" = None) -> None:
-        self.config, self._tokenizer, self._benchmarks = config, tokenizer, benchmarks
+    def __init__(
+        self,
+        config: TargetSettings,
+        tokenizer: Path,
+        benchmarks: "pa.Table | None" = None,
+        tools: ToolSettings | None = None,
+    ) -> None:
+        self.config, self._tokenizer, self._benchmarks, self.tools = config, tokenizer, benchmarks, tools
         self._verifiers: dict[VerifierSpec, Verifier] = {}
         self._search = lru_cache(MATCHES_IN_MEMORY)(lambda problem: self.index and self.index.match(repair(problem)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = {"index": self.index} if "index" in self.__dict__ else {}
-        return type(self), (self.config, self._tokenizer, self._benchmarks), made
+        return type(self), (self.config, self._tokenizer, self._benchmarks, self.tools), made
 
     @cached_property
     def index(self) -> BenchmarkIndex | None:
@@ -53,11 +61,11 @@ class Worker:
     @cached_property
     def lengths(self) -> Lengths:
         lengths = load_lengths(self._tokenizer, replace(CHAT, kwargs=self.config.chat_template_kwargs))
-        return lengths if self.config.tools is None else lengths.with_template(self.config.tools.template(lengths.chat))
+        return lengths.with_template(self.tools.template(lengths.chat)) if self.tools else lengths
 
     @cached_property
     def toolbox(self) -> Toolbox | None:
-        return Toolbox(self.config.tools, workers=1) if self.config.tools else None
+        return Toolbox(self.tools, workers=1) if self.tools else None
 
     @cached_property
     def _sources(self) -> dict[str, tuple[Source, VerifierSpec]]:

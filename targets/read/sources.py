@@ -70,6 +70,7 @@ class Shard:
     most: int | None = None  # only the first so many of the traces
     begin: int | None = None  # where row `start` begins in a file of lines, in bytes
     moves: bool = False  # its digest is that of its rows alone, wherever in the file they are
+    tools: bool = False  # its traces may call tools
 
     @cached_property
     def source(self) -> Source:
@@ -178,8 +179,7 @@ class Shard:
                 )
         else:
             for number, row in self._rows():
-                tools = self.config.tools is not None
-                yield from to_traces(row, self.mapping, self.source, self.name, number, tools=tools)
+                yield from to_traces(row, self.mapping, self.source, self.name, number, tools=self.tools)
 
     def _rows(self) -> Iterator[tuple[int, Row]]:
         more = top_level([*self.source.metadata.values(), *self.source.field_paths.values()])
@@ -197,11 +197,11 @@ class Shard:
         return f"{self.name}: rows {self.start:,} to {self.start + self.rows - 1:,}"
 
 
-def find_shards(config: TargetSettings, generated: Path | None = None) -> list[Shard]:
+def find_shards(config: TargetSettings, generated: Path | None = None, *, tools: bool = False) -> list[Shard]:
     """A shard of each file by name, then of each hub data set and generator in the order given.
 
-    ``generated``: the file of the source `GENERATED`. Raises InputError for a source that is not there, cannot be
-    reached, or is named twice.
+    ``generated``: the file of the source `GENERATED`. ``tools``: traces may call tools. Raises InputError for a source
+    that is not there, cannot be reached, or is named twice.
     """
     files: list[tuple[DataFile, int]] = []
     others: list[tuple[str, int]] = []
@@ -229,7 +229,7 @@ def find_shards(config: TargetSettings, generated: Path | None = None) -> list[S
     numbers = [number for _, number in files]
     return [
         *(
-            Shard(file.name, config, number, inspect(file, sources[number].named_columns), file)
+            Shard(file.name, config, number, inspect(file, sources[number].named_columns), file, tools=tools)
             for file, number in zip(unique, numbers, strict=True)
         ),
         *(Shard(name, config, number, _content(name, config, sources[number])) for name, number in others),
@@ -255,9 +255,9 @@ def _with_subset(source: Source) -> str:
     return source.path if source.path == EMBEDDED else f"{source.path}/{source.subset or 'default'}/{source.split}"
 
 
-def read_source(config: TargetSettings, generated: Path | None = None) -> Iterator[Trace]:
+def read_source(config: TargetSettings, generated: Path | None = None, *, tools: bool = False) -> Iterator[Trace]:
     """Every trace of every source of ``config``, in order, without its limit."""
-    shards = find_shards(config, generated)
+    shards = find_shards(config, generated, tools=tools)
     for shard in shards:
         _ = shard.mapping
     return chain.from_iterable(shard.traces() for shard in shards)

@@ -195,7 +195,7 @@ def set_tools(config: DictConfig, tools: ToolSettings | None, model: Path) -> No
     prefix = config.method.get("prefix")
     if not tools.replay and prefix and prefix.min < 1:
         raise InputError(
-            f"method.prefix.min: {prefix.min:g} lets real tools continue targets, and targets.tools.replay is false: "
+            f"method.prefix.min: {prefix.min:g} lets real tools continue targets, and tools.replay is false: "
             "set one of them to 1 and true"
         )
     with open_dict(config):
