@@ -75,7 +75,8 @@ def difficulty(
             with storage.writing(folder) as temporary:
                 write_table(as_suite(problems, settings.samples), temporary / "problems.parquet")
         suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
-        graded = Sampler(context, storage, suite, settings, luffy_interpreter).answers(base, [NAME]).graded[NAME]
+        sampler = Sampler(context, storage, suite, settings, luffy_interpreter, luffy.settings.tools)
+        graded = sampler.answers(base, [NAME]).graded[NAME]
         out = storage.result("targets", "difficulty", kinds.GRADED.identity(graded.parent.name))
         reused = storage.has(out, kinds.GRADED, context.log)
         if not reused:

@@ -29,8 +29,8 @@ from core import kinds
 from core.errors import InputError
 from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
-from targets.check.expectations import check_suite
 from grading.tools.settings import ToolSettings
+from targets.check.expectations import check_suite
 from targets.commands import Prepare
 from targets.files import PREPARED as PREPARED_FILE
 from targets.settings import TargetSettings
@@ -100,12 +100,12 @@ def prepared(
         context.log_event(
             dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest})
         )
-        folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher, luffy.settings.tools))
+        tools = luffy.settings.tools
+        folder = storage.result("targets", "prepared", _identity(options, digest, base, suite, teacher, tools))
         reused = storage.has(folder, kinds.PREPARED, context.log, read_prepared)
         if not reused:
             check_suite(options, luffy.checks)
             with storage.writing(folder, kinds.PREPARED) as temporary:
-                tools = luffy.settings.tools
                 prepare_traces(context, luffy_interpreter, options, temporary, suite, base, storage, teacher, tools)
             for line in reuse_texts(read_prepared(folder)):
                 context.log.warning(line)

@@ -19,7 +19,7 @@ Training and evaluation never share an expression: its hash decides to which of 
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,15 +95,13 @@ def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Prob
         raise InputError(f"arithmetic split {split!r} does not exist: expected one of {', '.join(SPLITS)}")
     if n < 0:
         raise InputError(f"arithmetic split {split!r}: asked for {n} problems; expected 0 or more")
-    drawn: list[Problem] = []
-    for expression in _distinct(SPLITS[split], random.Random(f"{split}/{seed}")):
-        if len(drawn) == n:
-            return drawn
-        drawn.append(as_problem(expression, split, terse))
-    raise InputError(
-        f"arithmetic split {split!r} ({SPLITS[split].title}) has no more than about {len(drawn)} distinct problems; "
-        f"you asked for {n}: ask for fewer"
-    )
+    made, rng = SPLITS[split], random.Random(f"{split}/{seed}")
+
+    def draw() -> Expression:
+        return random_expression(rng, rng.randint(*made.terms), made.products)
+
+    expressions = distinct(draw, n, f"{split!r} ({made.title})", held_out=made.held_out)
+    return [as_problem(expression, split, terse) for expression in expressions]
 
 
 def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Problem:
@@ -174,15 +172,18 @@ def is_held_out(expression: Expression) -> bool:
     return hashlib.sha256(write(expression).encode()).digest()[0] < 256 * HELD_OUT_SHARE
 
 
-def _distinct(split: Split, rng: random.Random) -> Iterator[Expression]:
-    """Yield the distinct expressions of ``split`` in the order in which ``rng`` draws them, until new ones are rare."""
-    seen: set[Expression] = set()
+def distinct(draw: Callable[[], Expression], n: int, split: str, *, held_out: bool) -> list[Expression]:
+    """Return the first ``n`` distinct expressions of a split that ``draw`` gives; InputError if new ones are rare."""
+    drawn: dict[Expression, None] = {}
     fruitless = 0
-    while fruitless < FRUITLESS_DRAWS:
-        expression = random_expression(rng, rng.randint(*split.terms), split.products)
-        if expression in seen or is_held_out(expression) != split.held_out:
-            fruitless += 1
-            continue
-        fruitless = 0
-        seen.add(expression)
-        yield expression
+    while len(drawn) < n:
+        expression = draw()
+        if expression not in drawn and is_held_out(expression) == held_out:
+            drawn[expression] = None
+            fruitless = 0
+        elif (fruitless := fruitless + 1) == FRUITLESS_DRAWS:
+            raise InputError(
+                f"arithmetic split {split} has no more than about {len(drawn)} distinct problems; you asked for {n}: "
+                "ask for fewer"
+            )
+    return list(drawn)

@@ -14,12 +14,11 @@ Training and evaluation never share an expression: its hash decides to which of 
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-from core.arithmetic import Expression, is_held_out, work_out, write
+from core.arithmetic import Expression, distinct, work_out, write
 from core.model.calls import Call, write_calls
 
 TOOL = "calculator"
@@ -58,8 +57,14 @@ SPLITS: Mapping[str, Split] = {
 
 
 def tool_problems(split: str, n: int, seed: int = 0) -> list[ToolProblem]:
-    """Return the first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends."""
-    return [as_problem(expression, split) for expression in islice(_distinct(split, seed), n)]
+    """Return the first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
+
+    Raises:
+        InputError: the split has fewer problems.
+    """
+    made, rng = SPLITS[split], random.Random(f"{split}/{seed}")
+    expressions = distinct(lambda: _draw(made, rng), n, f"{split!r} ({made.title})", held_out=made.held_out)
+    return [as_problem(expression, split) for expression in expressions]
 
 
 def as_problem(expression: Expression, split: str) -> ToolProblem:
@@ -76,23 +81,12 @@ def as_problem(expression: Expression, split: str) -> ToolProblem:
     return ToolProblem(f"{split}-{digest}", question, answer, turns)
 
 
-def _distinct(name: str, seed: int) -> Iterator[Expression]:
-    split, rng, seen = SPLITS[name], random.Random(f"{name}/{seed}"), set[Expression]()
-    while True:
-        expression = _draw(split, rng)
-        if (
-            expression not in seen
-            and is_held_out(expression) == split.held_out
-            and work_out(expression)[-1].result >= 0
-        ):
-            seen.add(expression)
-            yield expression
-
-
 def _draw(split: Split, rng: random.Random) -> Expression:
     if not split.product:
         return (rng.randint(1, 9), "+", rng.randint(1, 9))
-    expression: list[Any] = [rng.randint(11, 99), "*", rng.randint(11, 99)]
-    for _ in range(split.sums):
-        expression += [rng.choice("+-"), rng.randint(11, 199)]
-    return tuple(expression)
+    while True:
+        expression: list[Any] = [rng.randint(11, 99), "*", rng.randint(11, 99)]
+        for _ in range(split.sums):
+            expression += [rng.choice("+-"), rng.randint(11, 199)]
+        if work_out(tuple(expression))[-1].result >= 0:
+            return tuple(expression)

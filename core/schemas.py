@@ -208,6 +208,9 @@ SAMPLE = pa.schema(
     ]
 )
 
+# Optional last column of SAMPLE and GRADED where the model may call tools: its turns, and the observations between.
+TURNS = pa.field("turns", pa.list_(MESSAGE))
+
 UNTIL_DECIDED = "until_decided"  # in place of a number of samples per problem: as many as a decision takes
 
 

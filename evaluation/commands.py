@@ -40,6 +40,7 @@ from evaluation.settings import (
 from grading.graded_table import Verifiers, grade_table, problems_of
 from grading.row_fields import Columns
 from grading.spec_values import read_spec, require_fields, spec_text
+from grading.tools.settings import ToolSettings
 from grading.verifiers.spec import open_verifier, parse_spec
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Generate(Command):
     counts: dict[str, dict[str, PositiveInt]] | None = option(None, "Samples of each problem.", hidden=True)
     evaluation: EvaluationSettings = EvaluationSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
+    tools: ToolSettings | None = None
 
     def run(self) -> None:
         from evaluation.generation.generate import generate
@@ -128,9 +130,10 @@ class Generate(Command):
                 if self.benchmarks is None or name in self.benchmarks:
                     say(self.out / f"{name}.parquet")
             return
+        engines = self.evaluation.engines(self.model)
         with _sampling_process():
             paths = generate(
-                open_model(self.model, checkpoint=self.checkpoint, **self.evaluation.engines(self.model)),
+                open_model(self.model, checkpoint=self.checkpoint, tools=self.tools, **engines),
                 table,
                 self.out,
                 benchmarks=self.benchmarks,
@@ -283,6 +286,7 @@ class Compare(_Problems):
     out: OutputFolder | None = option(None, "Keep the graded results of each model below this folder.", metavar="DIR")
     cache: Path = KEPT_SAMPLES
     evaluation: EvaluationSettings = EvaluationSettings()
+    tools: ToolSettings | None = None
 
     def run(self) -> int | None:
         from evaluation.report.comparison_warnings import comparison_warnings
@@ -312,7 +316,7 @@ class Compare(_Problems):
             )
         if names := [name for name in self.models if name not in results]:
             with _sampling_process():
-                results |= evaluate(names, self._suite(), self.evaluation, self.cache, out)
+                results |= evaluate(names, self._suite(), self.evaluation, self.cache, out, self.tools)
         return {name: results[name] for name in self.models}
 
     def _suite(self) -> "pa.Table":

@@ -134,7 +134,12 @@ def grading_record(table: "pa.Table") -> dict[str, Any]:
 
 
 def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
-    table = read_table(path, schema, f"expected a file of {maker}", optional=OPTIONAL)
+    from core.schemas import TURNS
+
+    optional = (*OPTIONAL, TURNS.name)
+    table = read_table(path, schema.append(TURNS), f"expected a file of {maker}", optional=optional)
+    if table[TURNS.name].null_count == table.num_rows:
+        table = table.drop_columns(TURNS.name)
     _check_metadata(table, path, maker)
     return table
 

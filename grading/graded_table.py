@@ -1,14 +1,14 @@
 """Verdicts on tables of samples, each by the verifier that its row of the suite names."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.model.prompts import PromptRecord
+from core.model.prompts import OPEN_THOUGHTS, PromptRecord
 from grading.row_fields import row_fields
 from grading.spec_values import read_spec
 from grading.verifiers.spec import VerifierSpec, open_verifier
@@ -50,6 +50,7 @@ def grade_table(
     """Return the GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
 
     With ``thinking`` an answer counts only after ``</think>``; None leaves that to the prompt template of the samples.
+    In an episode that may call tools, that holds for a last turn that thinks, as it does in training.
     Of several right answers any one counts; ``gold`` is the one that the response gives, or else the first. A sample
     that was cut at the token limit scores 0; with ``truncated="by_text"`` its text decides, as for any other.
     Raises InputError for a verifier that does not exist, and if the samples do not cover the problems of the suite
@@ -57,20 +58,22 @@ def grade_table(
     """
     import pyarrow as pa
 
-    from core.schemas import GRADED
+    from core.schemas import GRADED, TURNS
 
     rows, problems = samples.to_pylist(), problems_of(samples, suite)
     name = rows[0]["benchmark"]
     specs = {text: read_spec(text, f"suite, {name}") for text in {p["verifier"] for p in problems.values()}}
     needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
-    items = _items(rows, problems, zero_if_cut=truncated == "zero")
+    items = _items(rows, problems, thinking=needs_end, zero_if_cut=truncated == "zero")
     grades = {
-        text: iter(verifiers.of(specs[text]).verify_many(asked, thinking=needs_end)) for text, asked in items.items()
+        (text, thinks): iter(verifiers.of(specs[text]).verify_many(asked, thinking=thinks))
+        for (text, thinks), asked in items.items()
     }
     graded = []
     for row in rows:
         problem = problems[row["id"]]
-        by_gold = [(gold, next(grades[problem["verifier"]])) for gold in _golds(problem)]
+        answers = grades[problem["verifier"], _thinks(row, needs_end)]
+        by_gold = [(gold, next(answers)) for gold in _golds(problem)]
         gold, grade = max(by_gold, key=lambda pair: pair[1].score)  # the first where none is right
         graded.append(
             {
@@ -95,7 +98,8 @@ def grade_table(
             }
         ),
     }
-    return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
+    schema = GRADED.append(TURNS) if TURNS.name in samples.column_names else GRADED
+    return pa.Table.from_pylist(graded, schema=schema.with_metadata(metadata))
 
 
 def problems_of(samples: "pa.Table", suite: "pa.Table") -> dict[str, dict[str, Any]]:
@@ -130,19 +134,27 @@ def _golds(problem: dict[str, Any]) -> list[str]:
     return [problem["gold"], *(problem["alternatives"] or ())]
 
 
+def _thinks(row: dict[str, Any], thinking: bool) -> bool:
+    """Return whether the answer of a sample counts only after its thoughts."""
+    return thinking and (row.get("turns") is None or OPEN_THOUGHTS in row["response"])
+
+
 def _items(
-    rows: Sequence[dict[str, Any]], problems: dict[str, dict[str, Any]], *, zero_if_cut: bool
-) -> dict[str, list[Item]]:
-    """Collect the items for each verifier, by its spec: one item per sample and right answer, in the order of rows."""
+    rows: Sequence[dict[str, Any]], problems: dict[str, dict[str, Any]], *, thinking: bool, zero_if_cut: bool
+) -> dict[tuple[str, bool], list[Item]]:
+    """Collect the items for each verifier, by its spec and whether answers count only after thoughts.
+
+    One item per sample and right answer, in the order of rows.
+    """
     from core.schemas import FIELDS
 
-    items: dict[str, list[Item]] = {problem["verifier"]: [] for problem in problems.values()}
+    items: dict[tuple[str, bool], list[Item]] = defaultdict(list)
     for row in rows:
         problem = problems[row["id"]]
         cut = zero_if_cut and row["finish_reason"] == "length"
         fields = row_fields(problem["benchmark"], problem["problem"], problem.get(FIELDS.name))
         for gold in _golds(problem):
-            items[problem["verifier"]].append(Item(row["response"] or "", gold, fields, cut))
+            items[problem["verifier"], _thinks(row, thinking)].append(Item(row["response"] or "", gold, fields, cut))
     return items
 
 

@@ -24,6 +24,7 @@ from evaluation.generation.requests import Counts
 from evaluation.sample_tables import read_suite_file
 from evaluation.settings import EvaluationSettings
 from grading.graded_table import Verifiers, grade_table, verifier_digests
+from grading.tools.settings import ToolSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +52,7 @@ class Sampler:
     suite: SuiteReference
     settings: EvaluationSettings
     interpreter: TrainingInterpreter
+    tools: ToolSettings | None
 
     @cached_property
     def problems(self) -> "pa.Table":
@@ -69,7 +71,10 @@ class Sampler:
         options = self.settings if seed is None else self.settings.model_copy(update={"seed": seed})
         sampling, folders = options.model_dump(include=SAMPLING), {}
         for name in names:
-            digest = kinds.GRADED.identity(model.digest, self.suite.digests[name], sampling, counts and counts[name])
+            chosen = [self.tools.digest()] if self.tools else []
+            digest = kinds.GRADED.identity(
+                model.digest, self.suite.digests[name], sampling, counts and counts[name], *chosen
+            )
             folders[name] = self.storage.result("generations", name, digest)
         if missing := self._missing(folders):
             with gpu_slot(self.context):
@@ -101,6 +106,7 @@ class Sampler:
                 evaluation=EvaluationSettings.model_validate(options.model_dump(include=fields)),
                 interpreter=InterpreterSettings(**self.interpreter.placement(self.context)),
                 counts=None if counts is None else {name: dict(counts[name]) for name in counts},
+                tools=self.tools,
             )
             arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
             try:

@@ -59,7 +59,8 @@ def checkpoints(
         run = Path(policy.path).parent
         if not (steps := complete_steps(run / "checkpoints")):
             raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
-        sampler, summaries = Sampler(context, storage, suite, luffy.settings.evaluation, luffy_interpreter), {}
+        settings, summaries = luffy.settings, {}
+        sampler = Sampler(context, storage, suite, settings.evaluation, luffy_interpreter, settings.tools)
         for step in steps:
             with storage.working("generations", "checkpoints", identity(policy.digest, step)) as folder:
                 model = folder / f"step_{step}"

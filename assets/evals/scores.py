@@ -85,10 +85,10 @@ def _scores(
         check_policy(model)
         if settings.until_decided and len(benchmarks) < len(luffy.suite):
             raise InputError("samples: until_decided takes all benchmarks of the policy together; select all of them")
-        sampler = Sampler(context, luffy.storage, suite, settings, interpreter)
+        sampler = Sampler(context, luffy.storage, suite, settings, interpreter, luffy.settings.tools)
         pair = AnswersOfPolicy(luffy, sampler, model, benchmarks).drawn()
     else:
-        sampler = Sampler(context, luffy.storage, suite, settings.of_base(), interpreter)
+        sampler = Sampler(context, luffy.storage, suite, settings.of_base(), interpreter, luffy.settings.tools)
         pair = sampler.answers(model, list(selected)), None
         files = [pair[0].graded[benchmark.name] for benchmark in benchmarks if benchmark.group == "evals"]
         if advice := recipe_advice(luffy.settings.training.recipe, files):

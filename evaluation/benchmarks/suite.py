@@ -27,7 +27,8 @@ from grading.verifiers.spec import SpecValue, VerifierSpec, parse_spec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-GROUPS = {"evals": "In domain", "ood": "Out of domain"}
+ALONE = "alone"  # group of the benchmarks that models answer without their tools
+GROUPS = {"evals": "In domain", "ood": "Out of domain", ALONE: "Without tools"}
 
 
 class Columns(BaseModel):
@@ -110,7 +111,7 @@ class Benchmark(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    group: Literal["evals", "ood"]
+    group: Literal["evals", "ood", "alone"]
     title: str
     verifier: SpecValue = "math"  # how answers are checked
     domain: str | None = None  # heading in the scorecard where a group has several; none: that of the verifier

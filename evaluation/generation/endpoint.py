@@ -18,6 +18,7 @@ from core.model.endpoints import API_KEY, endpoint_of, open_client
 from core.model.prompts import ENDPOINT, Messages, PromptRecord
 from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
+from grading.tools.settings import ToolSettings
 
 if TYPE_CHECKING:
     import openai
@@ -124,6 +125,7 @@ class Endpoint:
     url: str
     options: EndpointOptions = field(default=EndpointOptions(), repr=False)
     concurrency: int = field(default=CONCURRENCY, repr=False)  # requests under way at once
+    tools: ToolSettings | None = field(default=None, repr=False)  # those that it may call
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint | None":
@@ -144,11 +146,11 @@ class Endpoint:
         """Return the facts that decide a sample besides sampling, prompt and number, as far as they can be known."""
         return {"checkpoint": self.checkpoint, "device": "endpoint", **self.options.identity()}
 
-    def render(self, conversation: Messages) -> str:
+    def render(self, conversation: Messages, *, calls: bool = False) -> str:
         """Return the messages as JSON: the endpoint renders them with its own chat template."""
         return json.dumps(list(conversation), ensure_ascii=False)
 
-    def prompt_record(self, suite: "pa.Table") -> PromptRecord:
+    def prompt_record(self, suite: "pa.Table", *, calls: bool = False) -> PromptRecord:
         """The template is the endpoint's own; an answer may come without thoughts."""
         return PromptRecord(ENDPOINT, thinking=False)
 

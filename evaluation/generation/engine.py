@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from core.errors import InputError, first_line
 from core.machine.loopback import SINGLE_NODE
 from core.machine.processor import compute_dtype, computes_on_cpu, multiplies_bfloat16
+from core.model.prompts import CHAT, Template
 from core.model.weights import bfloat16_bytes
-from evaluation.generation.requests import Completion
+from evaluation.generation.requests import Beginning, Completion
+from grading.tools.settings import ToolSettings
 
 CPU_SEQUENCES = 64  # most sequences at once on a CPU; more would only need more cache
 CPU_TOKENS = 4096  # most prompt tokens that start in one step
@@ -35,7 +37,8 @@ class EngineOptions:
     ``longest_prompt`` and ``max_tokens`` (of a response) count tokens; ``tensor_parallel`` counts the GPUs that share
     the model, and ``fair_share`` is the number of requests that the engine may hold while others could take them. With
     ``log_probs``, completions have their tokens and log-probabilities by the model itself, whatever the
-    temperature.
+    temperature. With ``tools``, requests of episodes may call them, in the format of the ``template``
+    (`evaluation.generation.episodes`).
     """
 
     model: str
@@ -47,14 +50,21 @@ class EngineOptions:
     tensor_parallel: int = 1
     fair_share: int | None = None
     log_probs: bool = False
+    tools: ToolSettings | None = None
+    template: Template = CHAT
 
 
 class EngineRequest(NamedTuple):
-    """One sample to draw: the caller's ``number`` of it, the prompt's ``tokens``, and its seed."""
+    """One sample, or turn of an ``episode``, to draw: the caller's ``number`` of it, the prompt's ``tokens``, its seed.
+
+    ``max_tokens``: of the response; None: as the engine's options say.
+    """
 
     number: int
     tokens: tuple[int, ...]
     seed: int
+    max_tokens: int | None = None
+    episode: Beginning | None = None
 
 
 def prepare_environment() -> None:
@@ -123,7 +133,7 @@ class Engine:
             parameters = SamplingParams(
                 temperature=self._options.temperature,
                 top_p=self._options.top_p,
-                max_tokens=self._options.max_tokens,
+                max_tokens=request.max_tokens or self._options.max_tokens,
                 seed=request.seed,
                 logprobs=0 if self._options.log_probs else None,  # log-probabilities of the sampled tokens only
                 output_kind=RequestOutputKind.FINAL_ONLY,

@@ -8,7 +8,7 @@ context, is stored with the ``finish_reason`` "length".
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import write_table
 from core.machine.request_paths import writable_folder
+from core.model.calls import name_of
 from core.progress import BatchProgress
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.model_source import LocalModel
@@ -65,14 +66,18 @@ def generate(
     sampling = sampling or Sampling()
     names = _select(suite, benchmarks)
     decisive = model.decisive()
-    requests = sample_requests(suite, names, sampling, model.render, counts)
-    metadata = {
+    tools = model.tools
+    requests = sample_requests(suite, names, sampling, model.render, counts, tools.digest() if tools else "")
+    called = {"tools": ", ".join(map(name_of, tools.schemas()))} if tools else {}
+    calling = {request.benchmark for request in requests if request.episode}
+    shared = {
         "checkpoint": model.checkpoint,
         "sampling": json.dumps(asdict(sampling) | ({} if counts is None else {"samples": UNTIL_DECIDED})),
         "model": str(model.folder) if isinstance(model, LocalModel) else model.checkpoint,
         "device": decisive["device"],
-        **model.prompt_record(suite).metadata(),
     }
+    metadata = {name: shared | model.prompt_record(suite, calls=name in calling).metadata() for name in names}
+    metadata |= {name: metadata[name] | called for name in calling}
     output = _Output(out, requests, metadata, report)
     with SampleCache(cache, decisive | sampling.decisive()) as samples:
         for request, completion in complete(model, requests, sampling, samples, output.progress):
@@ -120,7 +125,7 @@ class _Output:
         self,
         out: Path,
         requests: Sequence[SampleRequest],
-        metadata: dict[str, str],
+        metadata: Mapping[str, dict[str, str]],
         report: Callable[[dict[str, Any]], None],
     ) -> None:
         self._out, self._metadata = out, metadata
@@ -133,16 +138,16 @@ class _Output:
     def add(self, request: SampleRequest, completion: Completion) -> None:
         import pyarrow as pa
 
-        from core.schemas import SAMPLE
+        from core.schemas import SAMPLE, TURNS
 
-        name = request.benchmark
+        name, schema = request.benchmark, SAMPLE.append(TURNS) if request.episode else SAMPLE
         row = request._asdict() | completion._asdict()
-        self._rows[name].append({column: row[column] for column in SAMPLE.names})
+        self._rows[name].append({column: row[column] for column in schema.names})
         if len(self._rows[name]) == self._totals[name]:
             rows = sorted(self._rows.pop(name), key=lambda row: (row["id"], row["sample"]))
             path = self._out / f"{name}.parquet"
             seconds = {"seconds": f"{time.monotonic() - self._began:.1f}"}
-            write_table(pa.Table.from_pylist(rows, schema=SAMPLE), path, self._metadata | seconds)
+            write_table(pa.Table.from_pylist(rows, schema=schema), path, self._metadata[name] | seconds)
             self.paths[name] = path
 
 

@@ -23,6 +23,7 @@ from core.model.prompts import CHAT, Messages, PromptRecord, Template, prompt_fr
 from core.parquet import is_there, read_batches
 from evaluation.generation.endpoint import Endpoint, EndpointOptions
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
+from grading.tools.settings import ToolSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +105,7 @@ class LocalModel:
         replicas: int | None = None,
         tensor_parallel: int | None = None,
         trust_remote_code: bool = False,
+        tools: ToolSettings | None = None,
     ) -> None:
         """
         Args:
@@ -114,6 +116,7 @@ class LocalModel:
             replicas: number of engines; as many as the GPUs allow by default, and one on a CPU.
             tensor_parallel: GPUs per engine; as few as the weights need by default.
             trust_remote_code: run code that the model folder contains.
+            tools: those that it may call.
 
         Raises InputError for an incomplete folder, a template that does not exist, and arguments that it does not read.
         """
@@ -122,7 +125,9 @@ class LocalModel:
         self.folder = folder
         self.checkpoint = checkpoint or checkpoint_digest(folder)
         self._replicas, self._tensor_parallel = replicas, tensor_parallel
-        self._trust_remote_code = trust_remote_code
+        self._trust_remote_code, self.tools = trust_remote_code, tools
+        if tools and self._template.text is not None:
+            raise InputError(f"template: {template} is a whole prompt, which tools cannot continue: choose another one")
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -136,6 +141,11 @@ class LocalModel:
             raise InputError(
                 f"model {self.folder}: its tokenizer cannot be loaded ({error}); save it there again"
             ) from error
+
+    @cached_property
+    def _calling(self) -> Template:
+        """The template of prompts that show the tools."""
+        return self.tools.template(self._tokenizer, self._template) if self.tools else self._template
 
     @cached_property
     def _plan(self) -> "Replicas":
@@ -158,15 +168,20 @@ class LocalModel:
             "vllm": _vllm_version(),
         }
 
-    def render(self, conversation: Messages) -> str:
-        """Return the prompt of ``conversation``."""
-        return render_prompt(conversation, self._tokenizer, self._template)
+    def render(self, conversation: Messages, *, calls: bool = False) -> str:
+        """Return the prompt of ``conversation``, whose answer ``calls`` tools or not."""
+        return render_prompt(conversation, self._tokenizer, self._calling if calls else self._template)
 
-    def prompt_record(self, suite: "pa.Table") -> PromptRecord:
-        """Describe the prompt of the samples, and the prompt of the checkpoint's training if it is known."""
-        conversation, tokenizer, template = suite["prompt"][0].as_py(), self._tokenizer, self._template
+    def prompt_record(self, suite: "pa.Table", *, calls: bool = False) -> PromptRecord:
+        """Describe the prompt of the samples, and the prompt of the checkpoint's training if it is known.
+
+        That prompt shows no tools, and so it is left out of the record of samples that may call some.
+        """
+        conversation, tokenizer = suite["prompt"][0].as_py(), self._tokenizer
+        template = self._calling if calls else self._template
         try:
-            trained = bool(tokenizer.chat_template) and training_system(self.folder) is not None
+            known = bool(tokenizer.chat_template) and training_system(self.folder) is not None
+            trained = known and not template.shown_tools
         except InputError:  # the targets are gone, but you named a template: only this record depends on them
             trained = False
         return PromptRecord(
@@ -206,7 +221,8 @@ class LocalModel:
             if len(tokens[request.prompt]) >= context:
                 yield number, Completion("", 0, "length")
             else:
-                engine_request = EngineRequest(number, tokens[request.prompt], request.seed)
+                episode = request.episode
+                engine_request = EngineRequest(number, tokens[request.prompt], request.seed, episode=episode)
                 groups.setdefault(request.prompt, []).append(engine_request)
         if not groups:
             return
@@ -219,6 +235,8 @@ class LocalModel:
             trust_remote_code=self._trust_remote_code,
             tensor_parallel=self._plan.tensor_parallel,
             log_probs=log_probs,
+            tools=self.tools,
+            template=self._calling,
         )
         yield from complete_all(options, list(groups.values()), self._plan.count)
 
@@ -237,6 +255,8 @@ def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options:
                 f"{name}: an endpoint renders prompts with its own chat template; leave out the template and its "
                 "arguments, or send these by the setting endpoint: {extra_body: {chat_template_kwargs: {…}}}"
             )
+        if options.get("tools"):
+            raise InputError(f"{name}: an endpoint does not call tools: leave the section tools out")
         return replace(remote, options=endpoint) if endpoint else remote
     folder = Path(name).expanduser()
     if not folder.exists() and (hub := HUB_ID(name)):

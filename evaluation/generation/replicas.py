@@ -17,6 +17,7 @@ from core.machine.temporary_folder import shorten_temporary_folder
 from core.model.weights import bfloat16_bytes
 from core.plugins.user_code import python_path
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads
+from evaluation.generation.episodes import EpisodeEngine
 from evaluation.generation.requests import Completion
 
 WEIGHTS_SHARE = 0.6  # share of a GPU's memory; the rest is for keys and values, activations and graphs
@@ -157,8 +158,9 @@ def complete_all(
     ``groups`` hold the requests of a prompt, which share its computation. An engine takes the next group when it has
     room, so that a long response holds up nothing but itself. Raises InputError if Ray has too few GPUs.
     """
+    engine_type = EpisodeEngine if options.tools else Engine
     if replicas == 1 and not _on_cluster():
-        yield from Engine(options).complete(groups)
+        yield from engine_type(options).complete(groups)
         return
     import ray
 
@@ -170,7 +172,8 @@ def complete_all(
             raise InputError(
                 f"replicas: {replicas} engines need {needed} {device} each, and Ray has {available}; ask for fewer"
             )
-        actor = ray.remote(num_cpus=1, num_gpus=0 if computes_on_cpu() else needed, runtime_env=ENVIRONMENT)(Engine)
+        gpus = 0 if computes_on_cpu() else needed
+        actor = ray.remote(num_cpus=1, num_gpus=gpus, runtime_env=ENVIRONMENT)(engine_type)
         # Half of an equal share at a time: the other half goes to whichever engine is done first.
         share = max(1, sum(map(len, groups)) // (2 * replicas))
         engines = [actor.remote(replace(options, fair_share=share)) for _ in range(replicas)]

@@ -1,6 +1,7 @@
 """The samples to draw and how (`Sampling`): one request per sample, with its own prompt and seed."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.prompts import Messages
-from evaluation.benchmarks.suite import suite_entries
+from evaluation.benchmarks.suite import ALONE, suite_entries
+from grading.row_fields import row_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +36,16 @@ class Sampling:
         return {name: value for name, value in asdict(self).items() if name != "samples"}
 
 
+class Beginning(NamedTuple):
+    """The prompt of an episode as messages, the digest of the tools that it may call, and the row that they read."""
+
+    conversation: Messages
+    tools: str
+    row: Mapping[str, Any]
+
+
 class SampleRequest(NamedTuple):
-    """One sample of one problem."""
+    """One sample of one problem; with an ``episode``, it may call tools."""
 
     benchmark: str
     id: str
@@ -43,6 +53,7 @@ class SampleRequest(NamedTuple):
     prompt: str
     prompt_digest: str
     seed: int
+    episode: Beginning | None = None
 
     @property
     def key(self) -> SampleKey:
@@ -53,6 +64,8 @@ class SampleRequest(NamedTuple):
 class Completion(NamedTuple):
     """What the model answered: its text, its length in tokens, and "stop" or "length"; where they were asked for, its
     tokens and the model's log-probability of each.
+
+    Of an episode, the text is the turn that states the answer, and ``turns`` has all of them with the observations.
     """
 
     response: str
@@ -60,49 +73,66 @@ class Completion(NamedTuple):
     finish_reason: str
     token_ids: list[int] | None = None
     log_probs: list[float] | None = None
+    turns: list[dict[str, str]] | None = None
 
 
-def prompt_digest(prompt: str) -> str:
-    """Return the sha256 of a rendered prompt."""
-    return digest_bytes(prompt.encode())
+def prompt_digest(prompt: str, episode: Beginning | None = None) -> str:
+    """Return the sha256 of a rendered prompt; of an ``episode``, with its tools and its row."""
+    decides = json.dumps([prompt, episode.tools, episode.row], sort_keys=True) if episode else prompt
+    return digest_bytes(decides.encode())
 
 
 def sample_seed(seed: int, prompt_digest: str, sample: int) -> int:
-    """Return the seed of one sample (31 bits): the same whatever else is generated with it."""
+    """Return the seed of one sample (31 bits), or of a turn of it: the same whatever else is generated with it."""
     digest = hashlib.sha256(f"{seed}/{prompt_digest}/{sample}".encode()).digest()
     return int.from_bytes(digest[:4]) >> 1
 
 
-def requests_of(benchmark: str, problem: str, prompt: str, seed: int, samples: int) -> list[SampleRequest]:
+def requests_of(
+    benchmark: str, problem: str, prompt: str, seed: int, samples: int, episode: Beginning | None = None
+) -> list[SampleRequest]:
     """Return one request for each of the ``samples`` of a problem, which is named by its id."""
-    digest = prompt_digest(prompt)
-    return [SampleRequest(benchmark, problem, k, prompt, digest, sample_seed(seed, digest, k)) for k in range(samples)]
+    digest = prompt_digest(prompt, episode)
+    return [
+        SampleRequest(benchmark, problem, k, prompt, digest, sample_seed(seed, digest, k), episode)
+        for k in range(samples)
+    ]
 
 
 def sample_requests(
     suite: "pa.Table",
     names: "Sequence[str]",
     sampling: Sampling,
-    render: Callable[[Messages], str],
+    render: Callable[..., str],
     counts: Counts | None = None,
+    tools: str = "",
 ) -> list[SampleRequest]:
     """Return the requests for the benchmarks ``names`` of a BENCHMARK table, with prompts by ``render``.
 
     Args:
+        render: `evaluation.generation.model_source.LocalModel.render`, or another model's.
         counts: samples of each problem that is asked, by benchmark; None: as ``sampling`` says.
+        tools: digest of the tools that the model may call, except in benchmarks of the group `ALONE`.
 
     Raises:
         InputError: ``counts`` name a problem that the suite lacks.
     """
+    from core.schemas import FIELDS
+
     if counts is not None:
         _check_counts(suite, names, counts)
-    default = {benchmark.name: sampling.samples or benchmark.samples for benchmark in suite_entries(suite)}
+    entries = {benchmark.name: benchmark for benchmark in suite_entries(suite)}
     requests = []
-    for row in suite.select(["benchmark", "id", "prompt"]).to_pylist():
-        name, problem = row["benchmark"], row["id"]
-        if name in names:
-            samples = default[name] if counts is None else counts[name].get(problem, 0)
-            requests += requests_of(name, problem, render(row["prompt"]), sampling.seed, samples)
+    for row in suite.to_pylist():
+        name, conversation, episode = row["benchmark"], row["prompt"], None
+        if name not in names:
+            continue
+        if tools and entries[name].group != ALONE:
+            episode = Beginning(conversation, tools, row_fields(name, row["problem"], row[FIELDS.name]))
+        prompt = render(conversation, calls=True) if episode else render(conversation)
+        default = sampling.samples or entries[name].samples
+        samples = default if counts is None else counts[name].get(row["id"], 0)
+        requests += requests_of(name, row["id"], prompt, sampling.seed, samples, episode)
     return requests
 
 

@@ -1,7 +1,8 @@
 """A cache of samples, so that no sample is drawn twice.
 
-The model, the sampling, the rendered prompt and the sample's number name a sample; nothing else decides it. The cache
-is a folder of immutable parquet files:
+The model, the sampling, the rendered prompt and the sample's number name a sample; nothing else decides it. Where
+it may call tools, these and the row that they read belong to its prompt. The cache is a folder of immutable parquet
+files:
 
     <root>/<group>/group.json        the model and the sampling, for people to read
     <root>/<group>/<sha256>.parquet  samples, named by their content and written while generation goes on
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 from core.code_digest import SHORT_DIGEST
 from core.files import digest_bytes, digest_table, write_json, write_table, write_text
 from core.parquet import read_parquet
+from core.schemas import TURNS
 from evaluation.generation.requests import Completion, SampleKey
 
 FLUSH_S = 10.0
@@ -32,7 +34,7 @@ FLUSH_ROWS = 1024
 
 CACHED = pa.schema(
     [
-        ("prompt_digest", pa.string()),  # sha256 of the rendered prompt
+        ("prompt_digest", pa.string()),  # see `evaluation.generation.requests.prompt_digest`
         ("sample", pa.int32()),
         ("response", pa.string()),
         ("tokens", pa.int32()),
@@ -76,7 +78,8 @@ class SampleCache:
         samples: dict[SampleKey, Completion] = {}
         for file in sorted(self.folder.glob("*.parquet")):
             prompts = pc.field("prompt_digest").isin(digests)
-            table = read_parquet(file, "delete it to draw it again", schema=self._schema, filters=prompts)
+            schema = self._schema.append(TURNS)
+            table = read_parquet(file, "delete it to draw it again", schema=schema, filters=prompts)
             for row in table.to_pylist():
                 if (key := (row.pop("prompt_digest"), row.pop("sample"))) in keys:
                     samples.setdefault(key, Completion(**row))
@@ -117,7 +120,8 @@ class SampleCache:
             self._timer = None
         if not self._rows:
             return
-        table = pa.Table.from_pylist(self._rows, schema=self._schema)
+        episodes = any(row["turns"] is not None for row in self._rows)
+        table = pa.Table.from_pylist(self._rows, schema=self._schema.append(TURNS) if episodes else self._schema)
         if not (self.folder / "group.json").exists():
             write_json(self._group, self.folder / "group.json")
         write_table(table, self.folder / f"{digest_table(table)}.parquet")

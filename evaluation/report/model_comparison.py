@@ -23,6 +23,7 @@ from evaluation.settings import EvaluationSettings
 from evaluation.statistics.benchmark_scores import SHARES, pass_at_k, solved_samples, summarize
 from evaluation.statistics.paired import paired_difference
 from grading.graded_table import Verifiers, grade_table
+from grading.tools.settings import ToolSettings
 
 Results = dict[str, pa.Table]  # benchmark -> GRADED
 
@@ -50,14 +51,19 @@ def stored_results(names: Sequence[str]) -> dict[str, Results]:
 
 
 def evaluate(
-    names: Sequence[str], suite: pa.Table, settings: EvaluationSettings, cache: Path, out: Path | None
+    names: Sequence[str],
+    suite: pa.Table,
+    settings: EvaluationSettings,
+    cache: Path,
+    out: Path | None,
+    tools: ToolSettings | None = None,
 ) -> dict[str, Results]:
-    """Sample and grade models on ``suite``; return {name: {benchmark: GRADED}}.
+    """Sample and grade models, which may call ``tools``, on ``suite``; return {name: {benchmark: GRADED}}.
 
     The folder ``out`` keeps the results, one folder per model, named by its digest.
     """
     engines = settings.engines(*names)
-    models = {name: open_model(name, **engines) for name in names}
+    models = {name: open_model(name, tools=tools, **engines) for name in names}
     with tempfile.TemporaryDirectory() as folder:
         return {
             name: _evaluate(model, suite, settings, cache, Path(folder) / str(number), out)

@@ -1,10 +1,11 @@
 """An episode while it is drawn: turns and observations as tokens, and why it ended."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from core.model.calls import Call, read_calls
-from core.model.episodes import Example, final_turn, observation_text
+from core.model.episodes import TOOL, Example, final_turn, observation_text
 from core.model.prompts import OPEN_THOUGHTS, Messages, Template
 from grading.tools.replay import turns_of
 from grading.tools.tool import Exchange
@@ -103,7 +104,16 @@ class Episode:
 
     def final(self) -> str:
         """Return the text that states the answer; see `core.model.episodes.final_turn`."""
-        return final_turn([{"role": "assistant", "content": text} for text in self._texts()])
+        return final_turn(self.messages())
+
+    def messages(self) -> list[dict[str, str]]:
+        """Return the turns, and the observations behind each."""
+        messages, left = list[dict[str, str]](), iter(self.history)
+        for text in self._texts():
+            calls = read_calls(text, self._template.calls, self._template.tools) if self._template.calls else []
+            messages.append({"role": "assistant", "content": text})
+            messages += [{"role": TOOL, "content": one.observation} for one in islice(left, len(calls))]
+        return messages
 
     def record(self) -> Mapping[str, float]:
         """Return the figures of the episode."""

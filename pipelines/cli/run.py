@@ -25,6 +25,7 @@ from core.errors import InputError
 from core.machine.loopback import LOOPBACK
 from core.program import run_module
 from core.progress import Terminal
+from evaluation.benchmarks.suite import GROUPS
 from pipelines.cli.execute import Command
 from pipelines.cli.selection import selection_keys
 from pipelines.cli.terminal import LINE_SECONDS, name_of
@@ -36,7 +37,7 @@ from training.config.overrides import key_of, read_by
 
 CONFIG = "training.config."
 SHOWN = 4  # stages of the last line, which says where the time went
-NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
+NEEDS_TRAINING_PYTHON = {"training", *GROUPS}  # groups
 
 
 def run_graph(

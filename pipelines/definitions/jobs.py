@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.luffy import Names
+from evaluation.benchmarks.suite import GROUPS
 
 Job = Any  # what `dg.define_asset_job` returns: Dagster exports no name of its class
 EVERYTHING = "everything"
@@ -52,7 +53,7 @@ def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
         EVERYTHING: dg.AssetSelection.assets(*map(names.key, weekly)),
         PREPARE: in_groups(names, keys, "models", "benchmarks", "targets"),
         TRAIN: in_groups(names, weekly, "training"),
-        SCORE: in_groups(names, keys, "evals", "ood", "report", "registry"),
+        SCORE: in_groups(names, keys, *GROUPS, "report", "registry"),
         RETAIN: in_groups(names, keys, "operations"),
     }
     jobs = {

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from core.errors import InputError
-from core.schemas import BENCHMARK, SAMPLE
+from core.schemas import BENCHMARK, SAMPLE, TURNS
 from grading.graded_table import Verifiers, grade_table, verifier_digests
 from grading.verifiers.spec import parse_spec
 
@@ -59,6 +59,14 @@ def test_the_template_says_whether_thoughts_must_end(verifiers):
         recorded = json.loads(table.schema.metadata[b"grading"])
         assert recorded.pop("problems") and recorded == grading
     assert grade_table(samples(unclosed), suite("p"), verifiers, thinking=False)["score"].to_pylist() == [1.0]
+
+
+def test_the_last_turn_of_an_episode_ends_its_thoughts_if_it_has_any(verifiers):
+    table = samples({"p": ["\\boxed{4}", "<think> \\boxed{4}", think("\\boxed{4}")]})
+    turns = [[{"role": "assistant", "content": text}] for text in table["response"].to_pylist()]
+    graded = grade_table(table.append_column(TURNS, [turns]), suite("p"), verifiers, thinking=True)
+    assert graded["verdict"].to_pylist() == ["correct", "no_think_end", "correct"]
+    assert graded["turns"].to_pylist() == turns
 
 
 @pytest.mark.parametrize(
