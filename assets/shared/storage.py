@@ -15,34 +15,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import dagster as dg
-from pydantic import BaseModel, Field, PrivateAttr, ValidationError
+from pydantic import PrivateAttr, ValidationError
 
 from assets.shared.failures import as_failure
 from assets.shared.references import MAKER, REFERENCE, Reference, made_by
-from core import PROJECT
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation, first_line
 from core.files import UNWRITABLE, atomic_folder, set_aside, write_json, write_text
 from core.kinds import Kind
 from core.parquet import is_there
+from core.shared_settings import StorageSettings
 
 HERE = "$STORAGE"  # in a reference: the storage, wherever it is now
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
 Data = TypeVar("Data", bound=Reference)
 
 
-class Storage(BaseModel):
-    """The folder of all outputs; a relative path starts at the project."""
+class Storage(StorageSettings):
+    """The section ``storage``, and what it holds."""
 
-    root: str
-    force: bool = Field(default=False, description="Make the selected results again, even if they are there.")
     _said: set[str] = PrivateAttr(default_factory=set)  # digests of the code of results that are reused
-
-    @property
-    def path(self) -> Path:
-        if "://" in self.root:
-            raise InputError(f"storage.root {self.root!r}: expected a folder of this machine or a mounted one")
-        return PROJECT / Path(self.root).expanduser()
 
     def folder(self, stage: str, name: str, identity: str) -> Path:
         """Return the folder of one output, which is complete if it exists; InputError if it is outside the storage."""
