@@ -1,12 +1,8 @@
 """Generate the pages of the training: its options, recipes, hardware profiles, metrics and Python interface."""
 
-import re
-from collections.abc import Iterator
-
 from core import PROJECT
 from core.metric_table import METRICS, Metric, View
 from core.plugins.config_files import HARDWARE, RECIPES
-from core.text.patterns import compile_quick_pattern
 from pipelines.reference.page_markdown import block, code, page, table
 from pipelines.reference.settings_pages import default_text
 from training import algorithms
@@ -14,10 +10,6 @@ from training.config.kinds import text_of
 from training.config.run import fields
 from training.plugins import METHODS
 
-HEADING = compile_quick_pattern(r"^#{2,3} (.+)$")
-ROW = compile_quick_pattern(r"^\| `([\w.]+)` \| `([^`]+)` \| (.+?) \|")
-LINK = compile_quick_pattern(r"\]\((?!https?:)([^)]+)\)")  # to a place of the documentation
-EXPLAINED = "algorithm.md"  # the page that explains the keys of methods
 PLACES = {
     View.POLICY: "policy",
     View.CHAMPION: "against the champion",
@@ -39,18 +31,15 @@ FORMULAS = {
 
 
 def options_page() -> str:
-    """Generate the page of the algorithm's options, with the meaning from docs/algorithm.md and a link to it."""
-    rows = [(code(f"method.{key}"), code(default), meaning) for key, default, meaning in _explained(EXPLAINED)]
+    """Generate the page of the training's options; docs/algorithm.md has those of the method."""
     shared = (PROJECT / "training" / "config" / "verl.yaml").read_text(encoding="utf-8")
     keys = [(code(key), text_of(field), code(default_text(field))) for key, field in fields()]
     return page(
         "Training options",
         "The keys of the training configuration that are not verl's own. Set one with `luffy train --set KEY=VALUE`, "
         "or in `training.config` of a profile. `luffy train --print-config` prints the whole configuration, with "
-        "verl's keys.",
-        "## method",
-        table(("key", "default", "meaning"), rows),
-        "## The other sections",
+        "verl's keys. [The algorithm](../algorithm.md) explains the keys of `method`, each next to its formula.",
+        "## Sections",
         "The comments of `training/config/run.py` say what each does.",
         table(("key", "what it may be", "default"), keys),
         "## What all trainings change in verl's configuration",
@@ -73,17 +62,6 @@ def recipes_page() -> str:
 def _files(group: str) -> list[str]:
     files = sorted((PROJECT / group).glob("*.yaml"))
     return [f"### {file.stem}\n\n{block('yaml', file.read_text(encoding='utf-8'))}" for file in files]
-
-
-def _explained(file: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys that the tables of a page explain, with default and meaning; links are valid in the reference."""
-    section = ""
-    for line in (PROJECT / "docs" / file).read_text(encoding="utf-8").splitlines():
-        if heading := HEADING.match(line):
-            section = re.sub(r"[^\w]+", "-", heading[1].lower()).strip("-")
-        elif row := ROW.match(line):
-            meaning = LINK.sub(lambda link: f"](../{file if link[1][0] == '#' else ''}{link[1]})", row[3])
-            yield row[1], row[2], f"{meaning} ([more](../{file}#{section}))"
 
 
 def metrics_page() -> str:
