@@ -52,5 +52,5 @@ def benchmarks_suite(
                 "preview": preview(table, ["benchmark", "prompt", "gold", "verifier"]),
                 "file": dg.MetadataValue.path(str(folder / FILE)),
                 "reused": reused,
-            },
+            }
         )

@@ -59,9 +59,7 @@ def generated_asset(teacher: GenerateSettings) -> dg.AssetsDefinition:
         "more source of targets/prepared. Samples are cached, so that no trace is requested or paid for twice.",
     )
     def generated(
-        context: dg.AssetExecutionContext,
-        luffy: dg.ResourceParam[Luffy],
-        luffy_interpreter: TrainingInterpreter,
+        context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], luffy_interpreter: TrainingInterpreter
     ) -> dg.MaterializeResult[GeneratedReference]:
         with user_errors(context):
             return _generated(context, luffy, luffy.storage, luffy_interpreter)
@@ -78,8 +76,7 @@ def _generated(
     if not problems.is_file():
         raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
     source = next(
-        (source for source in luffy.settings.targets.sources if source.path == NAME),
-        Source(path=NAME, name=NAME),
+        (source for source in luffy.settings.targets.sources if source.path == NAME), Source(path=NAME, name=NAME)
     )
     request = _request(settings, problems, source)
     reference = _previous(storage, request, ended=settings.budget_covers_cached)
@@ -213,5 +210,5 @@ def _result(
             "preview": preview(table, ["problem", "answer", "response", "sample", "verdict"]),
             "file": dg.MetadataValue.path(reference.path),
             "reused": not spent,
-        },
+        }
     )

@@ -34,9 +34,7 @@ KEY = dg.AssetKey(["models", "base"])
     "GGUF file or a hub id. Each of its files is checked, and its context can be extended.",
 )
 def base(
-    context: dg.AssetExecutionContext,
-    luffy: dg.ResourceParam[Luffy],
-    luffy_interpreter: TrainingInterpreter,
+    context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], luffy_interpreter: TrainingInterpreter
 ) -> dg.MaterializeResult[ModelReference]:
     from core.model.base_model import resolve_base
 
@@ -63,7 +61,7 @@ def base(
                 "revision": model.revision or "",
                 "folder": dg.MetadataValue.path(str(model.path)),
                 **facts,
-            },
+            }
         )
 
 

@@ -85,9 +85,7 @@ def check_checkpoints(
 
 
 def _scorecard(
-    context: dg.AssetExecutionContext,
-    luffy: dg.ResourceParam[Luffy],
-    luffy_interpreter: TrainingInterpreter,
+    context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], luffy_interpreter: TrainingInterpreter
 ) -> dg.MaterializeResult[ScorecardReference]:
     from evaluation.report.scorecard.scorecard import build_scorecard
     from grading.contamination import search_lineage
@@ -133,10 +131,7 @@ def _scorecard(
         first = card.averages[0]
         context.instance.add_run_tags(context.run_id, {"score": f"{first.base:.1%} to {first.policy:.1%}"})
         reference = ScorecardReference(
-            path=str(folder),
-            digest=digest,
-            contenders=contenders,
-            inspect_logs=str(logs) if logs else None,
+            path=str(folder), digest=digest, contenders=contenders, inspect_logs=str(logs) if logs else None
         )
         return reference.result(_metadata(card, reference, storage))
 

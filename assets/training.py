@@ -88,10 +88,7 @@ def policy(
                 with storage.writable():
                     file = request.write(folder.request)
                 luffy_interpreter.run(
-                    context,
-                    ["training", "--request", str(file)],
-                    observer,
-                    lambda: folder.kept("materialize again"),
+                    context, ["training", "--request", str(file)], observer, lambda: folder.kept("materialize again")
                 )
         return _result(context, settings, observer, out, train, base, Registry(storage.path))
 
@@ -148,7 +145,7 @@ def _result(
             "run folder": dg.MetadataValue.path(str(out)),
             "lineage": dg.MetadataValue.json({k: v for k, v in manifest.to_json().items() if k != "config"}),
             "configuration": dg.MetadataValue.json(manifest.config),
-        },
+        }
     )
 
 

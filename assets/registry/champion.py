@@ -43,9 +43,7 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
     "`luffy champion rollback`.",
 )
 def champion(
-    context: dg.AssetExecutionContext,
-    luffy: dg.ResourceParam[Luffy],
-    scorecard: ScorecardReference,
+    context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy], scorecard: ScorecardReference
 ) -> dg.MaterializeResult[ChampionReference]:
     from grading.contamination import search_lineage
 
@@ -98,7 +96,7 @@ def _result(
             "limits": dg.MetadataValue.json(limits.model_dump()),
             "file": dg.MetadataValue.path(str(registry.pointer)),
             "decision": dg.MetadataValue.path(str(file)),
-        },
+        }
     )
 
 

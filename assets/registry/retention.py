@@ -45,10 +45,7 @@ PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitio
     "complete policy, the inputs of trainings, and every output that is referred to stay. So is the record of the "
     "run behind the latest materialization of each asset.",
 )
-def retention(
-    context: dg.AssetExecutionContext,
-    luffy: dg.ResourceParam[Luffy],
-) -> dg.MaterializeResult[Any]:
+def retention(context: dg.AssetExecutionContext, luffy: dg.ResourceParam[Luffy]) -> dg.MaterializeResult[Any]:
     with user_errors(context):
         storage = luffy.storage
         settings = luffy.settings.retention

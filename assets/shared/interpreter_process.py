@@ -143,10 +143,7 @@ def _failure(program: str, status: int, tail: list[str], python: str) -> dg.Fail
     else:
         message = "\n".join([f"{program} ended with status {status}:", *tail[-10:]])
     fence = "`" * max(3, *(len(run) + 1 for run in BACKTICKS.findall("".join(tail)) or ["`"]))  # none of them closes it
-    metadata = {
-        "last lines": dg.MetadataValue.md("\n".join([fence, *tail, fence])),
-        "exit status": status,
-    }
+    metadata = {"last lines": dg.MetadataValue.md("\n".join([fence, *tail, fence])), "exit status": status}
     if f"{STOPPED} SIGKILL" in message:  # the kernel sends KILL; a person or a scheduler sends TERM
         return ProgramKilled(description=message, metadata=metadata)
     return dg.Failure(description=message, metadata=metadata, allow_retries=status != 2)

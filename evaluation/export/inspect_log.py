@@ -30,12 +30,7 @@ ROWS = 256  # number of rows that are texts at the same time
 
 
 def write_logs(
-    results: Mapping[str, pa.Table],
-    suite: pa.Table,
-    out: Path,
-    *,
-    graded: datetime,
-    tags: Sequence[str] = (),
+    results: Mapping[str, pa.Table], suite: pa.Table, out: Path, *, graded: datetime, tags: Sequence[str] = ()
 ) -> list[Path]:
     """Write one log per benchmark below ``out``; equal results at the same time give the same files.
 

@@ -11,12 +11,7 @@ from evaluation.report import charts
 from evaluation.report.figures import training_curves
 from evaluation.report.html_page import figure, render
 from evaluation.report.scorecard.scorecard import Row, Scorecard
-from evaluation.report.scorecard.scorecard_text import (
-    lineage_tables,
-    published_models,
-    samples_table,
-    scores_table,
-)
+from evaluation.report.scorecard.scorecard_text import lineage_tables, published_models, samples_table, scores_table
 from evaluation.report.scorecard.transcripts import KINDS
 from evaluation.report.table import Table, percent, power_from, signed
 from grading.verdict import Verdict
