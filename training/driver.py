@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,13 +84,12 @@ def run_attempt(
 @contextmanager
 def _as_job(variables: Mapping[str, str]) -> Iterator[None]:
     """Give this process and those that it starts the folder and the environment of a job, for the block."""
-    folder, before = Path.cwd(), dict(os.environ)
-    os.chdir(PROJECT)
+    before = dict(os.environ)
     os.environ.update(variables)
     try:
-        yield
+        with chdir(PROJECT):
+            yield
     finally:
-        os.chdir(folder)
         os.environ.clear()
         os.environ.update(before)
 

@@ -19,8 +19,7 @@ def differences(lock: Path, site: list[str] | None = None) -> list[str]:
         lock: the file.
         site: folders of the environment (default: of this interpreter).
     """
-    found = metadata.distributions(path=site) if site is not None else metadata.distributions()
-    installed = {normalized(dist.metadata["Name"]): dist.version for dist in found if dist.metadata["Name"]}
+    installed = installed_versions(site)
     result: list[str] = []
     for name, version in locked_versions(lock).items():
         here = installed.get(name)
@@ -29,6 +28,12 @@ def differences(lock: Path, site: list[str] | None = None) -> list[str]:
         elif here != version and not (name == "torch" and here.partition("+")[0] == version.partition("+")[0]):
             result.append(f"{name} is {here}, not {version}")
     return result
+
+
+def installed_versions(site: list[str] | None = None) -> dict[str, str]:
+    """Return the versions of the packages in ``site``, by default of this interpreter, by normalized name."""
+    found = metadata.distributions(path=site) if site is not None else metadata.distributions()
+    return {normalized(one.metadata["Name"]): one.version for one in found if one.metadata["Name"]}
 
 
 def summary(phrases: list[str]) -> str:

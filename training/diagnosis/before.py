@@ -50,7 +50,8 @@ def examine(config: DictConfig, targets: Path, model: Path, drawn: Answers | Non
     """
     from training.verl_hooks.reward import close_verifiers
 
-    rows, verifiers = sample_rows(targets), read_verifiers(targets)
+    rows = sample_rows(targets)
+    verifiers = read_verifiers(targets)
     values: Any = OmegaConf.to_container(config)
     values["actor_rollout_ref"]["model"]["path"] = str(model)
     shipped = values["reward"]["custom_reward_function"]["path"] == SHIPPED
@@ -65,7 +66,8 @@ def examine(config: DictConfig, targets: Path, model: Path, drawn: Answers | Non
         for row, answers in _answers(rows, drawn):
             if samples and time.monotonic() > ended:
                 return
-            prompt, gold = lengths.prompt_text(row["prompt"]), _gold(row)
+            prompt = lengths.prompt_text(row["prompt"])
+            gold = _gold(row)
             for place, (text, tokens) in enumerate(answers):
                 response = text if tokens else render_target(prompt, text, lengths.chat.eos_token)
                 count = tokens or lengths.count([response])[0]
@@ -119,7 +121,7 @@ def _drawn(samples: Path, rows: Sequence[Mapping[str, Any]]) -> Answers:
     drawn: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for one in read_table(samples, SAMPLE, "give a file of `luffy evaluate generate`").to_pylist():
         drawn[_problem(rows[int(one["id"])])].append((one["response"], one["tokens"]))
-    return dict(drawn)
+    return drawn
 
 
 def _answers(
@@ -145,7 +147,8 @@ def _score(section: Mapping[str, Any], verifiers: Mapping[str, VerifierSpec], *,
     """Return the reward of the run, which asks none of the ``verifiers`` that cost money."""
     from training.verl_hooks.reward import FINAL
 
-    function, arguments = load(section["path"], section["name"]), section.get("reward_kwargs") or {}
+    function = load(section["path"], section["name"])
+    arguments = section.get("reward_kwargs") or {}
 
     async def score(row: Mapping[str, Any], response: str) -> tuple[float, str]:
         source = row["data_source"]

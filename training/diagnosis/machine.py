@@ -115,10 +115,14 @@ def _orchestration(_: Examination) -> str:
     return sys.prefix if INSTALLED else _environment(PROJECT / ".venv", "orchestration.lock")
 
 
-def _training(examination: Examination) -> str:
-    if is_locked(examination.python):
-        return _environment(examination.python.parents[1], f"train-{examination.kind}.lock")
-    return f"{examination.python} has {examine(examination.python)}"
+def _packages(examination: Examination) -> str:
+    python = examination.python
+    if is_locked(python):
+        return _environment(python.parents[1], f"train-{examination.kind}.lock")
+    versions = examine(python)
+    if python == Path(sys.executable):
+        check_imports(python)
+    return f"{python} has {versions}"
 
 
 def _environment(folder: Path, lock: str) -> str:
@@ -128,15 +132,6 @@ def _environment(folder: Path, lock: str) -> str:
     if different := differences(PROJECT / "requirements" / lock, [str(sites[0])]):
         raise InputError(summary(different))
     return f"{folder.name} is as {lock} says"
-
-
-def _packages(examination: Examination) -> str:
-    here = Path(sys.executable)
-    if is_locked(here):
-        return _environment(here.parents[1], f"train-{examination.kind}.lock")
-    versions = examine(here)
-    check_imports(here)
-    return versions
 
 
 def _project_disk(examination: Examination) -> str:
@@ -232,7 +227,7 @@ CHECKS = (
     Check("headers", (HOST, MACHINE_GPU), _headers, "install python3-dev (Debian) or python3-devel (Fedora)"),
     Check("compiler", (HOST, MACHINE_GPU), _compiler, "install gcc"),
     Check("orchestration", (HOST,), _orchestration, "run rm -rf .venv and make setup"),
-    Check("training", (HOST,), _training, f"remove it and run {SETUP}, or choose another Python"),
+    Check("training", (HOST,), _packages, f"remove it and run {SETUP}, or choose another Python"),
     Check("disk", (HOST,), _project_disk, "make room"),
     Check("port", (HOST,), _port, "stop what listens there, or run luffy ui --port with another"),
     Check("packages", (MACHINE,), _packages, f"run {SETUP}"),

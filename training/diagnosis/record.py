@@ -89,16 +89,14 @@ class RunRecord:
             section = section[name]
         return section
 
-    def curve(self, metric: str, counts: Callable[[Mapping[str, float]], bool] = lambda _: True) -> list[float]:
-        """Return the values of ``metric``, step by step, of the steps that ``counts`` accepts."""
-        steps = [record["data"] for record in self.records if record["data"].get(metric) is not None]
-        return [data[metric] for data in steps if counts(data)]
+    def curve(self, metric: str) -> list[float]:
+        """Return the values of ``metric``, step by step."""
+        values = (record["data"].get(metric) for record in self.records)
+        return [value for value in values if value is not None]
 
-    def ends(
-        self, metric: str, counts: Callable[[Mapping[str, float]], bool] = lambda _: True
-    ) -> tuple[float, float] | None:
+    def ends(self, metric: str) -> tuple[float, float] | None:
         """Return the means of ``metric`` over the first and the last steps of its `curve`; None for fewer than two."""
-        values = self.curve(metric, counts)
+        values = self.curve(metric)
         if len(values) < 2:
             return None
         width = max(1, min(WINDOW, len(values) // 4))

@@ -1,6 +1,7 @@
 """Causes that the configuration and the curves show: order, staleness, drift, rate, steps, what the targets taught."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -55,7 +56,8 @@ LR, SOLVED = "actor_rollout_ref.actor.optim.lr", "groups/solve_partial"
 def context(record: RunRecord) -> Evidence | None:
     """The context is shorter than a prompt and its response."""
     override: Mapping[str, object] = record.value("actor_rollout_ref.model.override_config") or {}
-    promised, needed = override.get("max_position_embeddings"), record.value("actor_rollout_ref.rollout.max_model_len")
+    promised = override.get("max_position_embeddings")
+    needed = record.value("actor_rollout_ref.rollout.max_model_len")
     if TOO_SHORT.search(record.error):
         return Evidence(f"vLLM ended: {record.error}")
     if promised is None or any("rope" in key for key in override):
@@ -139,7 +141,8 @@ def no_signal(record: RunRecord) -> Evidence | None:
 )
 def stale(record: RunRecord) -> Evidence | None:
     """The samples are stale."""
-    ages, corrected = record.ends("staleness/mean"), record.value("method.correction.type", "none") != "none"
+    ages = record.ends("staleness/mean")
+    corrected = record.value("method.correction.type", "none") != "none"
     allowed = 0 if record.value("rollouts", "sync") == "sync" else record.value("max_staleness", 0)
     if not record.records and not corrected and allowed >= RISKY:
         return Evidence(f"samples may be {allowed} updates old ({RISKY} or more), and nothing corrects for it")
@@ -155,7 +158,8 @@ def stale(record: RunRecord) -> Evidence | None:
 )
 def drift(record: RunRecord) -> Evidence | None:
     """vLLM samples from another policy than the one that is trained."""
-    apart, ages = record.ends(LOG_RATIO_MEAN), record.ends("staleness/mean")
+    apart = record.ends(LOG_RATIO_MEAN)
+    ages = record.ends("staleness/mean")
     if record.learns or apart is None or (ages is not None and ages[0] > 0) or apart[0] < APART:
         return None
     text = f"the mean |log-ratio| of vLLM and actor is {apart[0]:.2g} in the first steps ({APART:g} or more)"
@@ -170,9 +174,11 @@ def learning_rate(record: RunRecord) -> Evidence | None:
         return Evidence(f"with lr={rate} the run ended: {record.error}", last, GRADIENT_NORM)
     if record.learns:
         return None
-    prob, entropy = record.ends(OFF_POLICY_PROB), record.ends(ENTROPY)
+    prob = record.ends(OFF_POLICY_PROB)
+    entropy = record.ends(ENTROPY)
     # Where all samples of each group are rewarded alike, the gradient is almost 0 and says nothing about the rate.
-    norm = record.ends(GRADIENT_NORM, lambda data: is_taught_otherwise(record) or signal(data) != 0)
+    taught = [one for one in record.records if is_taught_otherwise(record) or signal(one["data"]) != 0]
+    norm = replace(record, records=taught).ends(GRADIENT_NORM)
     if prob is not None and prob[1] < FORGOTTEN * prob[0]:
         text = f"with lr={rate} the targets' probability fell from {prob[0]:.2f} to {prob[1]:.2f} (to less than "
         return Evidence(f"{text}{FORGOTTEN:.0%}) while they were trained on", last, OFF_POLICY_PROB)

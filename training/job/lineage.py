@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from core import INSTALLED, PROJECT, kinds
 from core.backends.attempts import Attempt, attempts
 from core.errors import InputError
 from core.files import write_text
+from core.machine.package_lock import installed_versions
 from core.model.lineage_file import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.job.checkpoints import exported_step
 from training.job.records.metrics_log import merge_attempts
@@ -52,7 +52,9 @@ def build_manifest(
     devices = Layout(config).reserved
     steps = merge_attempts([attempt.records for attempt in ended], devices=devices)
     write_text("".join(f"{json.dumps(record)}\n" for record in steps), folder.metrics)
-    policy, code = folder.policy, code_record()
+    policy = folder.policy
+    code = code_record()
+    installed = installed_versions()
     if first is not None:  # the manifest of the first stage lies elsewhere
         located = first.targets.model_copy(update={"path": first.targets.locate(folder.first_stage.policy)})
         first = first.model_copy(update={"targets": located.seen_from(policy)})
@@ -65,7 +67,7 @@ def build_manifest(
         upstream=dict(upstream),
         code=code,
         earlier_code=earlier_code(ended, code),
-        packages=package_versions(),
+        packages={name: installed[name] for name in PACKAGES if name in installed},
         attempts=len(ended),
         started=ended[0].read_record().started,
         finished=ended[-1].read_record().ended,
@@ -106,11 +108,3 @@ def earlier_code(ended: Sequence[Attempt], code: CodeRecord) -> list[CodeRecord]
     """Return what other code than ``code`` the attempts ran, each once."""
     ran = [CodeRecord(**record.code) for attempt in ended if (record := attempt.read_record()).code]
     return [*{one.digest: one for one in ran if one.digest != code.digest}.values()]
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of `PACKAGES`, as far as this interpreter has them."""
-    installed = {
-        distribution.metadata["Name"].lower(): distribution.version for distribution in metadata.distributions()
-    }
-    return {name: installed[name] for name in PACKAGES if name in installed}

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
@@ -38,6 +38,16 @@ class Runs(BaseModel):
     config: str  # digest of the configuration
     name: str
     runs: dict[Annotated[str, StringConstraints(pattern="^(mlflow|wandb)$")], dict[str, str]]  # by tracker
+
+
+class Publication(NamedTuple):
+    """What the runs of a training show: files by the place of theirs, and scores by metric."""
+
+    folder: Path
+    name: str
+    manifest: Manifest
+    files: Mapping[str, Sequence[Path]]
+    scores: Mapping[str, float]
 
 
 def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str, config: str) -> dict[str, str]:
@@ -95,12 +105,9 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
         rows = read_object(scorecard / "scorecard.json")["rows"]
         roles = [(row["base"]["benchmark"], role, row.get(role)) for row in rows for role in ROLES]
         scores = {f"scorecard/{benchmark}/{role}": of["mean"] for benchmark, role, of in roles if of}
-    return [
-        (_publish_mlflow if tracker == "mlflow" else _publish_wandb)(
-            folder, recorded.name, run, parse_manifest(folder / "policy"), files, scores
-        )
-        for tracker, run in recorded.runs.items()
-    ]
+    publication = Publication(folder, recorded.name, parse_manifest(folder / "policy"), files, scores)
+    publishers = {"mlflow": _publish_mlflow, "wandb": _publish_wandb}
+    return [publishers[tracker](publication, run) for tracker, run in recorded.runs.items()]
 
 
 def _read(folder: Path) -> Runs | None:
@@ -145,16 +152,10 @@ def _open_mlflow(folder: Path, project: str, name: str) -> dict[str, str]:
     return {"run": run.info.run_id, "experiment": number}
 
 
-def _publish_mlflow(
-    folder: Path,
-    name: str,
-    run: Mapping[str, str],
-    manifest: Manifest,
-    files: Mapping[str, Sequence[Path]],
-    scores: Mapping[str, float],
-) -> str:
+def _publish_mlflow(publication: Publication, run: Mapping[str, str]) -> str:
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
+    folder, name, manifest, files, scores = publication
     described, targets = facts(manifest), manifest.targets
     source = json.dumps({"uri": targets.locate(folder / "policy").as_uri()})
     profile = json.dumps({"rows": targets.rows, "sha256": targets.digest})
@@ -207,16 +208,10 @@ def _check_answers(address: str) -> None:
         ) from error
 
 
-def _publish_wandb(
-    folder: Path,
-    name: str,
-    run: Mapping[str, str],
-    manifest: Manifest,
-    files: Mapping[str, Sequence[Path]],
-    scores: Mapping[str, float],
-) -> str:
+def _publish_wandb(publication: Publication, run: Mapping[str, str]) -> str:
     import wandb
 
+    folder, name, manifest, files, scores = publication
     described = facts(manifest)
     with wandb.init(
         project=run["project"],

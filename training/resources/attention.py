@@ -9,9 +9,9 @@ them for each head (47 GB for a 7B model), so it is never chosen for you.
 """
 
 from collections.abc import Collection, Sequence
-from importlib import metadata
 
 from core.errors import InputError
+from core.machine.package_lock import installed_versions
 from training.config.run import KERNELS
 from training.resources.machine import Gpu
 
@@ -26,10 +26,8 @@ WIDEST_HEAD = {9: 256, 10: 128, 11: 128}
 
 def installed_kernels() -> set[str]:
     """Return the `KERNELS` that this interpreter has."""
-    names = {
-        (distribution.metadata["Name"] or "").lower().replace("_", "-") for distribution in metadata.distributions()
-    }
-    return {kernel for kernel in KERNELS if PACKAGES.get(kernel) is None or PACKAGES[kernel] in names}
+    installed = installed_versions()
+    return {kernel for kernel in KERNELS if kernel not in PACKAGES or PACKAGES[kernel] in installed}
 
 
 def choose_attention(

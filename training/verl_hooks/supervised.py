@@ -54,7 +54,9 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
         InputError: a row has no target.
     """
 
-    def __init__(self, path: Path | list[str], tokenizer: PreTrainedTokenizerBase, template: Template = CHAT) -> None:
+    def __init__(
+        self, path: Path | str | list[str], tokenizer: PreTrainedTokenizerBase, template: Template = CHAT
+    ) -> None:
         table = pq.read_table(path, columns=["prompt", "target", "extra_info", "data_source"])
         self._rows = table.select(["prompt", "target"])
         self.targets = list(zip(target_ids(table), table["data_source"].to_pylist(), strict=True))
@@ -79,12 +81,6 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
         }
 
 
-def _files(config: DictConfig) -> Path | list[str]:
-    """Return what `training.job.input_checks.verl_files` gave."""
-    files = config.data.train_files
-    return Path(files) if isinstance(files, str) else list(files)
-
-
 class SupervisedTrainer:
     """The loop: one update per batch of targets, with checkpoints and metrics like verl's trainer."""
 
@@ -93,7 +89,8 @@ class SupervisedTrainer:
         self.checkpoints = Path(config.trainer.default_local_dir)
         model = omega_conf_to_dataclass(config.actor_rollout_ref.model)
         self.pad_token_id = model.tokenizer.pad_token_id
-        self.dataset = dataset = TargetDataset(_files(config), model.tokenizer, chat_template(config))
+        data: Any = OmegaConf.to_container(config.data)
+        self.dataset = dataset = TargetDataset(data["train_files"], model.tokenizer, chat_template(config))
         self.loader = StatefulDataLoader(
             dataset,
             batch_size=config.data.train_batch_size,
