@@ -153,7 +153,8 @@ def _is_one(annotation: Any) -> bool:
 
 def location(error: "ValidationError") -> list[int | str]:
     """Return the keys, and positions in lists, of what `explain_validation` complains about."""
-    return [part for part in _explained(error)["loc"] if part not in NO_KEYS]
+    parts = _explained(error)["loc"]
+    return [part for part in parts if part not in NO_KEYS and not str(part).startswith("function-")]
 
 
 def _explained(error: "ValidationError") -> Any:

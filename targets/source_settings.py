@@ -4,8 +4,9 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -48,15 +49,17 @@ class ColumnMapping(BaseModel):
     the system message. A list of strings in ``response`` holds several generations of one problem; then
     ``reasoning``, ``upstream_correct``, ``target_log_probs`` and ``target_token_ids`` are lists of the same length.
 
-    `OPTIONAL_COLUMNS` and the first of `REASONING_COLUMNS` are also read if the mapping does not name them.
+    `OPTIONAL_COLUMNS` and the first of `REASONING_COLUMNS` are also read if the mapping does not name them. Without a
+    ``response``, the response is the thoughts of ``reasoning`` and then the answer in a box.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     problem: str | Annotated[list[str], Field(min_length=1)]  # several: their texts, joined by a space
     answer: str | Annotated[list[str], Field(min_length=1)]  # of several, the first that the source has
-    response: str | Annotated[list[str], Field(min_length=1)]  # several: one generation of the problem in each
-    reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
+    response: str | Annotated[list[str], Field(min_length=1)] | None = None  # several: one generation in each
+    # Thoughts kept apart from the response become its think block; of several columns, the first that the source has.
+    reasoning: str | Annotated[list[str], Field(min_length=1)] | None = None
     reasoning_required: bool = True  # false: a response whose thoughts are not in that column is taken as it is
     system: str | None = None
     upstream_correct: str | None = None
@@ -66,21 +69,26 @@ class ColumnMapping(BaseModel):
     steps: bool = False  # the response is one solution, as a list of its lines or as a text (`read.worked_solutions`)
     answer_form: AnswerForm = "text"  # of the column of answers (see `grading.answers.gold`)
 
+    @model_validator(mode="after")
+    def _has_a_response(self) -> Self:
+        if self.response is None and self.reasoning is None:
+            raise ValueError("expected a column of the response, or of reasoning, behind which the answer is boxed")
+        return self
+
     def columns(self) -> list[str]:
         """The top-level columns that must be there."""
-        answers = [self.answer] if isinstance(self.answer, str) else []
-        responses = [self.response] if isinstance(self.response, str) else self.response
+        alternatives = [path for path in (self.answer, self.reasoning) if isinstance(path, str)]
+        responses = [self.response] if isinstance(self.response, str) else self.response or []
         problems = [self.problem] if isinstance(self.problem, str) else self.problem
-        paths = [*problems, *answers, *responses, self.reasoning, self.system, self.upstream_correct]
+        paths = [*problems, *alternatives, *responses, self.system, self.upstream_correct]
         paths += [self.target_log_probs, self.target_token_ids, self.finish_reason]
         return top_level(path for path in paths if path)
 
     def resolve(self, columns: "list[str] | tuple[str, ...]") -> "ColumnMapping":
-        """The mapping with the one column of answers that is among ``columns``; itself if it names none of them."""
-        if isinstance(self.answer, str):
-            return self
-        there = [path for path in self.answer if path.split(".")[0] in columns]
-        return self.model_copy(update={"answer": there[0] if there else self.answer[0]})
+        """The mapping with the one column of answers, and of thoughts, that is among ``columns``, or else the first."""
+        several = {name: paths for name in ("answer", "reasoning") if isinstance(paths := getattr(self, name), list)}
+        there = {name: [path for path in paths if path.split(".")[0] in columns] for name, paths in several.items()}
+        return self.model_copy(update={name: (there[name] or paths)[0] for name, paths in several.items()})
 
 
 def top_level(paths: Any) -> list[str]:
@@ -207,7 +215,8 @@ class Source(BaseModel):
         mapping = ready_mappings().get(self.mapping) if isinstance(self.mapping, str) else self.mapping
         paths = [*self.metadata.values(), *self.field_paths.values()]
         if mapping:
-            paths += [*mapping.columns(), *([mapping.answer] if isinstance(mapping.answer, str) else mapping.answer)]
+            several = (paths for paths in (mapping.answer, mapping.reasoning) if isinstance(paths, list))
+            paths += [*mapping.columns(), *chain.from_iterable(several)]
         return top_level(paths)
 
     @property

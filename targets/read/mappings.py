@@ -66,7 +66,8 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
         expected = "; ".join(f"{name}: {', '.join(needed[name])}" for name in nearest)
         raise InputError(
             f"{where}: the columns fit no ready mapping: {present}; of {len(ready)}, the nearest are {expected}. "
-            "Or give mapping: {problem: …, answer: …, response: …}"
+            "Or give mapping: {problem: …, answer: …, response: …}; reasoning in the place of response "
+            "if thoughts and a bare answer have columns of their own"
         )
     if isinstance(mapping, str):
         if mapping not in ready:
@@ -119,7 +120,7 @@ def to_traces(
         common["problem"] = _problem(row, mapping, tools)
         common["gold"] = _gold(_value(row, str(mapping.answer)), mapping)
         common["system"] = _system(row, mapping, tools)
-        generations = _generations(row, mapping)
+        generations = _generations(row, mapping, common["gold"])
     except Unusable as unusable:
         yield _rejected(Trace(name, part, number, **common), unusable.rejection)
         return
@@ -236,10 +237,12 @@ def _response(value: Any, reasoning: Any, mapping: ColumnMapping) -> str:
     return with_thoughts(_text(reasoning, "reasoning"), text)
 
 
-def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, ...]]:
+def _generations(row: Mapping[str, Any], mapping: ColumnMapping, gold: str) -> list[tuple[Any, ...]]:
     """(response, reasoning, upstream flag, log-probabilities, tokens, why it ended) of every generation of a row."""
-    several = not isinstance(mapping.response, str)
-    if isinstance(mapping.response, str):
+    several = isinstance(mapping.response, list)
+    if mapping.response is None:
+        response = f"\\boxed{{{gold}}}"
+    elif isinstance(mapping.response, str):
         response = _value(row, mapping.response)
     else:
         response = [_value(row, path) for path in mapping.response]

@@ -227,6 +227,11 @@ ROWS: list[Row] = [
         {"r.jsonl": '{"q": "1", "a": "2"}'},
         "no column r: it has q, a",
     ),
+    (
+        f"{LUFFY} new r.csv --mapping '{{problem: q, answer: a}}'",
+        {"r.csv": "q,a\n1,2\n"},
+        "targets.source.0.mapping: expected a column of the response, or of reasoning",
+    ),
     (f"{LUFFY} verify --in r.jsonl --verifier math --mapping '{{gold: a}}'", {}, "mapping.gold is not a setting"),
     (f"{LUFFY} champion promote", {}, "missing TO; see luffy champion promote --help"),
     (f"{LUFFY} champion promote ''", {}, "'' is neither a run's folder nor the digest of a policy"),

@@ -36,6 +36,18 @@ def test_generations_of_one_row_become_traces_with_their_flags(tmp_path: Path) -
     assert [trace.reasons for trace in traces] == [[], [], [], ["no_response"], ["wrong_type"]]
 
 
+@pytest.mark.parametrize("names", [("problem", "reasoning"), ("question", "rationale"), ("question", "cot")])
+def test_thoughts_with_a_bare_answer_are_a_response_with_a_box(names: tuple[str, str], tmp_path: Path) -> None:
+    rows = [(f"{number} in Roman numerals?", text, answer) for number, text, answer in ((4, "5-1", "IV"), (5, "", "V"))]
+    rows.append(("6?", "5+1", ""))
+    lines = [json.dumps({names[0]: asked, names[1]: text, "answer": answer}) for asked, text, answer in rows]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    traces = read(tmp_path / "a.jsonl")
+    assert (traces[0].problem, traces[0].gold) == ("4 in Roman numerals?", "IV")
+    assert traces[0].response == "<think>\n5-1\n</think>\n\n\\boxed{IV}"
+    assert [trace.reasons for trace in traces] == [[], ["no_reasoning"], ["no_gold"]]
+
+
 THOUGHT = [
     {"from": "human", "value": "Find 2+2."},
     {"from": "assistant", "value": "<think>\na\n</think>\n\n\\boxed{4}"},
