@@ -35,6 +35,7 @@ def test_the_cells_before_the_training_make_targets(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_notebook_ends_with_a_curve_and_the_scorecard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     *_, curve, page = run_cells(tmp_path, monkeypatch, to_the_end=True)
     assert curve._repr_html_().startswith("<svg") and "Held-out questions" in page._repr_html_()
