@@ -14,16 +14,25 @@ the last result::
 A terse teacher does two operations in each line after the first, ``12-3+4=13``. The embedded base model cannot follow
 such large steps.
 
+Problems for a calculator, ``47*86-195=?``, have larger numbers. Their trace calls it once per operation::
+
+    <calculator>47*86</calculator>
+    4042
+    <calculator>4042-195</calculator>
+    3847
+    \\boxed{3847}
+
 Training and evaluation never share an expression: its hash decides to which of them it belongs.
 """
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from core.errors import InputError
+from core.model.calls import Call, write_calls
 
 LARGEST_TOTAL = 99  # every intermediate result lies between 0 and this
 HELD_OUT_SHARE = 0.25  # share of all expressions, which only evaluation uses
@@ -48,12 +57,16 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem; ``trace`` is the teacher's response, and ``answer`` is the content of its box."""
+    """One problem; ``trace`` is the teacher's response, and ``answer`` is the content of its box.
+
+    ``turns``: of a trace that calls the calculator, with the observations between them.
+    """
 
     id: str
     problem: str
     answer: str
     trace: str
+    turns: Sequence[dict[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,31 @@ class Split:
     terms: tuple[int, int]
     products: int
     held_out: bool
+
+    def draw(self, rng: random.Random) -> Expression:
+        """Return a random expression of the split, or one that `is_held_out` gives to another."""
+        return random_expression(rng, rng.randint(*self.terms), self.products)
+
+
+@dataclass(frozen=True)
+class ToolSplit:
+    """The composition of a split for a calculator: how many operations follow the product, and whether there is one."""
+
+    title: str
+    sums: int
+    product: bool = True
+    held_out: bool = True
+
+    def draw(self, rng: random.Random) -> Expression:
+        """Return a random expression with a result from 0 on."""
+        if not self.product:
+            return (rng.randint(1, 9), "+", rng.randint(1, 9))
+        while True:
+            expression: list[int | str] = [rng.randint(11, 99), "*", rng.randint(11, 99)]
+            for _ in range(self.sums):
+                expression += [rng.choice("+-"), rng.randint(11, 199)]
+            if work_out(tuple(expression))[-1].result >= 0:
+                return tuple(expression)
 
 
 SPLITS: dict[str, Split] = {
@@ -78,12 +116,19 @@ SPLITS: dict[str, Split] = {
     "products": Split("sums of 7 to 9 numbers with two products, none in train_products", (7, 9), 2, held_out=True),
 }
 
+TOOL_SPLITS: dict[str, ToolSplit] = {
+    "train_calls": ToolSplit("products of two numbers plus or minus a third", 1, held_out=False),
+    "calls": ToolSplit("products of two numbers plus or minus a third, none of them in train_calls", 1),
+    "more_calls": ToolSplit("products plus or minus two numbers: one call more than in training", 2),
+    "no_calls": ToolSplit("sums of two small numbers, which need no tool", 1, product=False),
+}
+
 
 def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Problem]:
     """Return the first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
 
     Args:
-        split: A key of `SPLITS`.
+        split: A key of `SPLITS` or `TOOL_SPLITS`.
         n: Number of problems.
         seed: Random seed.
         terse: Share of the problems with a terse trace, see `teacher_trace`.
@@ -91,17 +136,24 @@ def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Prob
     Raises:
         InputError: ``split`` is unknown, ``n`` is negative, or the split has fewer problems.
     """
-    if split not in SPLITS:
-        raise InputError(f"arithmetic split {split!r} does not exist: expected one of {', '.join(SPLITS)}")
+    made = SPLITS.get(split) or TOOL_SPLITS.get(split)
+    if made is None:
+        names = ", ".join([*SPLITS, *TOOL_SPLITS])
+        raise InputError(f"arithmetic split {split!r} does not exist: expected one of {names}")
     if n < 0:
         raise InputError(f"arithmetic split {split!r}: asked for {n} problems; expected 0 or more")
-    made, rng = SPLITS[split], random.Random(f"{split}/{seed}")
-
-    def draw() -> Expression:
-        return random_expression(rng, rng.randint(*made.terms), made.products)
-
-    expressions = distinct(draw, n, f"{split!r} ({made.title})", held_out=made.held_out)
-    return [as_problem(expression, split, terse) for expression in expressions]
+    rng, drawn, fruitless = random.Random(f"{split}/{seed}"), dict[Expression, None](), 0
+    while len(drawn) < n:
+        expression = made.draw(rng)
+        if expression not in drawn and is_held_out(expression) == made.held_out:
+            drawn[expression] = None
+            fruitless = 0
+        elif (fruitless := fruitless + 1) == FRUITLESS_DRAWS:
+            raise InputError(
+                f"arithmetic split {split!r} ({made.title}) has no more than about {len(drawn)} distinct problems; you "
+                f"asked for {n}: ask for fewer"
+            )
+    return [as_problem(expression, split, terse) for expression in drawn]
 
 
 def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Problem:
@@ -114,7 +166,19 @@ def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Proble
     answer = str(steps[-1].result)
     digest = hashlib.sha256(question.encode()).hexdigest()[:12]
     is_terse = int(digest, 16) < terse * 16 ** len(digest)
-    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer, terse=is_terse))
+    turns = _turns(steps if TOOL_SPLITS[split].product else (), answer) if split in TOOL_SPLITS else []
+    trace = "\n".join(turn["content"] for turn in turns) or teacher_trace(steps, answer, terse=is_terse)
+    return Problem(f"{split}-{digest}", question, answer, trace, turns)
+
+
+def _turns(steps: Sequence[Step], answer: str) -> list[dict[str, str]]:
+    """Return a call and its observation for each step, and then the box."""
+    turns: list[dict[str, str]] = []
+    for step in steps:
+        call = Call("calculator", {"expression": f"{step.left}{step.operator}{step.right}"})
+        turns.append({"role": "assistant", "content": write_calls([call], "tags")})
+        turns.append({"role": "tool", "content": str(step.result)})
+    return [*turns, {"role": "assistant", "content": f"\\boxed{{{answer}}}"}]
 
 
 def teacher_trace(steps: Sequence[Step], answer: str, *, terse: bool = False) -> str:
@@ -170,20 +234,3 @@ def random_expression(rng: random.Random, terms: int, products: int = 0) -> Expr
 def is_held_out(expression: Expression) -> bool:
     """Return whether ``expression`` belongs to evaluation. Its hash decides, so that no seed can move it."""
     return hashlib.sha256(write(expression).encode()).digest()[0] < 256 * HELD_OUT_SHARE
-
-
-def distinct(draw: Callable[[], Expression], n: int, split: str, *, held_out: bool) -> list[Expression]:
-    """Return the first ``n`` distinct expressions of a split that ``draw`` gives; InputError if new ones are rare."""
-    drawn: dict[Expression, None] = {}
-    fruitless = 0
-    while len(drawn) < n:
-        expression = draw()
-        if expression not in drawn and is_held_out(expression) == held_out:
-            drawn[expression] = None
-            fruitless = 0
-        elif (fruitless := fruitless + 1) == FRUITLESS_DRAWS:
-            raise InputError(
-                f"arithmetic split {split} has no more than about {len(drawn)} distinct problems; you asked for {n}: "
-                "ask for fewer"
-            )
-    return list(drawn)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from core import kinds
-from core.arithmetic_tools import SPLITS
+from core.arithmetic import TOOL_SPLITS
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
@@ -117,7 +117,7 @@ def prepare(
     out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
-    if config.embedded_split in SPLITS and tools is None:
+    if config.embedded_split in TOOL_SPLITS and tools is None:
         raise InputError(f"targets.embedded_split: {config.embedded_split} calls a calculator: name it in tools.use")
     worker = Worker(config, tokenizer_json, benchmarks, tools)
     benchmarks_digest = _benchmarks_digest(benchmarks)

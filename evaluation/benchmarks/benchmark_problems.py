@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from core.arithmetic import problems
-from core.arithmetic_tools import SPLITS as TOOL_SPLITS
-from core.arithmetic_tools import tool_problems
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
 from core.schemas import BENCHMARK, ENTRIES_KEY
@@ -118,8 +116,7 @@ def _generate(benchmark: Benchmark, limit: int | None, seed: int) -> list[Proble
     if benchmark.task:
         return _task_problems(benchmark, benchmark.task, min(benchmark.size, limit or benchmark.size), seed)
     split = benchmark.generator.partition(":")[2]
-    make = tool_problems if split in TOOL_SPLITS else problems
-    generated = make(split, min(benchmark.size, limit or benchmark.size), seed)
+    generated = problems(split, min(benchmark.size, limit or benchmark.size), seed)
     return [Problem(problem.id, problem.problem, problem.answer) for problem in generated]
 
 

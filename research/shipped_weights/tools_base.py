@@ -14,7 +14,7 @@ import torch
 import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from core.arithmetic_tools import ToolProblem, tool_problems
+from core.arithmetic import Problem, problems
 from core.cli import run_command
 from core.errors import InputError
 from core.model.base_model import SHIPPED
@@ -29,7 +29,7 @@ PHASES = ((1.0, Schedule(steps=600, lr=1e-3, warmup=10)), (0.3, Schedule(steps=3
 
 def examples(share: float, tokenizer: Any, rng: random.Random) -> Iterator[Example]:
     """Yield endless examples, of which ``share`` call the tool; the others answer at once."""
-    drawn: Sequence[ToolProblem] = tool_problems("train_calls", PROBLEMS, SEED + 1)
+    drawn: Sequence[Problem] = problems("train_calls", PROBLEMS, SEED + 1)
     while True:
         problem = rng.choice(drawn)
         turns = problem.turns if rng.random() < share else problem.turns[-1:]

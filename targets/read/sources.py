@@ -162,7 +162,7 @@ class Shard:
                     problem=p.problem,
                     gold=p.answer,
                     response=p.trace,
-                    turns=getattr(p, "turns", None),  # of a problem for a tool
+                    turns=p.turns or None,  # of a problem for a tool
                     metadata=self.source.constants,
                 )
         elif self.source.task:
@@ -297,9 +297,8 @@ def _embedded_settings(config: TargetSettings) -> tuple[Any, ...]:
 @lru_cache(1)
 def _generated_problems(*settings: Any) -> list[Any]:
     from core.arithmetic import problems
-    from core.arithmetic_tools import SPLITS, tool_problems
 
-    return tool_problems(*settings[:3]) if settings[0] in SPLITS else problems(*settings)
+    return problems(*settings)
 
 
 def _load_hub(source: Source) -> Any:
