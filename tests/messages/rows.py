@@ -48,13 +48,6 @@ def retyped(column: str, values: Callable[[int], Any] | list[Any]) -> Callable[[
     return write
 
 
-def binary_text(rows: int) -> Any:
-    """Texts that are not UTF-8."""
-    import pyarrow as pa
-
-    return pa.array([b"\xff\xfe"] * rows, pa.binary()).view(pa.string())
-
-
 def far_dates(rows: int) -> Any:
     """Dates that Python cannot hold."""
     import pyarrow as pa
