@@ -16,8 +16,14 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+
+import typer
+
+from pipelines.cli.luffy import app as luffy_app
+from research.__main__ import app as research_app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "deploy/README.md")
@@ -28,8 +34,8 @@ COMMANDS = {"sh", "console"}
 EXECUTED, NIGHTLY, CHECKED, NOT_EXECUTED = "executed", "nightly", "checked", "not executed"
 FENCE = re.compile(r"^( *)```(\S*) *\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 MARKER = re.compile(r"<!-- (nightly|checked|not executed): (\S.*) -->\s*\Z")
-COMMAND = re.compile(r"[a-z][a-z-]*")
 VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+PACKAGES = {"training": "train", "evaluation": "evaluate", "targets": "targets", "research": "research"}  # of luffy
 STAMPS = "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)"
 
 
@@ -92,7 +98,6 @@ class Sandbox:
         self.home = folder / "home"
         self.home.mkdir()
         self.state = folder / "variables"
-        self.helps: dict[tuple[str, ...], subprocess.CompletedProcess[str]] = {}  # of commands, by their words
         kept = {key: os.environ[key] for key in ("LANG", "TMPDIR") if key in os.environ}
         kept["PYTHONPATH"] = str(self.project)  # before the checkout that the environments link to
         kept["PATH"] = f"{self.project / '.venv/bin'}:{os.environ['PATH']}"  # as the README says
@@ -101,9 +106,7 @@ class Sandbox:
             (self.project / stamp).touch()
 
     def _make(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._run(["make", "-s", *arguments])
-
-    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        command = ["make", "-s", *arguments]
         return subprocess.run(
             command, cwd=self.project, env=self.environment, capture_output=True, text=True, check=False
         )
@@ -155,7 +158,7 @@ class Sandbox:
                     for argument in arguments:
                         self._check_variable(block, argument)
                 case ["luffy", *arguments]:
-                    self._check_options(block, [str(self.project / ".venv/bin/luffy")], arguments)
+                    _check_options(block, words)
                     for option, value in pairwise(arguments):
                         if option == "--profile" and not value.endswith(".yaml"):
                             self._check_variable(block, f"LUFFY_PROFILE={value}")
@@ -163,10 +166,7 @@ class Sandbox:
                             key = value.partition("=")[0].replace(".", "__").upper()
                             self._check_variable(block, f"LUFFY__{key}=")
                 case [python, "-m", module, *arguments] if Path(python).name == "python":
-                    named = (
-                        python if python.startswith(".venv") else f".venv{'-train' * (module == 'training')}/bin/python"
-                    )
-                    self._check_options(block, [str(self.project / named), "-m", module], arguments)
+                    _check_options(block, ["luffy", PACKAGES[module], *arguments])
                 case _:
                     raise AssertionError(f"{block}: {shlex.join(words)} cannot be checked: mark it 'not executed'")
 
@@ -185,22 +185,40 @@ class Sandbox:
             known = key in keys or any(key.startswith(f"{name}.") for name in ("training.config", "catalog.owners"))
             assert known, f"{block}: there is no setting {key}"
 
-    def _check_options(self, block: Block, program: list[str], arguments: list[str]) -> None:
-        commands = []
-        for argument in arguments:
-            if not COMMAND.fullmatch(argument):
-                break
-            commands.append(argument)
-        command = (*program, *commands, "--help")
-        if command not in self.helps:
-            self.helps[command] = self._run([*command])
-        done = self.helps[command]
-        assert done.returncode == 0, f"{block}: {done.stderr}"
-        for argument in arguments:
-            if argument.startswith("--"):
-                option = argument.partition("=")[0]
-                known = re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", done.stdout)
-                assert known, f"{block}: {shlex.join([*program[-1:], *commands])} has no option {option}"
+
+def command_lines() -> Iterator[tuple[str, typer.Context]]:
+    """Every command, those of the packages too, with the context of its help."""
+    research = typer.Context(typer.main.get_command(research_app), info_name="luffy research")
+    pending = [
+        (typer.Context(typer.main.get_command(luffy_app), info_name="luffy"), "luffy"),
+        (research, "luffy research"),
+    ]
+    while pending:
+        context, line = pending.pop()
+        yield line, context
+        for name, command in getattr(context.command, "commands", {}).items():
+            inner = command.make_context(name, [], parent=context, resilient_parsing=True)
+            pending.append((inner, f"{line} {name}"))
+
+
+@cache
+def options() -> dict[str, set[str]]:
+    """The options of each command."""
+    found: dict[str, set[str]] = {}
+    for line, context in command_lines():
+        params = context.command.params
+        found.setdefault(line, {"--help"}).update(name for one in params for name in (*one.opts, *one.secondary_opts))
+    return found
+
+
+def _check_options(block: Block, words: list[str]) -> None:
+    line, *arguments = words
+    while arguments and f"{line} {arguments[0]}" in options():
+        line = f"{line} {arguments.pop(0)}"
+    for argument in arguments:
+        if argument.startswith("--"):
+            option = argument.partition("=")[0]
+            assert option in options()[line], f"{block}: {line} has no option {option}"
 
 
 def _sessions(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -50,14 +50,11 @@ def test_without_the_section_there_is_no_asset_and_with_it_one_more_source():
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"PROBLEMS": None}, ["generate.problems", "Field required"]),
         ({"TEACHERS": "x"}, ["generate.teachers", "mean teacher?"]),
-        ({"SAMPLES": "0"}, ["generate.samples", "greater than or equal to 1"]),
         ({"BUDGET_TOKENS": "100"}, ["a budget is for endpoints"]),
         ({"TEACHER": "a@http://b/v1", "BUDGET_MONEY": "1"}, ["give the input price and the output price"]),
         ({"TEACHER": "a@http://b/v1", "TEMPLATE": "own"}, ["leave out the template"]),
         ({"ENDPOINT": "{leave_out: [seed]}"}, ["endpoint is for MODEL@URL"]),
-        ({"TEACHER": "a@http://b/v1", "ENDPOINT": "{leave_out: [n]}"}, ["generate.endpoint", "leave_out.0", "'seed'"]),
         ({"TEACHER": "a@http://me:key@b/v1"}, ["give the key in the variable OPENAI_API_KEY"]),
     ],
 )

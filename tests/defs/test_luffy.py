@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
 from pipelines.cli.explain import explain_run
 from pipelines.cli.luffy import app
+from tests.defs.blocks import command_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands
@@ -44,17 +44,6 @@ def luffy(tmp_path: Path):
     return run
 
 
-def command_lines() -> Iterator[tuple[str, typer.Context]]:
-    """Every command, those of the packages too, with the context of its help."""
-    pending = [(typer.Context(typer.main.get_command(app), info_name="luffy"), "luffy")]
-    while pending:
-        context, line = pending.pop()
-        yield line, context
-        for name, command in getattr(context.command, "commands", {}).items():
-            inner = command.make_context(name, [], parent=context, resilient_parsing=True)
-            pending.append((inner, f"{line} {name}"))
-
-
 def test_every_command_has_a_help_and_every_option_says_what_it_does(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     lines = dict(command_lines())
@@ -65,7 +54,7 @@ def test_every_command_has_a_help_and_every_option_says_what_it_does(monkeypatch
         for parameter in context.command.params:
             help_text = getattr(parameter, "help", None)
             assert parameter.name == "help" or (help_text and help_text.rstrip().endswith(".")), (line, parameter.name)
-    for line in lines:
+    for line in [line for line in lines if not line.startswith("luffy research")]:  # which starts another program
         done = CliRunner().invoke(app, [*line.split()[1:], "--help"], prog_name="luffy")
         assert done.exit_code == 0 and f"Usage: {line} " in done.output, (line, done.output)
         options = [part for parameter in lines[line].command.params for part in parameter.opts if part[:2] == "--"]
@@ -88,29 +77,12 @@ def test_the_help_is_there_at_once(luffy):
         assert f"'{slow}'" not in modules
 
 
-def test_without_a_command_it_prints_its_help(luffy):
-    alone, asked = luffy(), luffy("--help")
-    assert alone.returncode == asked.returncode == 0
-    assert alone.stdout == asked.stdout
-    for name in COMMANDS:
-        assert re.search(rf"\b{name}\b", alone.stdout), name
-
-
 def test_the_programs_behind_it_call_themselves_luffy(luffy):
-    helped = luffy("targets", "--help")
-    assert helped.returncode == 0
-    assert helped.stdout.strip().startswith("Usage: luffy targets ")
-    refused = luffy("targets", "--nothing")
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("error: ") and "; see luffy targets --help" in refused.stderr
     refused = luffy("targets", "browse", "out")
     assert refused.stderr == "error: missing --out; see luffy targets browse --help\n"
     refused = luffy("evaluate", "suite", "--nothing")  # another interpreter
     assert refused.returncode == 2
     assert refused.stderr == "error: No such option: --nothing; see luffy evaluate suite --help\n"
-    shown = luffy("champion")
-    assert shown.returncode == 0, shown.stderr
-    assert "there is no champion" in shown.stdout
 
 
 def test_files_of_the_current_folder_are_not_taken_for_the_project(luffy, tmp_path: Path):
@@ -162,9 +134,7 @@ def test_the_shell_completes_commands_and_profiles(luffy):
         return set(luffy(**variables).stdout.split())
 
     assert completed("luffy ") == set(COMMANDS)
-    assert completed("luffy champion ") == {"promote", "rollback", "retention"}
     assert completed("luffy train ex") == {"examine", "export"}
-    assert completed("luffy targets --prev") == {"--previous"}
     assert completed("luffy run --profile ") == set(config_names(PROFILES)) >= {"embedded", "paper"}
 
 

@@ -14,29 +14,23 @@ from processes import clean_environment
 
 from core.errors import InputError
 from evaluation.promotion.champions import Registry
-from tests.defs.project import Project, build_project
-from tests.defs.written_scores import GOOD, OUTPUTS, Written
+from tests.defs.project import build_project
+from tests.defs.written_scores import GOOD, OUTPUTS, Written, with_base
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
 
-def base_scores(project: Project) -> Written:
-    made = Written(project)
-    made.scores("base", made.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=0.95)
-    return made
-
-
 @pytest.fixture
 def written(build) -> Written:
-    return base_scores(build())
+    return with_base(build())
 
 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Written, str, str]]:
     """An installation in which a second policy has beaten the first."""
     with dg.DagsterInstance.ephemeral() as instance:
-        made = base_scores(build_project(tmp_path_factory.mktemp("decided") / "storage", instance))
+        made = with_base(build_project(tmp_path_factory.mktemp("decided") / "storage", instance))
         first = made.policy("first", **GOOD)
         assert made.project.run(*OUTPUTS).success
         second = made.policy("second", **{**GOOD, "arithmetic": 0.75})

@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PART = "+group:targets"  # as the help says: with what it needs
 
 
-def run(environment: dict[str, str], *arguments: str, command: str = "run") -> subprocess.CompletedProcess[str]:
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.luffy", command, *arguments],
+        [sys.executable, "-m", "pipelines.cli.luffy", "run", *arguments],
         cwd=ROOT,
         env=environment,
         umask=0o022,  # what most machines have
@@ -37,7 +37,7 @@ def run(environment: dict[str, str], *arguments: str, command: str = "run") -> s
     )
 
 
-def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environment, tmp_path: Path):
+def test_a_run_is_shown_by_stage_and_in_the_ui_and_its_outputs_are_private(environment, tmp_path: Path, monkeypatch):
     done = run(environment, "--select", f'{PART} or key:"operations/retention"')
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -54,6 +54,15 @@ def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environmen
     written = [path for folder in ("storage", "home") for path in (tmp_path / folder).rglob("*")]
     assert len(written) > 20
     assert not [path for path in written if path.lstat().st_mode & 0o077 and not path.is_symlink()]
+    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
+    with dg.DagsterInstance.get() as instance:
+        found = instance.get_runs()[0]
+        assert (found.job_name, found.status) == ("everything", dg.DagsterRunStatus.SUCCESS)
+        assert instance.get_latest_materialization_event(dg.AssetKey(["benchmarks", "suite"]))
+    # What its timeline lists by, and its list of runs shows.
+    (location,) = (entry["python_module"] for entry in read_yaml(ROOT / "workspace.yaml", "")["load_from"])
+    assert found.remote_job_origin and found.remote_job_origin.location_name == location["location_name"]
+    assert {key: found.tags[key] for key in ("profile", "recipe")} == {"profile": "embedded", "recipe": "luffy"}
 
 
 CANCEL_AT_ONCE = """
@@ -118,45 +127,19 @@ def test_the_home_starts_in_the_folder_of_the_user_and_its_own_file_stays(tmp_pa
     assert prepare_home(str(tmp_path)) == file.parent and file.read_text() == "# mine\n"
 
 
-def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
-    assert run(environment, "--select", "group:benchmarks").returncode == 0
-    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
-    with dg.DagsterInstance.get() as instance:
-        (found,) = instance.get_runs()
-        assert (found.job_name, found.status) == ("everything", dg.DagsterRunStatus.SUCCESS)
-        assert instance.get_latest_materialization_event(dg.AssetKey(["benchmarks", "suite"]))
-    # What its timeline lists by, and its list of runs shows.
-    (location,) = (entry["python_module"] for entry in read_yaml(ROOT / "workspace.yaml", "")["load_from"])
-    assert found.remote_job_origin and found.remote_job_origin.location_name == location["location_name"]
-    assert {key: found.tags[key] for key in ("profile", "recipe")} == {"profile": "embedded", "recipe": "luffy"}
-
-
+@pytest.mark.usefixtures("build_on_small")
 @pytest.mark.parametrize(
-    ("changes", "arguments", "status", "part"),
+    ("rows", "setting", "parts"),
     [
-        (
-            {"LUFFY__TARGETS__SOURCE": "none.parquet", "LUFFY__TARGETS__EMBEDDED_ROWS": "4096"},
-            ["--select", PART],
-            1,
-            "none.parquet",
-        ),
-        ({}, ["--select", "key:training/checkpoints"], 2, "not in the job everything: training/checkpoints;"),
+        ("4096", "targets.source=none.parquet", ["none.parquet"]),
+        ("300", "targets.min_rows=5000", ["enough_rows", "300"]),
     ],
 )
-def test_a_mistake_is_one_message_and_an_exit_status(environment, changes, arguments, status, part):
-    done = run({**environment, **changes}, *arguments)
-    errors = done.stderr.splitlines()
-    assert done.returncode == status
-    assert len(errors) == 1, done.stderr
-    assert errors[0].startswith("error: ")
-    assert part in errors[0]
-
-
-def test_a_gate_that_fails_says_which(environment):
-    done = run(environment, "--select", PART, "--set", "targets.min_rows=5000")
-    assert done.returncode == 1
-    assert "enough_rows" in done.stderr and "300" in done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
+def test_a_run_that_fails_says_why_in_one_line(environment, rows: str, setting: str, parts: list[str]):
+    done = run(environment | {"LUFFY__TARGETS__EMBEDDED_ROWS": rows}, "--select", PART, "--set", setting)
+    assert done.returncode == 1 and "Traceback" not in done.stdout
+    (error,) = done.stderr.splitlines()
+    assert error.startswith("error: ") and all(part in error for part in parts)
 
 
 def start_at_work(environment: dict[str, str], tmp_path: Path, *more: str) -> "subprocess.Popen[str]":
@@ -177,7 +160,7 @@ def start_at_work(environment: dict[str, str], tmp_path: Path, *more: str) -> "s
     return process
 
 
-@pytest.mark.parametrize("at_once", ["1", "2"])
+@pytest.mark.parametrize("at_once", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_nothing_survives_the_process_of_the_run_that_is_killed(environment, tmp_path: Path, at_once: str):
     process = start_at_work(environment, tmp_path, "--max-concurrent", at_once)
     (executing,), family = children(process.pid), descendants(process.pid)
@@ -188,11 +171,11 @@ def test_nothing_survives_the_process_of_the_run_that_is_killed(environment, tmp
     assert not list((tmp_path / "storage" / "targets" / "prepared").glob("[!.]*"))  # the step did not go on to its end
 
 
-def test_a_taken_port_is_one_message(environment):
+def test_a_taken_port_is_one_message(environment, luffy):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = run(environment, "--port", str(taken.getsockname()[1]), command="ui")
+        done = luffy(environment, "ui", "--port", str(taken.getsockname()[1]))
     assert done.returncode == 2
     assert done.stderr.startswith("error: port ")
     assert "luffy ui --port 3001" in done.stderr

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -21,17 +22,15 @@ from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.champions import Registry
 from pipelines.cli.ui import scorecard_page
 from tests.defs.project import message
-from tests.defs.written_scores import BENCHMARKS, GOOD, OUTPUTS, PROBLEM, Written
+from tests.defs.written_scores import BENCHMARKS, GOOD, OUTPUTS, PROBLEM, Written, with_base
 
 
 @pytest.fixture
 def written(build) -> Written:
-    made = Written(build())
-    made.scores("base", made.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=0.95)
-    return made
+    return with_base(build())
 
 
-def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
+def test_a_better_policy_is_reported_in_every_place_and_becomes_the_champion(written: Written):
     digest = written.policy("first", **GOOD)
     assert written.project.run(*OUTPUTS).success
     shown = written.project.metadata("report/scorecard")
@@ -41,10 +40,29 @@ def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
     assert "better than the base" in shown["verdict"]
     assert shown["evals difference, points"] == pytest.approx(44, abs=10)
     assert (Path(shown["file"]).parent / "scorecard.txt").read_text().count("arithmetic") >= 4
-    decision = written.project.metadata("registry/champion")
-    assert decision["promoted"] is True
-    assert decision["compared with"] == written.base[:16]
     assert written.champion["checkpoint"] == digest
+
+    card = ModelCard.load(written.project.storage / "training" / "policy" / "first" / "policy" / "README.md")
+    scores = {row["base"]["benchmark"]: row["policy"] for row in numbers(written)}
+    assert {result.dataset_type for result in card.data.eval_results} == set(BENCHMARKS)
+    for result in card.data.eval_results:
+        score = scores[result.dataset_type]
+        assert result.metric_value == pytest.approx(score["mean"], abs=1e-4)
+        assert result.metric_args["interval_95"] == pytest.approx([score["low"], score["high"]], abs=1e-4)
+
+    (file,) = (written.project.storage / "registry" / "decisions").iterdir()
+    record, shown = json.loads(file.read_text()), written.project.metadata("registry/champion")
+    assert shown["promoted"] is True and shown["compared with"] == written.base[:16]
+    decision = record["decision"]
+    assert record["checkpoint"] == digest and record["limits"]["max_ood_drop"] == 0.1
+    assert decision["outcome"] == "promoted"
+    assert decision["log_evidence"] > -math.log(decision["level"])
+    assert decision["left"] == 0.05 and shown["error rate left after it"] == "0.05"
+    assert decision["above_base"] == decision["ood"]  # the base was the opponent
+    for name, difference in decision["ood"].items():
+        assert shown[f"difference {name}, points"] == pytest.approx(100 * difference, rel=1e-3)
+    assert decision["contamination"] == dict.fromkeys(BENCHMARKS, 0)
+    assert shown["decision"] == str(file) and shown["in-domain difference, points"] > 0
 
 
 def test_the_samples_become_logs_of_inspect_if_asked_for(written: Written):
@@ -95,18 +113,6 @@ def test_a_tracker_that_is_gone_costs_no_scorecard(written: Written, training_in
     assert page and (written.storage.path / page.removeprefix(f"{FILES}/")).is_file()
 
 
-def test_the_card_of_the_policy_has_the_scores_with_their_intervals(written: Written):
-    written.policy("first", **GOOD)
-    assert written.project.run(*OUTPUTS).success
-    card = ModelCard.load(written.project.storage / "training" / "policy" / "first" / "policy" / "README.md")
-    scores = {row["base"]["benchmark"]: row["policy"] for row in numbers(written)}
-    assert {result.dataset_type for result in card.data.eval_results} == set(BENCHMARKS)
-    for result in card.data.eval_results:
-        score = scores[result.dataset_type]
-        assert result.metric_value == pytest.approx(score["mean"], abs=1e-4)
-        assert result.metric_args["interval_95"] == pytest.approx([score["low"], score["high"]], abs=1e-4)
-
-
 def numbers(written: Written) -> list[dict]:
     file = Path(written.project.metadata("report/scorecard")["file"]).parent / "scorecard.json"
     return json.loads(file.read_text())["rows"]
@@ -124,35 +130,37 @@ def test_a_policy_that_is_not_better_beyond_chance_is_not_promoted(written: Writ
     assert len(list((written.project.storage / "registry" / "decisions").iterdir())) == 1
 
 
-def test_a_policy_that_forgets_is_not_promoted(written: Written):
+def forgets(written: Written) -> None:
     written.policy("forgets", **{**GOOD, "arithmetic_short": 0.4})
-    assert written.project.run(*OUTPUTS).success
-    assert "arithmetic" in written.project.metadata("registry/champion")["reasons"]
-    assert written.champion is None
 
 
-def test_a_policy_that_does_not_end_its_answers_is_not_promoted(written: Written):
-    digest = written.policy("long", **GOOD)
-    written.scores("policy", digest, truncated=0.9, arithmetic=0.5)
-    assert written.project.run(*OUTPUTS).success
-    assert "cut at the token limit" in written.project.metadata("registry/champion")["reasons"]
+def does_not_end_its_answers(written: Written) -> None:
+    written.scores("policy", written.policy("long", **GOOD), truncated=0.9, arithmetic=0.5)
 
 
-def test_a_policy_that_saw_benchmark_problems_is_not_promoted(written: Written):
+def saw_benchmark_problems(written: Written) -> None:
     written.targets("what is  12 + 30 + 5?")
     written.policy("cheat", **GOOD)
-    assert written.project.run(*OUTPUTS).success
-    decision = written.project.metadata("registry/champion")
-    assert "arithmetic: 1 problems are among the training targets" in decision["reasons"]
-    assert decision["problems in targets arithmetic"] == 1
-    assert written.champion is None
 
 
-def test_a_policy_whose_targets_are_gone_is_not_promoted(written: Written):
+def lost_its_targets(written: Written) -> None:
     written.policy("orphan", **GOOD)
     written.trained_on.unlink()
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (forgets, "arithmetic_short"),
+        (does_not_end_its_answers, "cut at the token limit"),
+        (saw_benchmark_problems, "arithmetic: 1 problems are among the training targets"),
+        (lost_its_targets, "cannot be searched"),
+    ],
+)
+def test_a_policy_is_not_promoted_that(written: Written, policy: Callable[[Written], None], reason: str):
+    policy(written)
     assert written.project.run(*OUTPUTS).success
-    assert "cannot be searched" in written.project.metadata("registry/champion")["reasons"]
+    assert reason in written.project.metadata("registry/champion")["reasons"] and written.champion is None
 
 
 def evaluate(written: Written, *, passed: bool) -> None:
@@ -185,23 +193,6 @@ def test_a_policy_that_was_trained_in_spite_of_a_failed_check_can_be_promoted(wr
     written.policy("good", **GOOD)
     evaluate(written, passed=False)
     assert written.project.run(*OUTPUTS).success and written.champion
-
-
-def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: Written):
-    digest = written.policy("first", **GOOD)
-    assert written.project.run(*OUTPUTS).success
-    (file,) = (written.project.storage / "registry" / "decisions").iterdir()
-    record, shown = json.loads(file.read_text()), written.project.metadata("registry/champion")
-    decision = record["decision"]
-    assert record["checkpoint"] == digest and record["limits"]["max_ood_drop"] == 0.1
-    assert decision["outcome"] == "promoted"
-    assert decision["log_evidence"] > -math.log(decision["level"])
-    assert decision["left"] == 0.05 and shown["error rate left after it"] == "0.05"
-    assert decision["above_base"] == decision["ood"]  # the base was the opponent
-    for name, difference in decision["ood"].items():
-        assert shown[f"difference {name}, points"] == pytest.approx(100 * difference, rel=1e-3)
-    assert decision["contamination"] == dict.fromkeys(BENCHMARKS, 0)
-    assert shown["decision"] == str(file) and shown["in-domain difference, points"] > 0
 
 
 def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Written):

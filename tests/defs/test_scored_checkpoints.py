@@ -52,10 +52,10 @@ def materialize(project: Project, benchmark: str):
     )
 
 
-def test_every_saved_checkpoint_is_scored(build, training_interpreter):
+def test_every_saved_checkpoint_is_scored_and_what_cannot_be_is_named(build, training_interpreter):
     project: Project = build(**SMALL)
     assert project.run("models/base", "benchmarks/suite").success
-    write_run(project, training_interpreter, (2, 4))
+    run = write_run(project, training_interpreter, (2, 4))
     assert materialize(project, "arithmetic_short").success
     shown = project.metadata(KEY)
     assert (shown["benchmark"], shown["best step"]) == ("arithmetic_short", 4)
@@ -64,12 +64,6 @@ def test_every_saved_checkpoint_is_scored(build, training_interpreter):
     assert 0 <= shown["best accuracy, %"] <= 100
     assert "curve" in shown
     assert not list((project.storage / "checkpoints").glob("*"))  # the links to the models are gone
-
-
-def test_what_cannot_be_scored_is_named(build, training_interpreter):
-    project: Project = build(**SMALL)
-    assert project.run("models/base", "benchmarks/suite").success
-    run = write_run(project, training_interpreter, (2,))
     assert "expected one of arithmetic" in message(materialize(project, "sums"))
     shutil.rmtree(run / "checkpoints")
     assert "it has no checkpoints any more" in message(materialize(project, "arithmetic"))

@@ -13,21 +13,6 @@ from tests.defs.project import settings_of
 
 
 def test_the_shipped_profiles_are_valid():
-    assert {*config_names(PROFILES)} == {
-        "choice",
-        "code",
-        "comparison",
-        "drift",
-        "embedded",
-        "gym",
-        "paper",
-        "products",
-        "rounds",
-        "small",
-        "smoke",
-        "tools",
-        "words",
-    }
     assert settings_of().suite.name == "embedded"
     assert settings_of(LUFFY_PROFILE="").suite.name == "embedded"
     assert settings_of(LUFFY_PROFILE="small").training.hardware == "cpu"

@@ -13,8 +13,8 @@ from tests.defs.project import message
 from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, good_row, write_rows
 
 
-def test_a_failing_gate_stops_the_run_before_training(build):
-    project = build(**SMALL, targets__min_rows="100000")
+def test_a_failing_gate_stops_the_run_before_training(build_on_small):
+    project = build_on_small(**SMALL, targets__min_rows="100000")
     result = project.run(*INPUTS, *TARGETS, "training/policy")
     assert not result.success
     failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
@@ -35,8 +35,8 @@ def prepare_unchecked(project) -> None:
     assert job.execute_in_process(instance=project.instance).success
 
 
-def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build):
-    project = build(**{**SMALL, "targets__min_rows": "1000"})
+def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build_on_small):
+    project = build_on_small(**{**SMALL, "targets__min_rows": "1000"})
     assert not project.run(*INPUTS, *TARGETS).success
     result = project.run("training/policy")
     assert not result.success
@@ -45,15 +45,15 @@ def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build):
         result
     )
     assert "training.ignore_checks=true" in message(result)
-    ignored = build(**SMALL, **NO_INTERPRETER).run("training/policy", set=["training.ignore_checks=true"])
+    ignored = build_on_small(**SMALL, **NO_INTERPRETER).run("training/policy", set=["training.ignore_checks=true"])
     assert "no training interpreter" in message(ignored)
 
 
-def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build):
-    few = build(**{**SMALL, "targets__embedded_rows": "60", "targets__min_rows": "100"}, **NO_INTERPRETER)
+def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build_on_small):
+    few = build_on_small(**{**SMALL, "targets__embedded_rows": "60", "targets__min_rows": "100"}, **NO_INTERPRETER)
     assert not few.run(*INPUTS, *TARGETS).success
     assert "enough_rows failed" in message(few.run("training/policy"))
-    many = build(**{**SMALL, "targets__min_rows": "100"}, **NO_INTERPRETER)
+    many = build_on_small(**{**SMALL, "targets__min_rows": "100"}, **NO_INTERPRETER)
     prepare_unchecked(many)  # the newest evaluation is of the version before, and failed
     refusal = message(many.run("training/policy"))
     assert "enough_rows was never evaluated on this version" in refusal and "failed" not in refusal
@@ -63,18 +63,18 @@ def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build
     assert "enough_rows failed" in message(few.run("training/policy"))
 
 
-def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):
+def test_the_profile_names_the_suite_of_the_checks(build_on_small, tmp_path: Path):
     suite = tmp_path / "suite.yaml"
     suite.write_text(
         "name: ours\nchecks:\n  - {name: short, severity: error, description: No long target.,"
         " type: expect_column_max_to_be_between, kwargs: {column: target_tokens, max_value: 3}}\n"
     )
-    project = build(**SMALL, checks__suite=str(suite))
+    project = build_on_small(**SMALL, checks__suite=str(suite))
     result = project.run(*INPUTS, *TARGETS)
     outcomes = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
     assert outcomes == {"short": False, "every_trace_accounted_for": True}
     suite.write_text(suite.read_text().replace("max_value: 3", "max_value: 3000"))
-    result = build(**SMALL, checks__suite=str(suite)).run(*INPUTS, *TARGETS)
+    result = build_on_small(**SMALL, checks__suite=str(suite)).run(*INPUTS, *TARGETS)
     assert all(check.passed for check in result.get_asset_check_evaluations())
 
 
@@ -103,8 +103,8 @@ def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     assert project.files() == before
 
 
-def test_the_same_files_are_validated_once_and_changed_ones_again(build, monkeypatch):
-    project = build(**SMALL)
+def test_the_same_files_are_validated_once_and_changed_ones_again(build_on_small, monkeypatch):
+    project = build_on_small(**SMALL)
     first = project.run(*INPUTS, *TARGETS).get_asset_check_evaluations()
     validated = []
     monkeypatch.setattr(checks, "validate", lambda *a, real=checks.validate, **k: validated.append(a) or real(*a, **k))
@@ -123,9 +123,9 @@ def test_the_same_files_are_validated_once_and_changed_ones_again(build, monkeyp
     assert validated and "answers_verified" in {check.check_name for check in failed}
 
 
-def test_a_trace_that_is_lost_stops_the_run_before_training(build):
-    project = build(**SMALL)
-    assert project.run(*INPUTS, *TARGETS).success
+def test_a_trace_that_is_lost_stops_the_run_before_training(build_on_small):
+    project = build_on_small(**SMALL)
+    assert project.run(*TARGETS).success
     heldout = Path(project.metadata("targets/train")["file"]).with_name("left_out.parquet")
     rejected = Path(project.metadata("targets/rejected")["file"])
     table = pq.read_table(rejected)

@@ -17,11 +17,12 @@ from tests.defs.project import message
 from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, good_row, write_rows
 
 
-def test_the_targets_are_prepared_checked_and_accounted_for(build):
-    project = build(**SMALL)
+def test_the_targets_are_checked_accounted_for_and_not_prepared_again(build_on_small):
+    project = build_on_small(**SMALL)
+    before = project.files()
     result = project.run(*INPUTS, *TARGETS)
-    assert result.success
-
+    assert result.success and project.files() == before
+    assert project.metadata("targets/prepared")["reused"] is True
     prepared, rejected = project.metadata("targets/prepared"), project.metadata("targets/rejected")
     assert prepared["read"] == 300
     assert prepared["dagster/row_count"] + rejected["dagster/row_count"] == 300
@@ -42,16 +43,6 @@ def test_the_targets_are_prepared_checked_and_accounted_for(build):
     assert observed[0].asset_observation.tags["dagster/data_version"]
 
 
-def test_the_same_content_is_not_prepared_again(build):
-    project = build(**SMALL)
-    assert project.run(*INPUTS, *TARGETS).success
-    before, versions = project.files(), [project.data_version(key) for key in (*INPUTS, *TARGETS)]
-    assert project.run(*INPUTS, *TARGETS).success
-    assert project.metadata("targets/prepared")["reused"] is True
-    assert project.files() == before
-    assert [project.data_version(key) for key in (*INPUTS, *TARGETS)] == versions
-
-
 @pytest.mark.parametrize(
     ("damaged", "size"),
     [
@@ -60,9 +51,8 @@ def test_the_same_content_is_not_prepared_again(build):
         ("targets/checks/*/*.json", 0),
     ],
 )
-def test_a_damaged_output_is_set_aside_and_made_again(build, damaged, size):
-    project = build(**SMALL)
-    assert project.run(*INPUTS, *TARGETS).success
+def test_a_damaged_output_is_set_aside_and_made_again(build_on_small, damaged, size):
+    project = build_on_small(**SMALL)
     (file,) = project.storage.glob(damaged)
     whole = file.read_bytes()
     os.truncate(file, size)
@@ -71,13 +61,13 @@ def test_a_damaged_output_is_set_aside_and_made_again(build, damaged, size):
     assert file.parent.with_name(f"{file.parent.name}.damaged").joinpath(file.name).stat().st_size == size
 
 
-def test_a_review_is_honoured_and_every_trace_stays_on_the_page(build, tmp_path):
-    project = build(**SMALL)
+def test_a_review_is_honoured_and_every_trace_stays_on_the_page(build_on_small, tmp_path):
+    project = build_on_small(**SMALL)
     assert project.run(*INPUTS, *TARGETS, "targets/browser").success
     first = pq.read_table(project.metadata("targets/prepared")["file"])["extra_info"][0]["id"].as_py()
     review = tmp_path / "review.csv"
     review.write_text(f"id,decision,reviewer,note\n{first},refuse,Ada,too short\n")
-    project = build(**SMALL, targets__review=str(review))
+    project = build_on_small(**SMALL, targets__review=str(review))
     result = project.run(*INPUTS, *TARGETS, "targets/browser")
     assert result.success
     assert "| review | 1 |" in project.metadata("targets/rejected")["reasons"]
@@ -90,11 +80,11 @@ def test_a_review_is_honoured_and_every_trace_stays_on_the_page(build, tmp_path)
     assert "review" not in project.metadata("targets/rejected")["reasons"]
 
 
-def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build, tmp_path: Path):
-    assert build(**SMALL).run(*INPUTS, *TARGETS).success
+def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build_on_small, tmp_path: Path):
+    assert build_on_small(**SMALL).run(*INPUTS, *TARGETS).success
     unboxed = {**good_row(1), "response": "<think>\nhm\n</think>\n\nTwo."}
     source = write_rows(tmp_path / "empty.parquet", [unboxed, {**unboxed, "problem": "2+2=?"}])
-    project = build(**OWN, targets__source=source)
+    project = build_on_small(**OWN, targets__source=source)
     version = project.data_version("targets/prepared")
     for _ in range(2):  # the second time from what the first has written
         result = project.run("targets/prepared", "targets/rejected")
@@ -107,21 +97,21 @@ def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build, tmp_pa
     assert project.data_version("targets/prepared") == version
 
 
-def test_the_rejected_traces_are_recorded_whichever_of_the_two_is_selected(build):
-    project = build(**SMALL)
+def test_the_rejected_traces_are_recorded_whichever_of_the_two_is_selected(build_on_small):
+    project = build_on_small(**SMALL)
     assert project.run(*INPUTS, "targets/prepared", "targets/train").success
     first, version = project.metadata("targets/rejected"), project.data_version("targets/rejected")
     assert first["dagster/row_count"] + project.metadata("targets/prepared")["dagster/row_count"] == 300
     reference = read_reference(project.storage, "targets/rejected")
     assert reference["path"] == first["file"] and reference["digest"] == version
     assert project.run("targets/rejected").success
-    assert project.metadata("targets/rejected") == {**first, "reused": True}
+    assert project.metadata("targets/rejected") == first
     assert project.data_version("targets/rejected") == version
 
 
-def test_targets_in_several_files_are_trained_on_and_each_version_is_validated(build):
+def test_targets_in_several_files_are_trained_on_and_each_version_is_validated(build_on_small):
     several = {**SMALL, "targets__rows_per_file": "100"}
-    project = build(**several)
+    project = build_on_small(**several)
     result = project.run(*INPUTS, *TARGETS)
     assert result.success
     assert all(c.passed for c in result.get_asset_check_evaluations() if c.severity == dg.AssetCheckSeverity.ERROR)
@@ -131,6 +121,6 @@ def test_targets_in_several_files_are_trained_on_and_each_version_is_validated(b
     first = checks["enough_rows"].metadata["value"].value
     assert first == project.metadata("targets/prepared")["dagster/row_count"]
 
-    project = build(**{**several, "targets__embedded_rows": "290"})
+    project = build_on_small(**{**several, "targets__embedded_rows": "290"})
     checks = {check.check_name: check for check in project.run(*TARGETS).get_asset_check_evaluations()}
     assert checks["enough_rows"].metadata["value"].value < first

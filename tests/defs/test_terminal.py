@@ -115,17 +115,6 @@ class Recording:
         return CONTROL.sub("", REWRITTEN.sub("\n", self.raw))
 
 
-def test_a_recorded_run_ends_with_what_to_do_next(environment):
-    recording = Recording(["pipelines.cli.luffy", "run", "--select", "group:benchmarks"], environment)
-    assert recording.end() == 0, recording.text
-    text = recording.text
-    assert re.search(r"● benchmarks/suite +0:\d\d ", text)
-    assert re.search(r"^\[1/1\] benchmarks/suite +done +[\d.]+ s  \d+ problems: ", text, re.MULTILINE)
-    assert "luffy ui: everything in the UI" in text and re.search(r"^time: \d+ s, of which ", text, re.MULTILINE)
-    assert re.search(r"what next:\n  (/.*/)?luffy run: ", text)
-    assert recording.raw.count(HIDE) == recording.raw.count(SHOW) > 0
-
-
 def test_ctrl_c_on_the_terminal_cancels_and_says_what_is_kept(environment, tmp_path: Path, monkeypatch):
     more = ["--set", "targets.embedded_rows=40000"]
     recording = Recording(["pipelines.cli.luffy", "run", "--select", PART, *more], environment)

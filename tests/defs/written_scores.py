@@ -151,3 +151,10 @@ class Written:
     def champion(self) -> dict | None:
         file = self.project.storage / "registry" / "champion.json"
         return json.loads(file.read_text()) if file.exists() else None
+
+
+def with_base(project: Project) -> Written:
+    """An installation with the scores of its base model."""
+    made = Written(project)
+    made.scores("base", made.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=0.95)
+    return made
