@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -126,13 +127,19 @@ def test_a_killed_run_goes_on_where_it_was(model, suite, tmp_path, cache):
 
 
 @pytest.mark.timeout(300)
-def test_a_template_decides_the_prompt_and_is_recorded(model, suite, tmp_path, cache):
-    options = ("--model", model, "--suite", suite, "--benchmarks", "arithmetic", "--samples", 1, "--max-tokens", 1)
-    run(*options, "--template", "qwen", "--cache", cache, "--out", tmp_path / "out")
+def test_a_template_decides_the_prompt_and_one_beyond_the_context_is_kept_as_truncated(model, tmp_path, cache):
+    path = tmp_path / "suite.parquet"
+    first, second = (load_suite("embedded")[number : number + 1] for number in (0, 1))
+    both = [read_suite(first, [], limit=2), read_suite(second, [], limit=2, system_prompt="x" * 200)]
+    write_table(pa.concat_tables(both), path)
+    options = ("--samples", 1, "--max-tokens", 1, "--template", "qwen", "--cache", cache, "--out", tmp_path / "out")
+    run("--model", model, "--suite", path, *options)
     table = pq.read_table(tmp_path / "out" / "arithmetic.parquet")
     assert table["prompt"][0].as_py().startswith("<|im_start|>system\nPlease reason step by step")
     facts = json.loads(table.schema.metadata[b"template"])
     assert (facts["name"], facts["thinking"]) == ("qwen", False)
+    rows = pq.read_table(tmp_path / "out" / "arithmetic_long.parquet").to_pylist()
+    assert [(row["finish_reason"], row["tokens"], row["response"]) for row in rows] == [("length", 0, "")] * 2
 
 
 def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
@@ -188,12 +195,3 @@ def test_more_prompts_start_at_once_than_fit_into_a_step(model) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, model], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-@pytest.mark.timeout(300)
-def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path, cache):
-    path = tmp_path / "suite.parquet"
-    write_table(read_suite(load_suite("embedded")[:1], [], limit=2, system_prompt="x" * 200), path)
-    run("--model", model, "--suite", path, "--max-tokens", 8, "--cache", cache, "--out", tmp_path / "out")
-    rows = pq.read_table(tmp_path / "out" / "arithmetic.parquet").to_pylist()
-    assert [(row["finish_reason"], row["tokens"], row["response"]) for row in rows] == [("length", 0, "")] * 2

@@ -2,13 +2,11 @@
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-import pyarrow.parquet as pq
 import pytest
 from slurm_cluster import NEEDS_SLURM, slurm_cluster
 from training_inputs import write_targets
@@ -20,12 +18,8 @@ from core.backends.elsewhere import run_elsewhere
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Task
 from core.errors import InputError
-from core.files import write_table
 from core.machine.jsonl_tail import EVENTS_FILE
-from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
-from evaluation.benchmarks.benchmark_problems import read_suite
-from evaluation.benchmarks.suite import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = NEEDS_SLURM
@@ -128,25 +122,4 @@ def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: Path
     stopped.wait_for_step(1)
     stopped.process.send_signal(signal.SIGTERM)
     assert stopped.end(90) == 128 + signal.SIGTERM
-    assert jobs() == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_an_evaluation_goes_on_without_its_command_and_is_found_again(cluster: Path, tmp_path: Path) -> None:
-    suite = tmp_path / "suite.parquet"
-    write_table(read_suite(load_suite("embedded")[:1], [], limit=40), suite)
-    command = [sys.executable, "-m", "evaluation", "generate", "--model", SHIPPED, "--suite", suite]
-    command += ["--out", tmp_path / "out", "--cache", tmp_path / "cache", "--max-tokens", "64", "--samples", "16"]
-    command += ["--temperature", "1", "--set", "interpreter.backend=slurm"]
-    killed = subprocess.Popen(command, cwd=ROOT)
-    while not (running := jobs()):
-        assert killed.poll() is None
-        time.sleep(0.2)
-    killed.kill()
-    killed.wait()
-    assert jobs() == running
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert found.returncode == 0 and f"following {running[0]}, which still runs" in found.stderr, found
-    assert sum(pq.read_metadata(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == 40 * 16
     assert jobs() == []

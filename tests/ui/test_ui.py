@@ -21,6 +21,7 @@ from tests.ui.dagster_ui import open_page, served
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
 
+pytestmark = pytest.mark.slow  # the quick tests look at the definitions and the guard of the UI
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = ["benchmarks", "evals", "models", "ood", "operations", "registry", "report", "targets"]
 GROUPS += ["training"]
@@ -157,7 +158,6 @@ def test_the_automation_is_listed_and_off(page):
         page.get_by_text(name, exact=True).first.wait_for()
 
 
-@pytest.mark.slow
 def test_a_training_is_launched_watched_and_cancelled(page, address):
     page.goto("/assets/training/policy")
     page.get_by_text("Materialize", exact=True).first.click()
