@@ -190,7 +190,8 @@ def row() -> None:
 @quirk("verl/trainer/ppo/v1/trainer_separate_async.py:184", PROCESS)
 def flush() -> None:
     """verl calls logger.info(..., flush=True): a TypeError at level INFO, where no rollouts share the actor's GPUs."""
-    logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
+    logger: Any = logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async")
+    logger.info = lambda *_, **__: None  # the module, which is imported later, sets the level itself
 
 
 @quirk("vllm/model_executor/layers/utils.py:324", CPU_VLLM)
