@@ -30,7 +30,7 @@ from core.model.lineage_file import read_manifest
 from core.model.prompts import PromptRecord
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.records import Checkpoint, ScoreFile
-from training.config.overrides import SFT
+from training.config.overrides import ON_POLICY, SFT
 
 if TYPE_CHECKING:
     from evaluation.statistics.benchmark_scores import Summary
@@ -91,7 +91,7 @@ def _scores(
         sampler = Sampler(context, luffy.storage, suite, settings.of_base(), interpreter, luffy.settings.tools)
         pair = sampler.answers(model, list(selected)), None
         files = [pair[0].graded[benchmark.name] for benchmark in benchmarks if benchmark.group == "evals"]
-        if advice := recipe_advice(luffy.settings.training.recipe, files):
+        if advice := recipe_advice(luffy.settings.training.recipe, files, tools=luffy.settings.tools is not None):
             context.log.warning(advice)
     accuracies = []
     for name, asset in selected.items():
@@ -101,8 +101,11 @@ def _scores(
     context.log.info(", ".join(accuracies))
 
 
-def recipe_advice(recipe: str, graded: Sequence[Path]) -> str | None:
-    """Return what to do if the base solves nothing in the ``graded`` files, and ``recipe`` starts with rewards."""
+def recipe_advice(recipe: str, graded: Sequence[Path], *, tools: bool = False) -> str | None:
+    """Return what to do if the base solves nothing in the ``graded`` files, and ``recipe`` starts with rewards.
+
+    With ``tools``, targets in the groups of samples show how to call them, so that only rewards alone are too little.
+    """
     import pyarrow.parquet as pq
 
     from training.config.compose import compose
@@ -110,7 +113,8 @@ def recipe_advice(recipe: str, graded: Sequence[Path]) -> str | None:
     scores = [score for file in graded for score in pq.read_table(file, columns=["score"])["score"].to_pylist()]
     composed = compose(recipe, "cpu", ())
     first = composed.first_stage or composed.run
-    if len(scores) < ENOUGH or any(scores) or first.method.get("type") == SFT:
+    kind = first.method.get("type")
+    if len(scores) < ENOUGH or any(scores) or kind == SFT or (tools and kind != ON_POLICY):
         return None
     return (
         f"0 of {len(scores)} answers of the base are right: it cannot do this yet, and recipe {recipe} learns from "
@@ -191,5 +195,6 @@ def _summary_metadata(summary: "Summary") -> dict[str, Any]:
         **percents({"majority": summary.majority, **{f"pass@{k}": share for k, share in summary.pass_at.items()}}),
         **percents({"truncated": summary.truncated, "without an answer": summary.unanswered}),
         "mean tokens": rounded(summary.mean_tokens),
+        **{name: rounded(mean) for name, mean in summary.episodes.items()},
         "verdicts": counts(summary.verdicts, ("verdict", "samples")),
     }

@@ -52,8 +52,8 @@ function chunkOf(row) {
 
 async function textsOf(row) {
   const chunk = chunkOf(row);
-  const [problem, gold, response, duplicateOf, duplicateProblem, notes] = (await load(chunk)).rows[row - starts[chunk]];
-  return { problem, gold, response, duplicateOf, duplicateProblem, notes };
+  const [problem, gold, response, duplicateOf, duplicateProblem, notes, turns] = (await load(chunk)).rows[row - starts[chunk]];
+  return { problem, gold, response, duplicateOf, duplicateProblem, notes, turns };
 }
 
 function searched(chunk, number) {
@@ -183,6 +183,10 @@ function show(row, texts, original) {
     texts.duplicateOf && section(`Repeats ${texts.duplicateOf}`, "duplicate", besides || "This row is not on the page.")));
   parts.push(pair(section(thoughts === null ? "Response, without thoughts that end" : "Final answer", "answer", answer),
     section("Gold answer", "gold", texts.gold)));
+  if (texts.turns) {
+    parts.push(element("section", { className: "thoughts turns" }, element("h3", { textContent: "Turns, and what tools said" }),
+      ...texts.turns.map(([role, text]) => element("div", { className: `words ${role}`, textContent: text }))));
+  }
   const others = original && split(original.response);
   if (thoughts !== null || others) {
     parts.push(pair(section("Thoughts", "thoughts", thoughts ?? ""),

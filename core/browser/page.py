@@ -45,6 +45,7 @@ class Row:
         facets: a value for each of the page's facets.
         length: characters of the whole response.
         notes: more about it, by name; an empty one is not shown.
+        turns: role and text of each, where the model called tools.
         duplicate_of: id of another row that is shown next to it, or a name for ``duplicate_problem``.
     """
 
@@ -55,6 +56,7 @@ class Row:
     response: str
     length: int
     notes: dict[str, str] = field(default_factory=dict)
+    turns: Sequence[tuple[str, str]] = ()
     duplicate_of: str = ""
     duplicate_problem: str = ""
 
@@ -130,7 +132,9 @@ def _texts(row: Row, longest: int) -> list[Any]:
         shorten(text, longest)
         for text in (row.problem, row.gold, row.response, row.duplicate_of, row.duplicate_problem)
     ]
-    return [*texts, {name: shorten(note, longest) for name, note in row.notes.items() if note}]
+    notes = {name: shorten(note, longest) for name, note in row.notes.items() if note}
+    turns = [(role, shorten(text, longest)) for role, text in row.turns]
+    return [*texts, notes, turns] if turns else [*texts, notes]
 
 
 def _write_data(file: IO[str], name: str, data: Any) -> None:

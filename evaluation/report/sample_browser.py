@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.browser.page import Page, Row, write_page
+from core.schemas import TURNS
 
 FACETS = ("verdict", "benchmark", "subject", "finish reason")
 
@@ -28,6 +29,7 @@ def _rows(results: Mapping[str, pa.Table]) -> Iterator[Row]:
                     gold=row["gold"],
                     response=row["response"],
                     length=len(row["response"]),
+                    turns=[(turn["role"], turn["content"]) for turn in row.get(TURNS.name) or ()],
                     notes={
                         "tokens": f"{row['tokens']:,}",
                         "score": f"{row['score']:g}",

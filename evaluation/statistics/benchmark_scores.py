@@ -10,8 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import InputError
+from core.model.episodes import TOOL
+from core.schemas import TURNS
 from evaluation.statistics.intervals import mean_and_error, mean_interval
 from grading.answers.spelling import normalize
+from grading.tools.toolbox import ERROR
 from grading.verdict import Verdict
 
 UNANSWERED = (Verdict.NO_ANSWER, Verdict.NO_THINK_END)
@@ -39,6 +42,7 @@ class Summary:
     pass_at: dict[int, float] = field(default_factory=dict)  # for powers of two up to k
     verdicts: dict[str, int] = field(default_factory=dict)
     unsettled_reason: str = ""  # reason of the first sample that grading could not decide
+    episodes: dict[str, float] = field(default_factory=dict)  # means per sample of one that may call tools
 
     def to_text(self) -> str:
         """Return one line for a terminal."""
@@ -96,7 +100,19 @@ def summarize(graded: pa.Table) -> Summary:
         pass_at={n: pass_at_k(solved, n) for n in (2**i for i in range(k.bit_length())) if n <= k},
         verdicts=dict(sorted(verdicts.items())),
         unsettled_reason=next((reason for verdict, reason in reasons if verdict in UNSETTLED and reason), ""),
+        episodes=_episodes(graded),
     )
+
+
+def _episodes(graded: pa.Table) -> dict[str, float]:
+    """Return the means per sample of turns, calls and calls that failed; {} for samples that could call no tool."""
+    if TURNS.name not in graded.column_names:
+        return {}
+    turns = [turn for turns in graded[TURNS.name].to_pylist() for turn in turns or ()]
+    said = [turn["content"] for turn in turns if turn["role"] == TOOL]
+    failed = sum(text.startswith(ERROR) for text in said)
+    counts = {"turns": len(turns) - len(said), "calls": len(said), "failed calls": failed}
+    return {name: count / graded.num_rows for name, count in counts.items()}
 
 
 def pass_at_k(solved: dict[str, list[bool]], k: int) -> float:

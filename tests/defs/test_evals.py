@@ -58,18 +58,20 @@ def test_a_benchmark_that_the_suite_lacks_says_so(build):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "right", "answers", "advised"),
+    ("recipe", "right", "answers", "tools", "advised"),
     [
-        ("luffy", 0, 60, True),
-        ("luffy", 1, 60, False),
-        ("luffy", 0, 20, False),
-        ("sft", 0, 60, False),
-        ("sft_rl", 0, 60, False),
+        ("luffy", 0, 60, False, True),
+        ("luffy", 1, 60, False, False),
+        ("luffy", 0, 20, False, False),
+        ("sft", 0, 60, False, False),
+        ("sft_rl", 0, 60, False, False),
+        ("luffy", 0, 60, True, False),  # its targets show how to call them
+        ("on_policy", 0, 60, True, True),
     ],
 )
-def test_a_base_that_solves_nothing_is_told_which_recipe_fits(tmp_path: Path, recipe, right, answers, advised):
+def test_a_base_that_solves_nothing_is_told_which_recipe_fits(tmp_path: Path, recipe, right, answers, tools, advised):
     scores = [1.0] * right + [0.0] * (answers - right)
     pq.write_table(pa.table({"score": scores}), tmp_path / "graded.parquet")
-    advice = recipe_advice(recipe, [tmp_path / "graded.parquet"])
+    advice = recipe_advice(recipe, [tmp_path / "graded.parquet"], tools=tools)
     assert bool(advice) == advised
     assert not advised or ("0 of 60 answers of the base are right" in advice and "training.recipe=sft" in advice)

@@ -6,7 +6,7 @@ from core.files import read_yaml
 from core.plugins.config_files import RECIPES, config_files
 from training.config.verl_keys import within
 
-SFT = "sft"  # the method that learns from targets alone
+SFT, ON_POLICY = "sft", "on_policy"  # the methods that learn from targets alone, and from rewards alone
 # What training on rollouts reads and supervised training does not. Recipes that share overrides leave these out for the
 # latter.
 ROLLOUTS_ONLY = (

@@ -30,7 +30,8 @@ CAUSES: tuple[Cause, ...] = (
     updates.context,
     *(samples.thoughts_twice, samples.end_token, samples.cut, samples.no_box),
     *(samples.verifier_errors, samples.always_right, samples.always_wrong),
-    *(updates.order, updates.alike, updates.no_signal, updates.stale, updates.drift, updates.learning_rate),
+    *(updates.order, updates.no_calls, updates.stopped_calling, updates.alike, updates.no_signal),
+    *(updates.stale, updates.drift, updates.learning_rate),
     *(updates.targets_not_learned, updates.loss_stays, updates.barely_moved, updates.collapse),
     *(updates.mostly_cut, updates.entropy, updates.stalled, updates.too_few_steps),
 )

@@ -11,6 +11,7 @@ from core.files import read_object
 from core.metric_table import (
     CUT_SHARE,
     ENTROPY,
+    EPISODE_CALLS,
     GRADIENT_NORM,
     LOG_RATIO_MEAN,
     OFF_POLICY_PROB,
@@ -40,10 +41,12 @@ EXPLODED = 3.0  # times the entropy of the start
 STALLED = 50  # steps without a rise of the targets' probability
 FELL, LOW = 0.95, 0.1  # share of its first loss that a run which learns has left; a loss that need not fall, in nats
 MOVED = 1e-6  # of a weight: one step at the usual rate of a large model
+CALLS, STOPPED = 0.1, 0.5  # calls of tools per sample; share of the most that a policy which still calls makes
 FEW = 20  # steps; recorded runs that learn show it after as many
 
 TOO_SHORT = compile_quick_pattern(r"is greater than the derived max_model_len")
 NOT_FINITE = compile_quick_pattern(r"FloatingPointError|is (?:nan|inf)\b")
+CALLING = LIVE, AFTER
 TEACHING = ("method.imitation", "method.teacher")
 LR, SOLVED = "actor_rollout_ref.actor.optim.lr", "groups/solve_partial"
 
@@ -116,6 +119,26 @@ def alike(record: RunRecord) -> Evidence | None:
     return Evidence(f"{text}: {hard} for the policy", shown, SOLVED)
 
 
+@cause(*CALLING, keys="the recipe: targets that call tools teach it (luffy, sft_rl), or a model that calls some")
+def no_calls(record: RunRecord) -> Evidence | None:
+    """The policy does not call its tools."""
+    means = record.means(EPISODE_CALLS)
+    if record.learns or not means or (most := max(means)) >= CALLS:
+        return None
+    text = f"it makes {most:.2f} calls per sample on average over {LIVE_WINDOW} steps at most (less than {CALLS:g})"
+    return Evidence(text, record.last, EPISODE_CALLS)
+
+
+@cause(*CALLING, keys=f"a lower {LR}, or more targets that call tools (method.prefix.n)")
+def stopped_calling(record: RunRecord) -> Evidence | None:
+    """The policy has stopped calling its tools."""
+    means = record.means(EPISODE_CALLS)
+    if record.learns or not means or max(means) < CALLS or means[-1] >= STOPPED * max(means):
+        return None
+    text = f"it makes {means[-1]:.2f} calls per sample on average over the last {LIVE_WINDOW} steps, and it made"
+    return Evidence(f"{text} {max(means):.2f} (less than {STOPPED:.0%})", record.last, EPISODE_CALLS)
+
+
 @cause(
     *(FIRST, LIVE, AFTER),
     keys="the recipe: imitate first, with sft or sft_rl (training.recipe), or take easier problems (targets.pass_rate)",
@@ -127,6 +150,8 @@ def no_signal(record: RunRecord) -> Evidence | None:
     teaches = any(one["data"].get(SOLVED) for one in record.records)
     if teaches or any(value > 0 for value in curve) or any(one.reward > 0 or one.error for one in own):
         return None
+    if not curve and record.value("tools") and record.off_policy:
+        return None  # before any update: the targets teach it to call its tools
     if not own and len(curve) >= LIVE_WINDOW:
         return Evidence(f"no on-policy sample was rewarded in {len(curve)} steps", (), REWARD)
     if len(own) < ENOUGH:

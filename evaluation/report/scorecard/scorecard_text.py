@@ -106,7 +106,8 @@ def samples_table(card: Scorecard) -> Table:
     several = any(row.policy.k > 1 for row in card.rows)
     solved = ["solved"] if card.has_partial else []
     several_columns = ["pass@k", "maj@k"] if several else []
-    table = Table(["policy, below it the base", *several_columns, *solved, "tokens", *SHARES])
+    episodes = list(next((row.policy.episodes for row in card.rows if row.policy.episodes), {}))
+    table = Table(["policy, below it the base", *several_columns, *solved, "tokens", *episodes, *SHARES])
     for row in card.rows:
         base, policy = row.base, row.policy
         cells = [Cell(row.title)]
@@ -119,6 +120,8 @@ def samples_table(card: Scorecard) -> Table:
             after, before = (s.verdicts.get(Verdict.CORRECT, 0) / s.samples for s in (policy, base))
             cells.append(Cell(percent(after), percent(before)))
         cells.append(Cell(f"{policy.mean_tokens:.0f}", f"{base.mean_tokens:.0f}"))
+        for name in episodes:
+            cells.append(Cell(*(f"{s.episodes[name]:.2f}" if s.episodes else "" for s in (policy, base))))
         values = ((getattr(policy, name), getattr(base, name)) for name in SHARES.values())
         table.add(*cells, *(Cell(percent(after), percent(before)) for after, before in values))
     return table

@@ -1,12 +1,13 @@
 """Choose a few samples for the reader: gains and losses of training, and right, wrong and truncated responses."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from core.schemas import TURNS
 from core.text.excerpt import shorten
 from grading.verdict import Verdict
 
@@ -38,6 +39,8 @@ class Transcript:
     tokens: int
     before: str | None = None
     before_extracted: str | None = None
+    turns: Sequence[Mapping[str, str]] = ()  # of one that called tools, and of the base's
+    before_turns: Sequence[Mapping[str, str]] = ()
 
 
 def choose_transcripts(tables: Mapping[str, tuple[pa.Table, pa.Table]]) -> list[Transcript]:
@@ -70,6 +73,8 @@ def _choose(name: str, gains: int, base: pa.Table, policy: pa.Table) -> list[Tra
             tokens=row["tokens"],
             before=shorten(old["response"], LONGEST) if old else None,
             before_extracted=old["extracted"] if old else None,
+            turns=row.get(TURNS.name) or (),
+            before_turns=(old or {}).get(TURNS.name) or (),
         )
         chosen[kind].append(transcript)
     return [transcript for transcripts in chosen.values() for transcript in transcripts]

@@ -1,5 +1,6 @@
 """The page of rows: what is in it, and what it leaves out and says so. Its behaviour is tested in a browser."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def test_rows_are_in_chunks_and_in_order(tmp_path: Path, monkeypatch: pytest.Mon
     index, texts = page_data(tmp_path / "new" / "page.html")
     assert index["chunks"] == [3, 3, 2] and [text[0] for text in texts] == [f"p{k}" for k in range(8)]
     assert index["facets"] == [{"name": "kind", "values": ["kind 0", "kind 1"], "codes": [0, 1] * 4}]
+
+
+def test_turns_follow_the_notes(tmp_path: Path) -> None:
+    turns = [("assistant", "call"), ("tool", "4")]
+    write_page(PAGE, [replace(row(0), turns=turns), row(1)], 2, tmp_path / "page.html")
+    called, plain = page_data(tmp_path / "page.html")[1]
+    assert called[6] == [["assistant", "call"], ["tool", "4"]] and len(plain) == 6
 
 
 def test_of_too_many_rows_every_second_is_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

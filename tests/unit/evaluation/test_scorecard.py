@@ -12,12 +12,14 @@ import pytest
 
 from core.errors import InputError
 from core.model.lineage_file import InputRecord
+from core.schemas import TURNS
 from evaluation.benchmarks.suite import Benchmark, load_suite
 from evaluation.report.scorecard.lineage_summary import composition
 from evaluation.report.scorecard.publish import MARKDOWN, NUMBERS, PAGE, TEXT, write_scorecard
 from evaluation.report.scorecard.scorecard import build_scorecard
 from evaluation.report.scorecard.scorecard_html import render_page, write_page
-from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
+from evaluation.report.scorecard.scorecard_text import render_markdown, render_text, samples_table
+from evaluation.report.table import Cell
 from grading.contamination import Contamination, Match
 
 HOSTILE = "</pre><script>alert('x')</script> {{ 7 * 7 }} <img src=x onerror=alert(1)> & \x00"
@@ -327,3 +329,19 @@ def test_targets_of_another_preparation_have_no_breakdown(card):
     foreign = {"sources": "not JSON"}  # a file of somebody else may use the key as it likes
     assert not composition(manifests.manifest(targets=manifests.targets(metadata=foreign)))
     assert not composition(card.lineage)
+
+
+def test_turns_and_calls_are_on_the_page_where_models_call_tools(graded):
+    tables = []
+    for checkpoint, said in ((BASE, ["2"]), (POLICY, ["2", "error: <b>"])):
+        table = graded({"p": [0], "q": [0]}, "arithmetic", checkpoint)
+        turns = [[{"role": "assistant", "content": "call"}, *({"role": "tool", "content": text} for text in said)]] * 2
+        tables.append({"arithmetic": table.append_column(TURNS, [turns])})
+    card = build_scorecard(*tables, suite=load_suite("embedded"))
+    assert card.rows[0].policy.episodes == {"turns": 1.0, "calls": 2.0, "failed calls": 1.0}
+    table = samples_table(card)
+    assert [table.rows[0].cells[table.columns.index(name)] for name in ("calls", "failed calls")] == [
+        Cell("2.00", "1.00"),
+        Cell("1.00", "0.00"),
+    ]
+    assert '<span>call</span>\n<span class="soft">2</span>\n<span class="soft">error: &lt;b&gt;' in render_page(card)

@@ -114,6 +114,8 @@ FAULTY = {
     "always_right": run(lambda n: sample(n, response=f"</think>\\boxed{{{n}}}", reward=1.0)),
     "always_wrong": run(lambda n: sample(n, reward=0.0), lambda n: target(n, reward=0.0)),
     "order": RunRecord(CONFIG, metrics(), sorted_by_length()),
+    "no_calls": run(records=of_curve("episode/calls", [0.04] * 10)),
+    "stopped_calling": run(records=of_curve("episode/calls", [1.9] * 10 + [0.8] * 10)),
     "alike": run(
         wrong,
         records=metrics(groups__solve_partial=[0.01] * 6, groups__off_policy=[0.0] * 6),
