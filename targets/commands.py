@@ -175,16 +175,11 @@ class Diff(Command):
 
     before: Path = option(..., "Folder of a preparation.", cli="", metavar="OLD")
     now: Path = option(..., "Folder of a later preparation.", cli="", metavar="NEW")
-    as_json: bool = option(False, "Print a JSON object.", cli="--json")
 
     def run(self) -> None:
         from targets.check.version_diff import compare_folders
 
-        difference = compare_folders(self.before, self.now)
-        if self.as_json:
-            say(difference.to_json())
-        else:
-            _print_difference(difference)
+        _print_difference(compare_folders(self.before, self.now))
 
 
 class Push(Command):

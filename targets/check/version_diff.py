@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,6 @@ class Difference:
     lines: Sequence[tuple[str, int, int]]
     went: Sequence[Example]
     came: Sequence[Example]
-
-    def to_json(self) -> str:
-        """The difference as a JSON object; each line is an object, too."""
-        lines = [dict(zip(("what", "before", "now"), line, strict=True)) for line in self.lines]
-        return json.dumps({**asdict(self), "lines": lines}, indent=2, ensure_ascii=False)
 
 
 def compare_folders(before: Path, now: Path) -> Difference:
