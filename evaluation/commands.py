@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PositiveInt, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, PositiveInt
 
 from core import PROJECT
 from core.cli import say
 from core.code_digest import SHORT_DIGEST, identity
 from core.commands import Command, from_yaml, option
 from core.errors import InputError, validated
-from core.files import read_json, read_object, write_table, write_text
+from core.files import read_object, write_table, write_text
 from core.machine.jsonl_tail import send_event
 from core.machine.request_paths import OutputFile, OutputFolder, check_output
 from core.metric_table import read_step_metrics
@@ -374,9 +374,6 @@ class Report(Command):
     )
     lineage: Path | None = option(None, "The policy's lineage.json.", metavar="JSON")
     metrics: Path | None = option(None, "The training run's metrics.jsonl.", metavar="JSONL")
-    filter_counts: Path | None = option(
-        None, "How many rows each step of the preparation left, as a list of [step, rows].", metavar="JSON"
-    )
     markdown: OutputFile | None = option(None, "Also write a summary to this file.", metavar="FILE.md")
 
     def run(self) -> None:
@@ -386,9 +383,9 @@ class Report(Command):
         from grading.contamination import search_lineage, search_targets
 
         inputs = (self.suite, self.base, self.policy, self.champion, self.targets, self.lineage)
-        check_output(self.out, *inputs, self.metrics, self.filter_counts)
+        check_output(self.out, *inputs, self.metrics)
         if self.markdown:
-            check_output(self.markdown, *inputs, self.metrics, self.filter_counts, self.out)
+            check_output(self.markdown, *inputs, self.metrics, self.out)
         table = read_suite_file(self.suite)
         lineage = contamination = None
         if self.lineage:
@@ -409,7 +406,6 @@ class Report(Command):
             contamination=contamination,
             lineage=lineage,
             training_metrics=read_step_metrics(self.metrics) if self.metrics else [],
-            filter_counts=_filter_counts(self.filter_counts) if self.filter_counts else [],
         )
         write_page(scorecard, self.out)
         if self.markdown:
@@ -476,14 +472,6 @@ class Export(Command):
         graded = datetime.fromtimestamp(newest, UTC)
         for path in write_logs(tables, read_suite_file(self.suite), self.out, graded=graded):
             say(path)
-
-
-def _filter_counts(path: Path) -> list[tuple[str, int]]:
-    counts = read_json(path)
-    try:
-        return TypeAdapter(list[tuple[str, int]]).validate_python(counts)
-    except ValidationError:
-        raise InputError(f"{path}: expected [[step, rows], …], got {counts!r:.80}") from None
 
 
 COMMANDS = (Suite, Generate, Traces, Difficulty, Grade, Compare, Leaderboard, Report, Browse, Export)

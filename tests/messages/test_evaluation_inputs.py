@@ -132,7 +132,6 @@ ROWS: list[Row] = [
     ("evaluation leaderboard --results graded", {"graded/arithmetic.parquet": b"PAR1xxxxPAR1"}, "arithmetic.parquet"),
     (f"{REPORT} --lineage l.json", {"l.json": "[1]"}, "l.json: expected a JSON object"),
     (f"{REPORT} --metrics m.jsonl", {"m.jsonl": "[1]\n"}, "m.jsonl"),
-    (f"{REPORT} --filter-counts f.json", {"f.json": "[[1, 2, 3]]"}, "f.json"),
     (f"{REPORT} --targets nothing.parquet", {}, "nothing.parquet: no such file"),
 ]
 
