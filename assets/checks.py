@@ -22,6 +22,7 @@ from targets.check.expectations import CheckResult, load_checks, summarize, vali
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 RESULTS = "results.json"  # the results of one suite on the same files
 VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
+BLOCKS_ENTRY = "blocks"  # likewise: whether no training follows a failure, unless training.ignore_checks is set
 BATCH = 100  # number of evaluations that are read at once
 ACCOUNT = "every_trace_accounted_for"
 ACCOUNTED = dg.AssetCheckSpec(
@@ -86,7 +87,7 @@ def verdicts(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], v
     failed = {
         name: evaluation.description or "it gives no reason"
         for name, evaluation in newest.items()
-        if evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
+        if evaluation and not evaluation.passed and evaluation.metadata[BLOCKS_ENTRY].value
     }
     return Verdicts(failed, [name for name, evaluation in newest.items() if evaluation is None])
 
@@ -161,7 +162,8 @@ def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
             selected = {check.name for check in context.selected_asset_check_keys}
             results = [result for result in validated if result.name in selected]
             for result in results:
-                yield _outcome(luffy.names.key(TRAIN), result, train.digest, storage.link(pages / PAGE))
+                metadata = {VERSION_ENTRY: train.digest, "page": storage.link(pages / PAGE)}
+                yield _outcome(luffy.names.key(TRAIN), result, metadata, ignore=luffy.settings.training.ignore_checks)
             context.log.info("; ".join(summarize(results)))
 
     @dg.multi_asset_check(
@@ -187,6 +189,7 @@ def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
                 description="; ".join(done.problems) or None,
                 metadata={
                     VERSION_ENTRY: train.digest,
+                    BLOCKS_ENTRY: True,
                     "read": done.read,
                     **done.rows,
                     "by source": by_source(prepared),
@@ -196,8 +199,13 @@ def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
     return [targets_checks, targets_account]
 
 
-def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
-    """Return one check result on a data ``version``; the history of the check plots ``value`` if it is a number."""
+def _outcome(
+    asset: dg.AssetKey, result: CheckResult, metadata: Mapping[str, Any], *, ignore: bool
+) -> dg.AssetCheckResult:
+    """Return one check result with more ``metadata``; its history plots ``value`` if that is a number.
+
+    ``ignore``: a failure is a warning, so that a training follows in the same run.
+    """
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
     if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):
         numbers["value"] = result.observed
@@ -205,14 +213,14 @@ def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.Url
         asset_key=asset,
         check_name=result.name,
         passed=result.passed,
-        severity=SEVERITY[result.severity],
+        severity=SEVERITY["warning" if ignore else result.severity],
         description=None if result.passed else f"{result.description} Observed: {result.observed_text}",
         metadata={
-            VERSION_ENTRY: version,
+            **metadata,
+            BLOCKS_ENTRY: result.severity == "error",
             "observed": cell(result.observed_text),
             "expected": dg.MetadataValue.json(result.expected),
             "rows": result.rows,
-            "page": page,
             **numbers,
         },
     )

@@ -179,7 +179,7 @@ class RunMonitor:
             self._finish(DONE, step, entry.timestamp)
         elif event.event_type_value == "ASSET_CHECK_EVALUATION":
             evaluation = event.asset_check_evaluation_data
-            if not evaluation.passed:
+            if not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR:
                 self._checks.append(f"{evaluation.check_name}: {evaluation.description or 'failed'}")
         elif event.event_type_value == "ASSET_OBSERVATION":
             self._observed(event.asset_observation_data.asset_observation.metadata)
@@ -196,7 +196,8 @@ class RunMonitor:
         failure = data.user_failure_data
         message = failure.description if failure and failure.description else reason(data.error)
         if self._checks and "blocking asset check" in message:
-            message = "targets do not pass: " + "; ".join(self._checks)
+            message = f"targets do not pass: {'; '.join(self._checks)}; mend them (docs/filters.md#checks), or train "
+            message += "on them as they are with --set training.ignore_checks=true, which the lineage records"
         self.failures.append(f"{name_of(step)}: {message}")
         self._finish("FAILED", step, entry.timestamp)
 

@@ -45,8 +45,10 @@ def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build_on_
         result
     )
     assert "training.ignore_checks=true" in message(result)
-    ignored = build_on_small(**SMALL, **NO_INTERPRETER).run("training/policy", set=["training.ignore_checks=true"])
-    assert "no training interpreter" in message(ignored)
+    ignored = build_on_small(**{**SMALL, "targets__min_rows": "1000"}, **NO_INTERPRETER)
+    for keys in (["training/policy"], [*TARGETS, "training/policy"]):  # what follows a failed check in its own run, too
+        assert "no training interpreter" in message(ignored.run(*keys, set=["training.ignore_checks=true"]))
+    assert "enough_rows failed" in message(ignored.run("training/policy"))  # the next one is not ignored
 
 
 def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build_on_small):
