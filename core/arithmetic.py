@@ -166,13 +166,14 @@ def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Proble
     answer = str(steps[-1].result)
     digest = hashlib.sha256(question.encode()).hexdigest()[:12]
     is_terse = int(digest, 16) < terse * 16 ** len(digest)
-    turns = _turns(steps if TOOL_SPLITS[split].product else (), answer) if split in TOOL_SPLITS else []
-    trace = "\n".join(turn["content"] for turn in turns) or teacher_trace(steps, answer, terse=is_terse)
-    return Problem(f"{split}-{digest}", question, answer, trace, turns)
+    name = f"{split}-{digest}"
+    if split in SPLITS:
+        return Problem(name, question, answer, teacher_trace(steps, answer, terse=is_terse))
+    turns = _turns(steps if TOOL_SPLITS[split].product else (), answer)
+    return Problem(name, question, answer, "\n".join(turn["content"] for turn in turns), turns)
 
 
 def _turns(steps: Sequence[Step], answer: str) -> list[dict[str, str]]:
-    """Return a call and its observation for each step, and then the box."""
     turns: list[dict[str, str]] = []
     for step in steps:
         call = Call("calculator", {"expression": f"{step.left}{step.operator}{step.right}"})
