@@ -34,6 +34,7 @@ PACKAGES_HELP = {
 }
 PORT = option(3000, "Port of the UI.", metavar="PORT", ge=1, le=65535)
 REASON = option("no reason given", "Your reason, which stays with the decision.", metavar="TEXT")
+TABLES = (".csv", ".tsv", ".parquet", ".arrow")  # files of responses that are read as a source
 
 
 class Demo(Command):
@@ -184,8 +185,8 @@ class Verify(Command):
     )
     mapping: str | None = option(
         None,
-        "The columns of a file of traces, {problem: …, answer: …, response: …}, or a ready mapping. The file may be of "
-        "any kind that a source has.",
+        "The columns of a file of traces, {problem: …, answer: …, response: …}, or a ready mapping: of any kind that "
+        "a source has. Default for a table, such as CSV: by their names.",
         metavar="YAML",
     )
     fields: str | None = option(
@@ -211,7 +212,8 @@ class Verify(Command):
 
         spec, columns = parse_spec(parse_yaml(self.verifier, "--verifier"), "--verifier"), read_columns(self.fields)
         check_fields(spec, columns, self.file)
-        responses = self._traces(columns) if self.mapping else read_responses(self.file, columns)
+        as_source = self.mapping or self.file.suffix in TABLES
+        responses = self._traces(columns) if as_source else read_responses(self.file, columns)
         tried = try_verifier(spec, responses, thinking=self.thinking, workers=self.workers)
         for line in describe(tried):
             say(line)
@@ -226,7 +228,7 @@ class Verify(Command):
 
         source = {
             "path": str(self.file),
-            "mapping": parse_yaml(str(self.mapping), "--mapping"),
+            "mapping": parse_yaml(self.mapping or "auto", "--mapping"),
             "fields": columns or {},
         }
         traces = read_source(build_config({"source": [source]}, where="--mapping"))

@@ -122,6 +122,11 @@ ROWS: list[Row] = [
         "no column r: it has q, a",
     ),
     (
+        f"{LUFFY} verify --in r.csv --verifier math",
+        {"r.csv": "q,a\n1,2\n"},
+        "the columns fit no ready mapping: it has q, a",
+    ),
+    (
         f"{LUFFY} new r.csv --mapping '{{problem: q, answer: a}}'",
         {"r.csv": "q,a\n1,2\n"},
         "targets.source.0.mapping: expected a column of the response, or of reasoning",
