@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from processes import clean_environment, free_port
 
 from assets.shared.interpreter_process import RUN_VARIABLE
 from core import PROJECT
@@ -27,19 +28,6 @@ LOOPBACK = "127.0.0.1"
 START_SECONDS = 120.0
 STOP_SECONDS = 40.0
 RUN_SECONDS = 400.0
-
-
-def free_port() -> int:
-    """Return a port of this machine that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def clean_environment(**more: str) -> dict[str, str]:
-    """Return the variables of this process without those of this project and of Dagster, and ``more``."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
-    return kept | {"PYTHONPATH": str(PROJECT)} | more
 
 
 def under_host_name(name: str) -> list[str]:
@@ -154,9 +142,8 @@ class Deployment:
         workspace = (PROJECT / "deploy/workspace.yaml").read_text()
         workspace = workspace.replace("host: code", f"host: {code_address}").replace("4000", str(self.ports["code"]))
         (folder / "workspace.yaml").write_text(workspace)
-        self.environment = clean_environment(
-            DAGSTER_HOME=str(self.home), LUFFY__STORAGE__ROOT=str(self.storage), **database.variables, **variables
-        )
+        ours = {"DAGSTER_HOME": str(self.home), "LUFFY__STORAGE__ROOT": str(self.storage), "PYTHONPATH": str(PROJECT)}
+        self.environment = {**clean_environment(), **ours, **database.variables, **variables}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.code_address = code_address
         self.code_prefix: list[str] = []  # what puts the code server on another host

@@ -40,7 +40,6 @@ from training.verl_hooks.metrics import update_counts
 LENGTHS = (17, 29, 11, 40, 23, 35, 8, 31)
 PROMPT = 4
 FLASH = "flash_attention_2"
-UNTIED = "model"  # the folder, in FOLDER, of a model whose head is not its embedding
 LAYOUTS: dict[str, dict[str, Any]] = {
     "padded": {"use_remove_padding": False},
     "packed": {},
@@ -49,7 +48,6 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "flash": {"attention": FLASH},
     "sequence parallel": {"sequence_parallel": 2, "attention": FLASH},
     "sequence parallel sdpa": {"sequence_parallel": 2},
-    "untied": {"model": UNTIED},
     # From here on all are fused: verl changes the class of the model for it.
     "fused": {"use_fused_kernels": True},
     "offload rollout": {"use_fused_kernels": True, "offload": "rollout"},
@@ -57,11 +55,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "checkpointing": {"use_fused_kernels": True, "enable_gradient_checkpointing": True},
     "bf16": {"use_fused_kernels": True, "dtype": "bf16"},
     "lora": {"use_fused_kernels": True, "lora_rank": 8},
-    "untied fused": {"model": UNTIED, "use_fused_kernels": True},
-    "untied replicated": {"model": UNTIED, "use_fused_kernels": True, "fsdp_size": 1},
-    "untied offload always": {"model": UNTIED, "use_fused_kernels": True, "offload": "always"},
-    "untied no sync": {"model": UNTIED, "use_fused_kernels": True, "no_sync": True},
-    "untied lora": {"model": UNTIED, "use_fused_kernels": True, "lora_rank": 8},
+    "replicated": {"use_fused_kernels": True, "fsdp_size": 1},
+    "no sync": {"use_fused_kernels": True, "no_sync": True},
 }
 
 flash_attention.lazy_import_flash_attention = import_loop

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from processes import clean_environment
 
 pytest.importorskip("dagster_postgres", reason="no dagster-postgres in this interpreter")
 
-from tests.deployment import Deployment, Postgres, clean_environment, marked, no_postgres
+from tests.deployment import Deployment, Postgres, marked, no_postgres
 from tests.deployment import postgres as started_postgres
 
 ROOT = Path(__file__).parents[2]
@@ -95,9 +96,8 @@ def test_a_training_outlives_half_a_minute_without_postgres(
     (home / "dagster.yaml").write_text(postgres.configuration())
     longer = {**CONFIG, "trainer": {"total_training_steps": 12, "save_freq": 2}}
     settings = SMALL | {"LUFFY__TRAINING__CONFIG": json.dumps(longer)}
-    variables = clean_environment(
-        DAGSTER_HOME=str(home), LUFFY__STORAGE__ROOT=str(storage), **settings, **postgres.variables
-    )
+    ours = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage)}
+    variables = clean_environment() | ours | settings | postgres.variables
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "+key:training/policy"]
     log = tmp_path / "log"
     with log.open("wb") as output:
@@ -164,7 +164,7 @@ def test_nothing_of_the_secrets_is_kept_by_a_run_that_fails(tmp_path: Path) -> N
     variables["LUFFY__MODEL__SOURCE"] = "no/such/model"
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "group:models or group:benchmarks"]
     done = subprocess.run(
-        command, cwd=ROOT, env=clean_environment(**variables), capture_output=True, text=True, check=False, timeout=300
+        command, cwd=ROOT, env=clean_environment() | variables, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 1 and "no/such/model" in done.stderr
     assert list(storage.rglob("suite.parquet"))

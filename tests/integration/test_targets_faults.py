@@ -32,20 +32,6 @@ def test_a_damaged_cache_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: An
         run(source, tmp_path / "other", tokenizer, cache=cache)
 
 
-def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, tokenizer: Path) -> None:
-    """A limit on file sizes fails the same write calls as a full disk does."""
-    out = tmp_path / "out"
-    code = (
-        "import resource, signal, sys\nfrom pathlib import Path\nfrom targets.__main__ import main\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))\n"
-        f"main(['--out', {str(out)!r}, '--tokenizer', {str(tokenizer)!r}, '--set', 'targets.workers=1'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    last = done.stderr.strip().splitlines()[-1]
-    assert "OSError" in last and "cannot write targets there: File too large" in last and str(out) in last, done.stderr
-    assert not out.exists()
-
-
 def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:

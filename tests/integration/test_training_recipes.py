@@ -61,27 +61,13 @@ SETTINGS: dict[str, dict[str, str]] = {
     "questa_50": {"method__filter": "null"},
     "trapo": {"method__stages": "[1, 1, 1, 1]", "method__below": "[1, 2, 3]"},
 }
-# Samples with off-policy tokens in a group of four.
+# Samples with off-policy tokens in a group of four; the answers of the targets are too short for a hint of questa.
 OFF_POLICY = {
     "chord_mu": 1,
     "chord_phi": 1,
-    "cispo": 0,
-    "dapo": 0,
-    "exgrpo": 0,
-    "exopd": 0,
-    "gdpo": 0,
-    "gspo": 0,
     "luffy_failed": 1,
-    "luspo": 0,
     "prefix_rft": 1,
-    "questa": 0,  # the answers of the targets are too short for a hint
-    "questa_50": 0,
-    "rlsd": 0,
-    "sdpo": 0,
-    "sft_then_rl": 0,
-    "sft_then_rl_short": 0,
     "trapo": 3,
-    "vespo": 0,
     "hpt": 1,
     "luffy": 1,
     "luffy_reinforce_pro": 1,
@@ -89,13 +75,8 @@ OFF_POLICY = {
     "luffy_rejection": 1,
     "luffy_seed": 2,
     "mixed_policy": 1,
-    "on_policy": 0,
-    "opd": 0,
-    "opsd": 0,
     "pope": 2,
-    "relift": 0,
     "rl_sft_loss": 1,
-    "sft_rl": 0,
     "srft": 1,
     "uft": 4,
 }
@@ -165,25 +146,25 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
     if recipe == "pope":  # the policy wrote all of every response
         assert not off_policy
         seeing = [sample for sample in samples if "beginning of a correct solution" in sample["input"]]
-        assert len(seeing) <= 4 * OFF_POLICY[recipe] and len(seeing) % 2 == 0
+        assert len(seeing) <= 4 * OFF_POLICY.get(recipe, 0) and len(seeing) % 2 == 0
     elif recipe == "luffy_failed":  # the group of a target has no other right sample
         assert len(off_policy) == 4 * records[0]["groups/solve_none"]
     elif recipe in ("luffy_seed", "trapo"):  # a random part of the target is sometimes nothing
-        assert 4 <= len(off_policy) <= 4 * OFF_POLICY[recipe]
+        assert 4 <= len(off_policy) <= 4 * OFF_POLICY.get(recipe, 0)
     else:
-        assert len(off_policy) == 4 * OFF_POLICY[recipe]
+        assert len(off_policy) == 4 * OFF_POLICY.get(recipe, 0)
     for data in records:
         # A whole target is not generated; what follows a part of one is.
         replayed = data["batch/off_policy_samples"] if recipe == "exgrpo" else 0
         if recipe not in PARTLY:
-            whole = OFF_POLICY[recipe] == 1 and recipe != "luffy_failed"
+            whole = OFF_POLICY.get(recipe, 0) == 1 and recipe != "luffy_failed"
             assert data["batch/generation_requests"] == (12 if whole else 16 - replayed)
         assert ("distillation/kl" in data) == (recipe in WITH_A_TEACHER)
         if (
             recipe == "luffy_opd" and data["training/global_step"] == 1
         ):  # the teacher is the model that the run starts from
             assert abs(data["distillation/kl"]) < 1e-4
-        assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe] or replayed)
+        assert ("reward/off_policy" in data) == bool(OFF_POLICY.get(recipe, 0) or replayed)
         assert ("replay/stored" in data) == (recipe == "exgrpo")
         if "rollouts__type" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step
             assert data["rollout_correction/abs_log_ratio_max"] < 1e-2
