@@ -54,11 +54,22 @@ def test_every_command_has_a_help_and_every_option_says_what_it_does(monkeypatch
         for parameter in context.command.params:
             help_text = getattr(parameter, "help", None)
             assert parameter.name == "help" or (help_text and help_text.rstrip().endswith(".")), (line, parameter.name)
-    for line in [line for line in lines if not line.startswith("luffy research")]:  # which starts another program
+    for line in [line for line in lines if not line.startswith("luffy research")]:
         done = CliRunner().invoke(app, [*line.split()[1:], "--help"], prog_name="luffy")
         assert done.exit_code == 0 and f"Usage: {line} " in done.output, (line, done.output)
         options = [part for parameter in lines[line].command.params for part in parameter.opts if part[:2] == "--"]
         assert all(option in done.output for option in options), line
+
+
+def test_every_help_fits_one_screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for line, context in command_lines():
+        if line.startswith("luffy research"):  # which starts another program
+            continue
+        output = CliRunner().invoke(app, [*line.split()[1:], "--help"], prog_name="luffy").output
+        assert len(output.splitlines()) <= 42, (line, output)
+        options = [parameter for parameter in context.command.params if parameter.name != "help"]
+        assert len(options) <= 17, line
 
 
 def test_it_prints_the_version():
@@ -105,7 +116,6 @@ def test_an_option_that_an_examination_would_ignore_is_refused():
     assert str(refused.exception).startswith("--hardware and --profile: give one of them")
 
 
-@pytest.mark.slow
 def test_the_wheel_runs_from_any_folder_and_writes_below_it(tmp_path: Path):
     ignored = shutil.ignore_patterns(".*", "var", "tests", "results", "runs", "build", "*.egg-info", "__pycache__")
     source = shutil.copytree(ROOT, tmp_path / "source", ignore=ignored)
