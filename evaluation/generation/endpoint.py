@@ -7,18 +7,22 @@ import json
 import sys
 from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from core.errors import InputError, first_line, validated
+from core.model.calls import write_calls
 from core.model.endpoints import API_KEY, endpoint_of, open_client
+from core.model.episodes import TOOL
 from core.model.prompts import ENDPOINT, Messages, PromptRecord
-from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
-from evaluation.generation.requests import Completion, SampleRequest, Sampling
+from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, read_tool_calls, reason_of
+from evaluation.generation.requests import Completion, SampleRequest, Sampling, sample_seed
 from grading.tools.settings import ToolSettings
+from grading.tools.tool import Context, Exchange
+from grading.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     import openai
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from evaluation.generation.sample_cache import SampleCache
 
+CALLING = 4  # calls of a tool at once
 CONCURRENCY = 64  # requests under way at once; the server batches them
 RETRIES = 6  # most retries of a request, with growing pauses, if the server is busy or does not answer
 TIMEOUT_S = 3600.0  # time limit of one response
@@ -178,14 +183,15 @@ class Endpoint:
         upcoming = next(remaining, None)
         pending: dict[Future[tuple[Completion, Usage]], tuple[int, tuple[int, int]]] = {}
         failure: Exception | None = None
-        with ThreadPoolExecutor(self.concurrency) as pool, _says_what_it_waits_for(pending):
+        tools: AbstractContextManager[Any] = Toolbox(self.tools, CALLING) if self.tools else nullcontext()
+        with tools as toolbox, ThreadPoolExecutor(self.concurrency) as pool, _says_what_it_waits_for(pending):
             while True:
                 while upcoming and failure is None and len(pending) < self.concurrency:
                     number, request = upcoming
                     most = len(request.prompt.encode()), sampling.max_tokens  # tokens never exceed bytes
                     if not budget.reserve_tokens(*most):
                         break
-                    pending[pool.submit(self._complete, client, request, sampling, samples)] = number, most
+                    pending[pool.submit(self._complete, client, request, sampling, samples, toolbox)] = number, most
                     upcoming = next(remaining, None)
                 if not pending:
                     break
@@ -214,19 +220,51 @@ class Endpoint:
             raise self._explained(error) from error
 
     def _complete(
-        self, client: "openai.OpenAI", request: SampleRequest, sampling: Sampling, samples: "SampleCache"
+        self,
+        client: "openai.OpenAI",
+        request: SampleRequest,
+        sampling: Sampling,
+        samples: "SampleCache",
+        toolbox: Toolbox | None,
     ) -> tuple[Completion, Usage]:
         """Return the answer to one request and its usage; the answer is in ``samples`` by then."""
-        raw = client.chat.completions.with_raw_response.create(
-            model=self.name, messages=json.loads(request.prompt), **self.options.fields(sampling, request.seed)
-        ).http_response.text
-        try:
-            completion, usage = read_answer(raw)
-        except UnreadableAnswer as error:
-            file = samples.keep_unread(request.key, raw)
-            raise InputError(f"{self.checkpoint}: {error}; what it sent is in {file}") from error
+        tools = toolbox if request.episode else None
+        conversation: Any = json.loads(request.prompt)
+        spent = Usage(0, 0)
+        turns, history = list[dict[str, str]](), list[Exchange]()
+        while True:
+            seed = sample_seed(request.seed, "turn", len(turns)) if turns else request.seed
+            left = replace(sampling, max_tokens=max(1, sampling.max_tokens - spent.answer))
+            fields: dict[str, Any] = self.options.fields(left, seed)
+            fields |= {"tools": tools.settings.schemas()} if tools else {}
+            raw = client.chat.completions.with_raw_response.create(
+                model=self.name, messages=conversation, **fields
+            ).http_response.text
+            try:
+                completion, usage = read_answer(raw)
+            except UnreadableAnswer as error:
+                file = samples.keep_unread(request.key, raw)
+                raise InputError(f"{self.checkpoint}: {error}; what it sent is in {file}") from error
+            spent = Usage(spent.prompt + usage.prompt, spent.answer + usage.answer)
+            if tools is None or request.episode is None:
+                break
+            asked = read_tool_calls(raw)
+            calls = [call for _, call in asked]
+            turns.append({"role": "assistant", "content": f"{completion.response}{write_calls(calls, 'hermes')}"})
+            number = sum(turn["role"] == "assistant" for turn in turns)
+            cut = bool(calls) and (number == tools.settings.turns or spent.answer >= sampling.max_tokens)
+            if not calls or cut:
+                reason = "length" if cut else completion.finish_reason
+                completion = completion._replace(tokens=spent.answer, finish_reason=reason, turns=turns)
+                break
+            made = tools.run(calls, history, Context(request.episode.row, request.seed))
+            history += made
+            said = [{"role": TOOL, "content": exchange.observation} for exchange in made]
+            turns += said
+            conversation.append(json.loads(raw)["choices"][0]["message"])
+            conversation += [{**one, "tool_call_id": id_} for one, (id_, _) in zip(said, asked, strict=True)]
         samples.add(request.key, completion)
-        return completion, usage
+        return completion, spent
 
     def _explained(self, error: Any) -> InputError:
         """Turn a failure of the endpoint into an InputError that explains it."""

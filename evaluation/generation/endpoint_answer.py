@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from core.errors import InputError, first_line
+from core.model.calls import Call
 from evaluation.generation.requests import Completion
 
 THINK, THINK_END = "<think>", "</think>"
@@ -53,6 +54,19 @@ def read_answer(raw: str) -> tuple[Completion, Usage]:
     usage = _usage(body.get("usage"))
     finish_reason = str(choice.get("finish_reason") or "unknown").lower()
     return Completion(text, usage.answer, "length" if finish_reason in CUT else finish_reason), usage
+
+
+def read_tool_calls(raw: str) -> list[tuple[str, Call]]:
+    """Return the calls of tools in a body that `read_answer` has read, each with its id."""
+    asked = _parsed(raw)["choices"][0]["message"].get("tool_calls") or []
+    return [(str(call.get("id")), _call(call.get("function") or {})) for call in asked]
+
+
+def _call(function: Mapping[str, Any]) -> Call:
+    arguments = _parsed(function.get("arguments") or "{}")
+    if isinstance(arguments, dict):
+        return Call(str(function.get("name")), arguments)
+    return Call("", {}, "the arguments are no JSON object")
 
 
 def with_thoughts(text: str, thoughts: str) -> str:

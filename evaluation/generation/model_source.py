@@ -245,7 +245,7 @@ def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options:
     """Return the model called ``name``: a folder, a hub id such as ``Qwen/Qwen2.5-Math-7B@main``, or an endpoint.
 
     ``options`` are arguments of `LocalModel`; an endpoint renders its own prompts and has its own engines, and takes
-    ``endpoint``.
+    ``endpoint`` and ``tools``.
 
     Raises InputError if it is none of these, or files of the model are missing or damaged.
     """
@@ -255,9 +255,7 @@ def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options:
                 f"{name}: an endpoint renders prompts with its own chat template; leave out the template and its "
                 "arguments, or send these by the setting endpoint: {extra_body: {chat_template_kwargs: {…}}}"
             )
-        if options.get("tools"):
-            raise InputError(f"{name}: an endpoint does not call tools: leave the section tools out")
-        return replace(remote, options=endpoint) if endpoint else remote
+        return replace(remote, options=endpoint or remote.options, tools=options.get("tools"))
     folder = Path(name).expanduser()
     if not folder.exists() and (hub := HUB_ID(name)):
         folder, _ = download_model(hub["repository"], hub["revision"])

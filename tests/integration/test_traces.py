@@ -20,7 +20,11 @@ pytest.importorskip("openai")
 
 from teachers import ANSWER
 
+from core.files import write_table
+from core.schemas import BENCHMARK
 from evaluation.__main__ import main
+from evaluation.benchmarks.benchmark_problems import read_suite
+from evaluation.benchmarks.suite import load_suite
 
 BOX = r"\boxed{4}"
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,3 +238,36 @@ def test_requests_are_what_the_server_takes(teacher: Any, problems: Path, run: A
         assert run(name, problems, "--set", f"generate.endpoint={other}").returncode == 0
         assert traces(problems)[0]["generation"] != generation
     assert len(state.requests) == 36
+
+
+def test_an_endpoint_calls_tools(teacher: Any, tmp_path: Path) -> None:
+    state, name = teacher
+
+    def message(last: str) -> dict[str, Any]:
+        expression = {"47*86-195=?": "47*86", "4042": "4042-195"}.get(last)
+        function = {"name": "calculator", "arguments": json.dumps({"expression": expression})}
+        called = {"content": None, "tool_calls": [{"id": f"of {last}", "type": "function", "function": function}]}
+        return called if expression else {"content": f"\\boxed{{{last}}}"}
+
+    state.odd = message
+    table = read_suite(load_suite("tools")[:1], []).slice(0, 1)
+    asked = [[{"role": "user", "content": "47*86-195=?"}]]
+    table = table.set_column(table.column_names.index("prompt"), BENCHMARK.field("prompt"), [asked])
+    write_table(table, tmp_path / "suite.parquet")
+    options = [
+        "--suite",
+        tmp_path / "suite.parquet",
+        "--model",
+        name,
+        "--cache",
+        tmp_path / "cache",
+        "--out",
+        tmp_path / "out",
+    ]
+    assert main(["generate", "--profile", "tools", *map(str, options)]) == 0
+    (row,) = pq.read_table(tmp_path / "out" / "calls.parquet").to_pylist()
+    said = [turn["content"] for turn in row["turns"] if turn["role"] == "tool"]
+    assert (said, row["response"], row["tokens"]) == (["4042", "3847"], "\\boxed{3847}", 30)
+    first, _, last = state.requests
+    assert first["tools"][0]["function"]["name"] == "calculator"
+    assert last["messages"][-1] == {"role": "tool", "content": "3847", "tool_call_id": "of 4042"}
