@@ -52,13 +52,6 @@ def test_what_the_weekly_run_materializes_is_expected_to_be_fresh():
     assert often.warn_window.to_timedelta() == timedelta(days=1.5)
 
 
-def test_the_tags_select_what_waits_for_the_gpu():
-    selected = dg.AssetSelection.from_string('tag:"luffy/pool"="gpu" and tag:"luffy/runs"="weekly"')
-    keys = {key.to_user_string() for key in selected.resolve(graph("embedded"))}
-    assert {"training/policy", "evals/base/arithmetic", "ood/policy/arithmetic_mul"} <= keys
-    assert keys.isdisjoint({"targets/train", "report/scorecard"})
-
-
 def test_every_step_links_to_the_function_that_computes_it():
     found = graph("paper")
     for key in found.executable_asset_keys:

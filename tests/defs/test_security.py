@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from assets.shared.metadata import cell, preview
-from assets.shared.references import Reference, TrainReference
+from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core.errors import InputError
 from evaluation.report.charts import Line, curves
-from tests.defs.project import message
 
 ROOT = Path(__file__).resolve().parents[2]
 UNPICKLING = {"pickle", "cPickle", "dill", "shelve", "marshal", "joblib", "cloudpickle"}
@@ -33,19 +32,6 @@ def test_a_link_in_the_storage_does_not_lead_out(tmp_path):
     (tmp_path / "storage" / "training" / "policy").symlink_to("/etc")
     with pytest.raises(InputError, match="outside of it"):
         Storage(root=str(tmp_path / "storage")).folder("training", "policy", "a")
-
-
-def test_the_launchpad_cannot_move_a_runs_folder(build):
-    project = build()
-    assert project.run("models/base", "benchmarks/suite").success
-    keys = ("targets/train", "models/base")
-    storage = Storage(root=str(project.storage))
-    (project.storage / "t").write_text("")
-    facts = {"rows": 1, "heldout_rows": 0, "heldout": "h", "profile": "p", "previous": None, "prepared_digest": "d"}
-    train = TrainReference(path=str(project.storage / "t"), digest="d", source=[], source_digest="d", **facts)
-    storage.write_reference(keys[0], train)
-    result = project.run("training/policy", set=["training.config.paths.run=/elsewhere"])
-    assert "paths.run says where a run writes" in message(result)
 
 
 def test_what_a_model_wrote_is_not_interpreted():

@@ -79,12 +79,6 @@ def test_changes_during_a_preparation_wait_and_coalesce(build, folder):
     assert len(project.tick("watch_sources", cursor).run_requests) == 1
 
 
-def test_a_source_that_is_gone_fails_the_tick_with_its_name(build, tmp_path):
-    project = build(targets__source=f"['{tmp_path}/nothing.parquet']")
-    with pytest.raises(Exception, match=r"nothing\.parquet: no such file"):
-        project.tick("watch_sources")
-
-
 def test_a_new_commit_of_a_hub_dataset_is_prepared(build, monkeypatch):
     commits, asked = ["1" * 40], []
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from assets.shared.settings import StorageSettings
 from core.errors import InputError
 from core.plugins.config_files import PROFILES, config_names
 from core.settings import SECTIONS, read_run, write_run
 from pipelines.settings import Settings
 from tests.defs.project import settings_of
+from training.config.run import settable
+from training.settings import TrainingSettings
 
 
 def test_the_shipped_profiles_are_valid():
@@ -18,13 +19,6 @@ def test_the_shipped_profiles_are_valid():
     assert settings_of(LUFFY_PROFILE="small").training.hardware == "cpu"
     paper = settings_of(LUFFY_PROFILE="paper")
     assert (paper.training.hardware, paper.suite.name, paper.targets.max_target_tokens) == ("gpu", "paper", 8192)
-
-
-def test_a_profile_may_be_a_file_and_say_little(tmp_path: Path):
-    (tmp_path / "mine.yaml").write_text("training: {seed: 3}\n")
-    settings = settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"))
-    assert settings.training.seed == 3
-    assert settings.storage == StorageSettings()
 
 
 def test_a_profile_extends_its_base_by_key_and_replaces_everything_else(tmp_path: Path):
@@ -140,3 +134,9 @@ def test_the_settings_of_a_run_are_read_as_they_were_written(tmp_path: Path):
         settings = settings_of(LUFFY_PROFILE=profile)
         file = write_run(settings, tmp_path / f"{profile}.yaml")
         assert read_run(file, Settings).model_dump() == settings.model_dump(), profile
+
+
+def test_no_option_of_a_training_is_a_second_spelling_of_a_key_of_its_configuration() -> None:
+    names = {key.rpartition(".")[2] for key in settable()}
+    assert {"seed", "max_response_length"} <= names
+    assert set(TrainingSettings.model_fields) & names == {"recipe", "seed"}  # what a request names

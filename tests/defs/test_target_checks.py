@@ -12,19 +12,6 @@ from core.schemas import REJECTED
 from tests.defs.project import message
 from tests.defs.small_targets import INPUTS, OWN, SMALL, TARGETS, good_row, write_rows
 
-
-def test_a_failing_gate_stops_the_run_before_training(build_on_small):
-    project = build_on_small(**SMALL, targets__min_rows="100000")
-    result = project.run(*INPUTS, *TARGETS, "training/policy")
-    assert not result.success
-    failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
-    assert [check.check_name for check in failed] == ["enough_rows"]
-    assert "300" in failed[0].description
-    started = {event.step_key for event in result.all_events if event.event_type_value == "STEP_START"}
-    assert "training__policy" not in started
-    assert "targets__train" in started
-
-
 NO_INTERPRETER = {"interpreter__python": "/nowhere/python"}  # what stops a training that the checks let pass
 
 
@@ -35,20 +22,22 @@ def prepare_unchecked(project) -> None:
     assert job.execute_in_process(instance=project.instance).success
 
 
-def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build_on_small):
-    project = build_on_small(**{**SMALL, "targets__min_rows": "1000"})
-    assert not project.run(*INPUTS, *TARGETS).success
-    result = project.run("training/policy")
+def test_neither_a_run_nor_a_training_alone_trains_on_targets_whose_check_failed(build_on_small):
+    project = build_on_small(**SMALL, targets__min_rows="1000")
+    result = project.run(*INPUTS, *TARGETS, "training/policy")
     assert not result.success
+    failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert [check.check_name for check in failed] == ["enough_rows"]
+    started = {event.step_key for event in result.all_events if event.event_type_value == "STEP_START"}
+    assert "training__policy" not in started
+    assert "targets__train" in started
+
+    refusal = message(project.run("training/policy"))
     rows = project.metadata("targets/train")["dagster/row_count"]
-    assert f"targets/train: enough_rows failed: There are at least min_rows targets. Observed: {rows};" in message(
-        result
-    )
-    assert "training.ignore_checks=true" in message(result)
-    ignored = build_on_small(**{**SMALL, "targets__min_rows": "1000"}, **NO_INTERPRETER)
-    for keys in (["training/policy"], [*TARGETS, "training/policy"]):  # what follows a failed check in its own run, too
-        assert "no training interpreter" in message(ignored.run(*keys, set=["training.ignore_checks=true"]))
-    assert "enough_rows failed" in message(ignored.run("training/policy"))  # the next one is not ignored
+    assert f"targets/train: enough_rows failed: There are at least min_rows targets. Observed: {rows};" in refusal
+    assert "training.ignore_checks=true" in refusal
+    ignored = build_on_small(**SMALL, **NO_INTERPRETER).run("training/policy", set=["training.ignore_checks=true"])
+    assert "no training interpreter" in message(ignored)
 
 
 def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build_on_small):
