@@ -199,9 +199,7 @@ def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
     return [targets_checks, targets_account]
 
 
-def _outcome(
-    asset: dg.AssetKey, result: CheckResult, metadata: Mapping[str, Any], *, ignore: bool
-) -> dg.AssetCheckResult:
+def _outcome(asset: dg.AssetKey, result: CheckResult, metadata: dict[str, Any], *, ignore: bool) -> dg.AssetCheckResult:
     """Return one check result with more ``metadata``; its history plots ``value`` if that is a number.
 
     ``ignore``: a failure is a warning, so that a training follows in the same run.

@@ -226,11 +226,8 @@ class Verify(Command):
         from targets.read.sources import read_source
         from targets.settings import build_config
 
-        source = {
-            "path": str(self.file),
-            "mapping": parse_yaml(self.mapping or "auto", "--mapping"),
-            "fields": columns or {},
-        }
+        mapping = parse_yaml(self.mapping or "auto", "--mapping")
+        source = {"path": str(self.file), "mapping": mapping, "fields": columns or {}}
         traces = read_source(build_config({"source": [source]}, where="--mapping"))
         items = [Item(str(t.response), str(t.gold), t.verifier_fields) for t in traces if not t.reasons]
         if not items:
