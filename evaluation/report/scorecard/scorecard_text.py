@@ -121,7 +121,8 @@ def samples_table(card: Scorecard) -> Table:
             cells.append(Cell(percent(after), percent(before)))
         cells.append(Cell(f"{policy.mean_tokens:.0f}", f"{base.mean_tokens:.0f}"))
         for name in episodes:
-            cells.append(Cell(*(f"{s.episodes[name]:.2f}" if s.episodes else "" for s in (policy, base))))
+            after, before = (f"{s.episodes[name]:.2f}" if s.episodes else "" for s in (policy, base))
+            cells.append(Cell(after, before))
         values = ((getattr(policy, name), getattr(base, name)) for name in SHARES.values())
         table.add(*cells, *(Cell(percent(after), percent(before)) for after, before in values))
     return table
