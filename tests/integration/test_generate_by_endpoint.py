@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,9 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from generation_runs import answered, run, served
+from generation_runs import run, served
+
+from evaluation.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,13 +26,19 @@ def endpoint(model, tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.mark.timeout(300)
-def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, cache, monkeypatch):
+def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, cache, monkeypatch, capfd):
     options = ("--suite", suite, "--benchmarks", "arithmetic", "--temperature", 0, "--max-tokens", 8, "--cache", cache)
-    refused = run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "refused", check=False)
+
+    def ask(out: str, *more: object, name: str = "tiny") -> subprocess.CompletedProcess[str]:
+        """The command in this process, which needs no vLLM for an endpoint."""
+        arguments = ["generate", "--model", f"{name}@{endpoint}", *options, *more, "--out", tmp_path / out]
+        return subprocess.CompletedProcess((), main(arguments), *capfd.readouterr())
+
+    refused = ask("refused")
     assert refused.returncode == 2 and "answered 401" in refused.stderr and "set OPENAI_API_KEY" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1 and not (tmp_path / "refused").exists()
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
-    run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "remote")
+    assert ask("remote").returncode == 0
     run("--model", model, *options, "--out", tmp_path / "local")
     remote, local = (pq.read_table(tmp_path / where / "arithmetic.parquet") for where in ("remote", "local"))
     # Greedy decoding after the same chat template.
@@ -39,47 +46,18 @@ def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, c
     assert remote["finish_reason"].to_pylist() == local["finish_reason"].to_pylist()
     assert remote.schema.metadata[b"checkpoint"].decode() == f"tiny@{endpoint}"
     assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
-    again = run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "again")
+    again = ask("again")
     assert pq.read_table(tmp_path / "again" / "arithmetic.parquet").equals(remote), again.stdout
     # What the options of an endpoint send is what the server takes, and names other samples.
     other = "{max_tokens_key: max_completion_tokens, leave_out: [seed, top_p], extra_body: {top_k: 1}}"
-    run("--model", f"tiny@{endpoint}", *options, "--set", f"evaluation.endpoint={other}", "--out", tmp_path / "other")
+    assert ask("other", "--set", f"evaluation.endpoint={other}").returncode == 0
     changed = pq.read_table(tmp_path / "other" / "arithmetic.parquet")
     assert changed["response"].to_pylist() == local["response"].to_pylist()
     assert len(list(cache.rglob("group.json"))) == 3
-    wrong = ("--set", "evaluation.endpoint={extra_body: {min_tokens: many}}", "--out", tmp_path / "wrong")
-    refused = run("--model", f"tiny@{endpoint}", *options, *wrong, check=False)
+    refused = ask("wrong", "--set", "evaluation.endpoint={extra_body: {min_tokens: many}}")
     assert refused.returncode == 2 and "answered 400" in refused.stderr and "min_tokens" in refused.stderr
-    missing = run("--model", f"other@{endpoint}", *options, "--out", tmp_path / "missing", check=False)
+    missing = ask("missing", name="other")
     assert missing.returncode == 2 and "answered 404" in missing.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_killed_teacher_is_asked_for_the_rest(endpoint, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
-    problems = tmp_path / "problems.jsonl"
-    problems.write_text("".join(json.dumps({"problem": f"{k}+1=?", "answer": k + 1}) + "\n" for k in range(60)))
-    arguments = ["--teacher", f"tiny@{endpoint}", "--problems", problems, "--out", tmp_path / "traces.parquet"]
-    arguments += ["--cache", tmp_path / "cache", "--samples", 2, "--set", "generate.max_tokens=60"]
-    arguments += ["--set", "generate.concurrency=2"]
-    traces = [sys.executable, "-m", "evaluation", "traces", *map(str, arguments)]
-    before = answered(endpoint)
-    process = subprocess.Popen(traces, cwd=ROOT)
-    while not list((tmp_path / "cache").rglob("*.parquet")):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.kill()
-    process.wait(10)
-    done = subprocess.run(traces, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "120 of 120 traces" in done.stdout, done.stderr
-    assert 120 <= answered(endpoint) - before < 240  # those that were on disk are not asked for again
-    again = answered(endpoint)
-    assert subprocess.run(traces, cwd=ROOT, check=False).returncode == 0
-    assert answered(endpoint) == again
-    table = pq.read_table(tmp_path / "traces.parquet")
-    assert table.num_rows == 120 and table["teacher"].unique().to_pylist() == ["tiny"]
-    assert b"s3cret" not in (tmp_path / "traces.parquet").read_bytes()
 
 
 @pytest.mark.slow
