@@ -7,24 +7,27 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.arithmetic import problems
+from core.arithmetic import TOOL_SPLITS, problems
 from core.files import read_json, write_json
 from core.model.base_model import SHIPPED
 from core.model.token_counts import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
+from grading.tools.settings import ToolSettings
+
+CALCULATOR = ToolSettings(use=[{"type": "calculator"}], format="tags", turns=4)
 
 
 def write_targets(file: Path, rows: int, seed: int = 0, log_prob: float | None = None, split: str = "train") -> Path:
     """Arithmetic problems with their traces of at most 90 characters, each token with the teacher's ``log_prob``.
 
-    The embedded model solves hardly any problem of ``split`` "train", and most of "short".
+    The embedded model solves hardly any problem of ``split`` "train", and most of "short"; "train_calls" calls a tool.
     """
     short = (problem for problem in problems(split, 20 * rows, seed) if len(problem.trace) <= 90)
     table = [
         {
             "data_source": "arithmetic",
             "prompt": [{"role": "user", "content": problem.problem}],
-            "target": [{"role": "assistant", "content": problem.trace}],
+            "target": problem.turns or [{"role": "assistant", "content": problem.trace}],
             "ability": "math",
             "reward_model": {"style": "rule", "ground_truth": problem.answer},
             "extra_info": {"split": "train", "index": number, "id": problem.id, "source": "test"},
@@ -32,7 +35,7 @@ def write_targets(file: Path, rows: int, seed: int = 0, log_prob: float | None =
         for number, problem in enumerate(islice(short, rows))
     ]
     assert len(table) == rows
-    schema = TARGET
+    schema = TARGET.with_metadata({"tools": CALCULATOR.record()} if split in TOOL_SPLITS else None)
     if log_prob is not None:
         schema = TARGET.append(TARGET_LOG_PROBS)
         counts = load_lengths(SHIPPED).count_examples([(row["prompt"], row["target"]) for row in table])

@@ -11,6 +11,8 @@ import pytest
 from training_inputs import write_targets
 from training_runs import Training
 
+from core import PROJECT
+from core.model.base_model import SHIPPED
 from core.model.lineage_file import read_manifest
 from training.job.checkpoints import folder_of, latest_step
 from training.methods.exgrpo import PATHS
@@ -18,6 +20,7 @@ from training.methods.method import STATE as METHOD
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
 MEASURED = ("timing", "idle/", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")
+MEASURED += ("episode/tool_seconds", "episode/off_policy_tool_seconds")
 SETTINGS = {
     "trainer__total_training_steps": "4",
     "trainer__save_freq": "2",
@@ -34,20 +37,25 @@ def samples(run: Training, step: int) -> list[dict[str, Any]]:
 
 
 def run_and_break(
-    tmp_path: Path, recipe: str, ending: signal.Signals, settings: dict[str, str], split: str = "train"
+    tmp_path: Path,
+    recipe: str,
+    ending: signal.Signals,
+    settings: dict[str, str],
+    split: str = "train",
+    model: Path = SHIPPED,
 ) -> tuple[Training, Training]:
     """Four steps without a break, and four with one after the second."""
     # Three steps an epoch, so that the fourth starts another one.
     targets = write_targets(tmp_path / "train.parquet", 12, split=split)
-    unbroken = Training(tmp_path / "unbroken", targets, recipe, **settings)
+    unbroken = Training(tmp_path / "unbroken", targets, recipe, model=model, **settings)
     assert unbroken.end() == 0, unbroken.said
 
-    broken = Training(tmp_path / "broken", targets, recipe, **settings)
+    broken = Training(tmp_path / "broken", targets, recipe, model=model, **settings)
     broken.wait_for_step(2)
     broken.wait_for(lambda: latest_step(broken.out / "checkpoints") == 2)
     broken.process.send_signal(ending)
     broken.end(60)
-    broken = Training(tmp_path / "broken", targets, recipe, **settings)
+    broken = Training(tmp_path / "broken", targets, recipe, model=model, **settings)
     assert broken.end() == 0, broken.said
     assert "resuming after step 2 of 4" in broken.said
     return unbroken, broken
@@ -124,6 +132,17 @@ def test_an_interrupted_run_has_the_metrics_of_an_unbroken_one(tmp_path: Path) -
     for run in (unbroken, broken):
         saved = json.loads((folder_of(run.out / "checkpoints", 2) / METHOD).read_text())
         assert saved["entropy_coef"] == pytest.approx(coefficients[2], rel=1e-6)  # that of the next step
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_killed_run_makes_the_same_calls(tmp_path: Path) -> None:
+    """It is killed while samples of the third step are drawn, most of which have several turns."""
+    settings = SETTINGS | {"data__max_response_length": "144", "actor_rollout_ref__actor__optim__lr": "1e-3"}
+    model = PROJECT / "training" / "embedded_model" / "tools"
+    unbroken, broken = run_and_break(tmp_path, "luffy", signal.SIGKILL, settings, "train_calls", model)
+    assert_same(unbroken, broken)
+    assert broken.metrics()[2]["data"]["episode/calls"] > 0
 
 
 @pytest.mark.slow
