@@ -37,6 +37,7 @@ OF_A_GENERATION = {"teacher": "teacher", "generation": "generation"}
 OF_ONE_TRACE = {"generation_problem": "id", "generation_sample": "sample"}
 # Columns that are read under these names if they are there and the mapping does not name them.
 OPTIONAL_COLUMNS = ("target_log_probs", "target_token_ids", "finish_reason")
+OPTION_COLUMNS = ("choices", "options")  # likewise, where they hold the options of a question that lists none
 REASONING_COLUMNS = ("reasoning_content", "reasoning", "thinking")  # also fields of a chat message
 ADDED = "luffy.mappings"  # entry points of packages
 MAPPINGS = Path(__file__).parent / "read" / "mappings.yaml"
@@ -49,7 +50,8 @@ class ColumnMapping(BaseModel):
     the system message. A list of strings in ``response`` holds several generations of one problem; then
     ``reasoning``, ``upstream_correct``, ``target_log_probs`` and ``target_token_ids`` are lists of the same length.
 
-    `OPTIONAL_COLUMNS` and the first of `REASONING_COLUMNS` are also read if the mapping does not name them. Without a
+    `OPTIONAL_COLUMNS`, and the first of `REASONING_COLUMNS` and of `OPTION_COLUMNS`, are also read if the mapping does
+    not name them. Without a
     ``response``, the response is the thoughts of ``reasoning`` and then the answer in a box.
     """
 
@@ -61,6 +63,8 @@ class ColumnMapping(BaseModel):
     # Thoughts kept apart from the response become its think block; of several columns, the first that the source has.
     reasoning: str | Annotated[list[str], Field(min_length=1)] | None = None
     reasoning_required: bool = True  # false: a response whose thoughts are not in that column is taken as it is
+    options: str | None = None  # of a multiple-choice question: they follow it as A) to J), unless it lists them
+    options_required: bool = True  # false: what is no list of options is left out
     system: str | None = None
     upstream_correct: str | None = None
     target_log_probs: str | None = None  # a list per response
@@ -80,7 +84,7 @@ class ColumnMapping(BaseModel):
         alternatives = [path for path in (self.answer, self.reasoning) if isinstance(path, str)]
         responses = [self.response] if isinstance(self.response, str) else self.response or []
         problems = [self.problem] if isinstance(self.problem, str) else self.problem
-        paths = [*problems, *alternatives, *responses, self.system, self.upstream_correct]
+        paths = [*problems, *alternatives, *responses, self.options, self.system, self.upstream_correct]
         paths += [self.target_log_probs, self.target_token_ids, self.finish_reason]
         return top_level(path for path in paths if path)
 

@@ -14,10 +14,10 @@ from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
 from core.schemas import BENCHMARK, ENTRIES_KEY
 from evaluation.benchmarks.benchmark_files import find_rows, read_fields, read_path
-from evaluation.benchmarks.choice_options import labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.golds import choice_labels, is_empty_cell, option_indices, read_golds
 from evaluation.benchmarks.suite import Benchmark, Source
 from grading.answers.extraction import LETTERS, SEPARATOR
+from grading.answers.options import labels_in, read_options, shuffled, with_options
 from grading.gym_tasks import ENTRY, read_entries
 from grading.row_fields import OPTIONS, row_fields
 from grading.spec_values import require_fitting_golds, spec_text

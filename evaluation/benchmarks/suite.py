@@ -37,9 +37,7 @@ class Columns(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     problem: str | tuple[str, ...] = "prompt"  # several: their texts, joined by a space
     gold: str = "reward_model.ground_truth"
-    options: str | None = (
-        None  # their texts (see `evaluation.benchmarks.choice_options`), labelled A to J in the prompt
-    )
+    options: str | None = None  # their texts (see `grading.answers.options`), labelled A to J in the prompt
     labels: str | None = None  # the file's own labels of the options, where gold is one of them ("A", or "1")
     id: str | None = None  # without it, a digest of the problem
     subject: str | None = None

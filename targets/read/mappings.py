@@ -8,8 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from core.errors import InputError
-from grading.answers.extraction import SEPARATOR
+from grading.answers.extraction import LETTERS, SEPARATOR
 from grading.answers.gold import explain_unreadable, gold_answer, number_text
+from grading.answers.options import labels_in, read_options, with_options
 from targets.read.chats import read_chat, with_thoughts
 from targets.read.episodes import Turns, split_code
 from targets.read.json_rows import Row
@@ -17,6 +18,7 @@ from targets.read.response_format import find_format
 from targets.read.worked_solutions import render_steps
 from targets.settings import TargetSettings
 from targets.source_settings import (
+    OPTION_COLUMNS,
     OPTIONAL_COLUMNS,
     REASONING_COLUMNS,
     ColumnMapping,
@@ -45,6 +47,8 @@ def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str)
     }
     if chosen.system is None and isinstance(chosen.problem, str):
         there["system"] = "system" if "system" in columns else chosen.problem
+    if chosen.options is None and (options := [name for name in OPTION_COLUMNS if name in columns]):
+        there |= {"options": options[0], "options_required": False}
     thoughts = [name for name in REASONING_COLUMNS if name in columns]
     if thoughts and chosen.reasoning is None and not chosen.steps:
         there |= {"reasoning": thoughts[0], "reasoning_required": False}
@@ -119,6 +123,7 @@ def to_traces(
     try:
         common["problem"] = _problem(row, mapping, tools)
         common["gold"] = _gold(_value(row, str(mapping.answer)), mapping)
+        common |= _with_options(common["problem"], common["gold"], row, mapping)
         common["system"] = _system(row, mapping, tools)
         generations = _generations(row, mapping, common["gold"])
     except Unusable as unusable:
@@ -184,6 +189,20 @@ def _problem(row: Mapping[str, Any], mapping: ColumnMapping, tools: bool) -> str
     if chat.assistant is not None and mapping.problem != mapping.response:
         raise Unusable("several_turns", "the prompt has an answer, and the response is another one")
     return _text(chat.user, "problem")
+
+
+def _with_options(problem: str, gold: str, row: Mapping[str, Any], mapping: ColumnMapping) -> dict[str, str]:
+    """A question with the options of a column, unless it lists some, and the label of its gold answer as A to J."""
+    if mapping.options is None or labels_in(problem):
+        return {}
+    try:
+        options = read_options(_value(row, mapping.options), None, mapping.options)
+    except InputError as error:
+        if mapping.options_required:
+            raise Unusable("wrong_type", str(error)) from None
+        return {}
+    letters = dict(zip(options.labels or (), LETTERS, strict=False))
+    return {"problem": with_options(problem, options.texts), "gold": letters.get(gold, gold)}
 
 
 def _gold(value: Any, mapping: ColumnMapping) -> str:

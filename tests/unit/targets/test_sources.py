@@ -48,6 +48,27 @@ def test_thoughts_with_a_bare_answer_are_a_response_with_a_box(names: tuple[str,
     assert [trace.reasons for trace in traces] == [[], ["no_reasoning"], ["no_gold"]]
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "gold", "lines", "label"),
+    [
+        ("choices", ["2", "4"], "B", "A) 2\nB) 4", "B"),
+        ("options", {"a": "two", "b": "four"}, "b", "A) two\nB) four", "B"),
+        ("options", "(1) 2 (2) 4", "2", "A) 2\nB) 4", "B"),
+        ("options", {"size": 3}, "4", "", "4"),  # no options
+    ],
+)
+def test_options_of_a_column_follow_their_question(
+    column: str, value: Any, gold: str, lines: str, label: str, tmp_path: Path
+) -> None:
+    rows = [{"problem": text, "answer": gold, "response": "r", column: value} for text in ("2+2?", "2+2? A) 1 B) 2")]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    traces = read(tmp_path / "a.jsonl")
+    asked = f"2+2?\n\n{lines}\n" if lines else "2+2?"
+    assert [(trace.problem, trace.gold) for trace in traces] == [(asked, label), ("2+2? A) 1 B) 2", gold)]
+    named = {"problem": "problem", "answer": "answer", "response": "response", "options": column}
+    assert read(tmp_path / "a.jsonl", mapping=named)[0].reasons == ([] if lines else ["wrong_type"])
+
+
 THOUGHT = [
     {"from": "human", "value": "Find 2+2."},
     {"from": "assistant", "value": "<think>\na\n</think>\n\n\\boxed{4}"},
