@@ -121,7 +121,7 @@ def main() -> int:
             new = values if options.base else {name: of for name, of in values.items() if not name.startswith("local/")}
             lines = list(differences(group, old, new))
             if options.record:
-                record(group, new, [line for line in lines if ": '(absent)' -> " not in line])
+                record(group, new, [line for line in lines if "'(absent)'" not in line])  # a name that came or went
             else:
                 failed += len(lines)
                 sys.stdout.writelines(f"{line}\n" for line in lines)
