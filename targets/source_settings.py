@@ -51,8 +51,14 @@ class ColumnMapping(BaseModel):
     ``reasoning``, ``upstream_correct``, ``target_log_probs`` and ``target_token_ids`` are lists of the same length.
 
     `OPTIONAL_COLUMNS`, and the first of `REASONING_COLUMNS` and of `OPTION_COLUMNS`, are also read if the mapping does
-    not name them. Without a
-    ``response``, the response is the thoughts of ``reasoning`` and then the answer in a box.
+    not name them.
+
+    Without a ``response``, the response is the thoughts of ``reasoning`` and then the answer in a box. The ``options``
+    of a question follow it as A) to J); labels of the file's own, by which its answers name them, become these letters.
+
+    >>> mapping = ColumnMapping(problem="question", answer=["answer", "gold"], reasoning="rationale")
+    >>> mapping.columns(), mapping.resolve(["question", "gold", "rationale"]).answer
+    (['question', 'rationale'], 'gold')
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
