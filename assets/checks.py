@@ -22,7 +22,7 @@ from targets.check.expectations import CheckResult, load_checks, summarize, vali
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 RESULTS = "results.json"  # the results of one suite on the same files
 VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
-BLOCKS_ENTRY = "blocks"  # likewise: whether no training follows a failure, unless training.ignore_checks is set
+BLOCKS_ENTRY = "blocks"  # likewise: whether it blocks, which its severity does not say if training.ignore_checks is set
 BATCH = 100  # number of evaluations that are read at once
 ACCOUNT = "every_trace_accounted_for"
 ACCOUNTED = dg.AssetCheckSpec(
@@ -87,9 +87,15 @@ def verdicts(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], v
     failed = {
         name: evaluation.description or "it gives no reason"
         for name, evaluation in newest.items()
-        if evaluation and not evaluation.passed and evaluation.metadata[BLOCKS_ENTRY].value
+        if evaluation and not evaluation.passed and _blocks(evaluation)
     }
     return Verdicts(failed, [name for name, evaluation in newest.items() if evaluation is None])
+
+
+def _blocks(evaluation: Any) -> bool:
+    """Return whether no training follows a failure, unless `training.ignore_checks` is set."""
+    entry = evaluation.metadata.get(BLOCKS_ENTRY)
+    return evaluation.severity is dg.AssetCheckSeverity.ERROR or bool(entry and entry.value)
 
 
 def _newest_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey, version: str) -> Any:
@@ -189,7 +195,6 @@ def target_checks(suite: Path, names: Names) -> list[dg.AssetChecksDefinition]:
                 description="; ".join(done.problems) or None,
                 metadata={
                     VERSION_ENTRY: train.digest,
-                    BLOCKS_ENTRY: True,
                     "read": done.read,
                     **done.rows,
                     "by source": by_source(prepared),

@@ -60,7 +60,7 @@ def luffy_resource(names: Names, base: StageSettings) -> dg.ResourceDefinition:
             raise as_failure(error) from None
         if context.run is not None and f" {os.getppid()}," in context.run.tags.get(OWNER, ""):
             die_with_parent(os.getppid())  # this is a process of one step
-        storage = Storage(**settings.storage.model_dump())
+        storage = Storage.model_construct(**dict(settings.storage))  # these were checked
         return Luffy(names, settings, suite, base.checks.file, benchmark, storage)
 
     return luffy
@@ -68,7 +68,7 @@ def luffy_resource(names: Names, base: StageSettings) -> dg.ResourceDefinition:
 
 def write_settings(settings: StageSettings, run: str) -> Path:
     """Write the settings of a run into the storage, unless they are there, for the processes that belong to it."""
-    storage = Storage(root=settings.storage.root)
+    storage = Storage.model_construct(root=settings.storage.root)
     file = storage.path / RUNS / run / FILE
     if not file.exists():
         with storage.writable():

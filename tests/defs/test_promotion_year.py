@@ -44,6 +44,8 @@ def frequencies(benchmark: str) -> list[float]:
 class RecordedModel:
     """A model that solves each problem as often as recorded, and in domain by ``gain`` of the rest more often."""
 
+    tools = None
+
     def __init__(self, folder: Path, checkpoint: str, golds: dict[str, str]) -> None:
         text = (folder / "model.safetensors").read_bytes()
         self.gain = float(text.split()[-1]) if text.startswith(b"gain ") else -0.4  # the base is worse
@@ -52,10 +54,10 @@ class RecordedModel:
     def decisive(self) -> dict[str, str]:
         return {"checkpoint": self.checkpoint, "device": "recorded"}
 
-    def render(self, conversation: Sequence[dict[str, str]]) -> str:
+    def render(self, conversation: Sequence[dict[str, str]], *, calls: bool = False) -> str:
         return conversation[-1]["content"]
 
-    def prompt_record(self, suite: object) -> PromptRecord:
+    def prompt_record(self, suite: object, *, calls: bool = False) -> PromptRecord:
         return PromptRecord("recorded", thinking=False)
 
     def draw(

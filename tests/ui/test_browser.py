@@ -181,7 +181,8 @@ def test_a_hostile_row_is_only_text(opened, targets: Path) -> None:
 
 
 def test_a_page_runs_no_script_but_its_own(opened, tmp_path: Path) -> None:
-    row = Row(HOSTILE, (HOSTILE, ""), HOSTILE, HOSTILE, HOSTILE, 9, {HOSTILE: HOSTILE}, HOSTILE, HOSTILE)
+    turns = (("assistant", HOSTILE), ("tool", HOSTILE))
+    row = Row(HOSTILE, (HOSTILE, ""), HOSTILE, HOSTILE, HOSTILE, 9, {HOSTILE: HOSTILE}, turns, HOSTILE, HOSTILE)
     write_rows(Page(HOSTILE, (HOSTILE, "b"), {HOSTILE: HOSTILE}, review=True), [row], 1, tmp_path / "page.html")
     page = opened(tmp_path / "page.html", violation=True)
     assert page.title().startswith("<script>window.pwned = 1</script>")
