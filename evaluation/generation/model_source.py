@@ -169,7 +169,7 @@ class LocalModel:
         }
 
     def render(self, conversation: Messages, *, calls: bool = False) -> str:
-        """Return the prompt of ``conversation``, whose answer ``calls`` tools or not."""
+        """Return the prompt of ``conversation``; with ``calls``, it shows the tools."""
         return render_prompt(conversation, self._tokenizer, self._calling if calls else self._template)
 
     def prompt_record(self, suite: "pa.Table", *, calls: bool = False) -> PromptRecord:

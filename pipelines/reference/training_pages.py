@@ -31,7 +31,7 @@ FORMULAS = {
 
 
 def options_page() -> str:
-    """Generate the page of the training's options; docs/algorithm.md has those of the method."""
+    """Generate the page of the training's options; docs/algorithm.md lists the options of the method."""
     shared = (PROJECT / "training" / "config" / "verl.yaml").read_text(encoding="utf-8")
     keys = [(code(key), text_of(field), code(default_text(field))) for key, field in fields()]
     return page(

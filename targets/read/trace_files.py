@@ -19,7 +19,7 @@ from targets.read.arrow_rows import arrow_rows, open_arrow, open_file, parquet_r
 from targets.read.csv_rows import csv_columns, csv_rows
 from targets.read.data_files import COMPRESSIONS, TABLE_SUFFIXES, DataFile
 from targets.read.json_rows import Row, array_rows, holds_array, lines, parse_line, read_chunks
-from targets.source_settings import OPTIONAL_COLUMNS, REASONING_COLUMNS, ready_mappings
+from targets.source_settings import OPTION_COLUMNS, OPTIONAL_COLUMNS, REASONING_COLUMNS, ready_mappings
 from targets.trace import Rejection
 
 MARKED_ROWS = 256  # rows before the next mark of a file of lines, where it can be entered; at most eight times as many
@@ -28,7 +28,7 @@ MOST_PIECES = 16  # of less, and of what can only be read from its beginning: ea
 ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSON file
 HEAD_BYTES = 512  # that show of which kind a file is
 # Keys of JSON rows that may be in late rows only.
-LATE_KEYS = {name: f'"{name}"'.encode() for name in (*OPTIONAL_COLUMNS, *REASONING_COLUMNS)}
+LATE_KEYS = {name: f'"{name}"'.encode() for name in (*OPTIONAL_COLUMNS, *OPTION_COLUMNS, *REASONING_COLUMNS)}
 LATE_KEYS |= {"system": b'"system":'}  # not the role of a message
 OTHER_KINDS = (  # the beginning of a file, what it is, and the end of a name that says so
     (b"version https://git-lfs", "a pointer of Git LFS, not the data: run git lfs pull in its repository", None),

@@ -120,7 +120,7 @@ class PromptTrainer(PPOTrainer):
         batch = super()._next_train_batch(num_prompts)
         numbers = self._batch_numbers(len(batch))
         prompts = [self._prompt(batch, row, number - 1) for row, number in enumerate(numbers)]
-        others = [self._others(batch, row) for row in range(len(prompts))]
+        others = [self._others(prompt, _entry(batch, "data_source", row)) for row, prompt in enumerate(prompts)]
         prompts = [prompt._replace(targets=1 + len(of)) for prompt, of in zip(prompts, others, strict=True)]
         plans = [
             {"starts": [start._asdict() for start in self.method.plan(prompt, self.n)], "prompt": prompt._asdict()}
@@ -145,12 +145,9 @@ class PromptTrainer(PPOTrainer):
         key = prompt_key(record["raw_prompt"])
         return Prompt(key, name, step, self.seed, used, None if rate is None else float(rate))
 
-    def _others(self, batch: TensorDict, row: int) -> list[dict[str, Any]]:
-        """Return the other targets of the problem of a row, where the method asks for them."""
-        if not self.method.all_targets:
-            return []
-        record = {name: _entry(batch, name, row) for name in ("raw_prompt", "extra_info", "data_source")}
-        return self.problems.other_targets(prompt_key(record["raw_prompt"]), prompt_id(record), record["data_source"])
+    def _others(self, prompt: Prompt, source: str) -> list[dict[str, Any]]:
+        """Return the other targets of the problem of ``prompt``, where the method asks for them."""
+        return self.problems.other_targets(prompt.key, prompt.name, source) if self.method.all_targets else []
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         """verl's; a prompt at a time where the method chooses prompts, and those first."""

@@ -137,6 +137,7 @@ def test_keys_that_only_late_rows_have_are_read(tmp_path: Path) -> None:
         {**ROW, "finish_reason": "length"},
         {**ROW, "response": "\\boxed{8}", "reasoning_content": "a"},
         {**ROW, "system": "Be brief."},
+        {**ROW, "choices": ["7", "8"]},
     ]
     for content in (json.dumps(rows), "".join(json.dumps(row) + "\n" for row in rows)):
         traces = read(written(tmp_path / "x.jsonl", content))
@@ -144,7 +145,8 @@ def test_keys_that_only_late_rows_have_are_read(tmp_path: Path) -> None:
         assert traces[151].reasons == ["unclosed"]
         assert traces[152].response == ROW["response"]
         assert not any(trace.reasons for trace in traces[:151])
-        assert [trace.system for trace in traces] == [None] * 153 + ["Be brief."]
+        assert [trace.system for trace in traces] == [None] * 153 + ["Be brief.", None]
+        assert traces[154].problem == f"{ROW['problem']}\n\nA) 7\nB) 8\n"
 
 
 def test_a_column_that_a_mapping_names_is_found_in_late_rows(tmp_path: Path) -> None:
