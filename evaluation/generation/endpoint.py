@@ -5,7 +5,7 @@ Nothing proves which weights an endpoint serves: its name and address stand for 
 
 import json
 import sys
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from core.model.endpoints import API_KEY, endpoint_of, open_client
 from core.model.episodes import TOOL
 from core.model.prompts import ENDPOINT, Messages, PromptRecord
 from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, read_tool_calls, reason_of
-from evaluation.generation.requests import Completion, SampleRequest, Sampling, sample_seed
+from evaluation.generation.requests import Beginning, Completion, SampleRequest, Sampling, sample_seed
 from grading.tools.settings import ToolSettings
 from grading.tools.tool import Context, Exchange
 from grading.tools.toolbox import Toolbox
@@ -228,43 +228,25 @@ class Endpoint:
         toolbox: Toolbox | None,
     ) -> tuple[Completion, Usage]:
         """Return the answer to one request and its usage; the answer is in ``samples`` by then."""
-        tools = toolbox if request.episode else None
-        conversation: Any = json.loads(request.prompt)
-        spent = Usage(0, 0)
-        turns, history = list[dict[str, str]](), list[Exchange]()
-        while True:
-            seed = sample_seed(request.seed, "turn", len(turns)) if turns else request.seed
-            left = replace(sampling, max_tokens=max(1, sampling.max_tokens - spent.answer))
-            fields: dict[str, Any] = self.options.fields(left, seed)
-            fields |= {"tools": tools.settings.schemas()} if tools else {}
-            raw = client.chat.completions.with_raw_response.create(
+
+        def ask(conversation: Any, seed: int, most: int, **more: Any) -> tuple[str, Completion, Usage]:
+            fields = self.options.fields(replace(sampling, max_tokens=most), seed) | more
+            response = client.chat.completions.with_raw_response.create(
                 model=self.name, messages=conversation, **fields
-            ).http_response.text
+            )
+            raw = response.http_response.text
             try:
-                completion, usage = read_answer(raw)
+                return raw, *read_answer(raw)
             except UnreadableAnswer as error:
                 file = samples.keep_unread(request.key, raw)
                 raise InputError(f"{self.checkpoint}: {error}; what it sent is in {file}") from error
-            spent = Usage(spent.prompt + usage.prompt, spent.answer + usage.answer)
-            if tools is None or request.episode is None:
-                break
-            asked = read_tool_calls(raw)
-            calls = [call for _, call in asked]
-            turns.append({"role": "assistant", "content": f"{completion.response}{write_calls(calls, 'hermes')}"})
-            number = sum(turn["role"] == "assistant" for turn in turns)
-            cut = bool(calls) and (number == tools.settings.turns or spent.answer >= sampling.max_tokens)
-            if not calls or cut:
-                reason = "length" if cut else completion.finish_reason
-                completion = completion._replace(tokens=spent.answer, finish_reason=reason, turns=turns)
-                break
-            made = tools.run(calls, history, Context(request.episode.row, request.seed))
-            history += made
-            said = [{"role": TOOL, "content": exchange.observation} for exchange in made]
-            turns += said
-            conversation.append(json.loads(raw)["choices"][0]["message"])
-            conversation += [{**one, "tool_call_id": id_} for one, (id_, _) in zip(said, asked, strict=True)]
+
+        if toolbox and request.episode:
+            completion, usage = _converse(ask, request, request.episode, sampling.max_tokens, toolbox)
+        else:
+            _, completion, usage = ask(json.loads(request.prompt), request.seed, sampling.max_tokens)
         samples.add(request.key, completion)
-        return completion, spent
+        return completion, usage
 
     def _explained(self, error: Any) -> InputError:
         """Turn a failure of the endpoint into an InputError that explains it."""
@@ -278,6 +260,38 @@ class Endpoint:
         if isinstance(error, openai.APIConnectionError):
             return InputError(f"{self.checkpoint}: the endpoint cannot be reached ({error.__cause__ or error})")
         return error if isinstance(error, InputError) else InputError(f"{self.checkpoint}: {first_line(error)}")
+
+
+def _converse(
+    ask: Callable[..., tuple[str, Completion, Usage]],
+    request: SampleRequest,
+    episode: Beginning,
+    most: int,
+    toolbox: Toolbox,
+) -> tuple[Completion, Usage]:
+    """Ask for turn after turn, of at most ``most`` tokens together, until one calls no tool or none may follow."""
+    conversation: Any = json.loads(request.prompt)
+    turns, history, spent = list[dict[str, str]](), list[Exchange](), Usage(0, 0)
+    number = 0
+    while True:
+        number += 1
+        seed = sample_seed(request.seed, "turn", len(turns)) if turns else request.seed
+        tools = toolbox.settings.schemas()
+        raw, completion, usage = ask(conversation, seed, max(1, most - spent.answer), tools=tools)
+        spent = Usage(spent.prompt + usage.prompt, spent.answer + usage.answer)
+        asked = read_tool_calls(raw)
+        calls = [call for _, call in asked]
+        turns.append({"role": "assistant", "content": f"{completion.response}{write_calls(calls, 'hermes')}"})
+        cut = bool(calls) and (number == toolbox.settings.turns or spent.answer >= most)
+        if not calls or cut:
+            reason = "length" if cut else completion.finish_reason
+            return completion._replace(tokens=spent.answer, finish_reason=reason, turns=turns), spent
+        made = toolbox.run(calls, history, Context(episode.row, request.seed))
+        history += made
+        said = [{"role": TOOL, "content": exchange.observation} for exchange in made]
+        turns += said
+        conversation.append(json.loads(raw)["choices"][0]["message"])
+        conversation += [{**one, "tool_call_id": id_} for one, (id_, _) in zip(said, asked, strict=True)]
 
 
 @contextmanager
