@@ -25,6 +25,7 @@ from core.shared_settings import InterpreterSettings
 from evaluation.generation.endpoint import Endpoint
 from evaluation.settings import GenerateSettings
 from grading.spec_values import spec_text
+from grading.tools.settings import ToolSettings
 from targets.settings import TargetSettings
 from targets.source_settings import GENERATED as NAME
 from targets.source_settings import Source
@@ -78,11 +79,12 @@ def _generated(
     source = next(
         (source for source in luffy.settings.targets.sources if source.path == NAME), Source(path=NAME, name=NAME)
     )
-    request = _request(settings, problems, source)
+    tools = luffy.settings.tools
+    request = _request(settings, problems, source, tools)
     reference = _previous(storage, request, ended=settings.budget_covers_cached)
     spent: Mapping[str, Any] = {}
     if reference is None or storage.force:
-        reference, spent = generate_traces(context, settings, problems, source, request, storage, interpreter)
+        reference, spent = generate_traces(context, settings, problems, source, tools, request, storage, interpreter)
     return _result(context, reference, spent, settings)
 
 
@@ -92,7 +94,7 @@ def _teacher(options: GenerateSettings) -> str:
     return str(folder) if folder.is_dir() else options.teacher
 
 
-def _request(options: GenerateSettings, problems: Path, source: Source) -> str:
+def _request(options: GenerateSettings, problems: Path, source: Source, tools: ToolSettings | None) -> str:
     """Identify the request that decides the traces; "" for a hub id: only the command knows its content."""
     from evaluation.generation.model_source import checkpoint_digest
 
@@ -103,7 +105,7 @@ def _request(options: GenerateSettings, problems: Path, source: Source) -> str:
     limits |= set() if options.budget_covers_cached else {"budget_tokens"}
     settings = options.model_dump(mode="json", exclude={"teacher", "problems", "replicas", "grade_workers", *limits})
     teacher = checkpoint_digest(folder) if folder.is_dir() else options.teacher
-    spec = [source.spec.digest, source.name, source.fields]
+    spec = [source.spec.digest, source.name, source.fields, *([tools.digest()] if tools else [])]
     return kinds.GRADED.identity(teacher, digest_file(problems), settings, *spec)
 
 
@@ -121,6 +123,7 @@ def generate_traces(
     options: GenerateSettings,
     problems: Path,
     source: Source,
+    tools: ToolSettings | None,
     request: str,
     storage: Storage,
     interpreter: TrainingInterpreter,
@@ -146,6 +149,7 @@ def generate_traces(
             data_source=str(source.name),
             fields=source.fields,
             generate=asked,
+            tools=tools,
             interpreter=InterpreterSettings(**interpreter.placement(context) if local else {}),
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]
@@ -207,7 +211,7 @@ def _result(
             "cache hits": spent.get("cached", reference.rows),
             "tokens paid for this time": spent.get("tokens", 0),
             "cost this time": rounded(spent.get("cost", 0.0)),
-            "preview": preview(table, ["problem", "answer", "response", "sample", "verdict"]),
+            "preview": preview(table, [*table.column_names[:3], "sample", "verdict"]),
             "file": dg.MetadataValue.path(reference.path),
             "reused": not spent,
         }

@@ -167,10 +167,11 @@ class Traces(Command):
     )
     verifier: Verifier = VERIFIER
     data_source: str = DATA_SOURCE
-    log_probs: bool = option(True, "Keep the teacher's log-probabilities, unless it is an endpoint.")
+    log_probs: bool = option(True, "Keep the teacher's log-probabilities, unless it is an endpoint or calls tools.")
     cache: Path = KEPT_SAMPLES
     generate: GenerateSettings
     interpreter: InterpreterSettings = InterpreterSettings()
+    tools: ToolSettings | None = None
 
     def run(self) -> None:
         from evaluation.generation.model_source import open_model
@@ -190,7 +191,7 @@ class Traces(Command):
         except ValueError as error:
             raise InputError(f"--fields: {error}") from None
         problems = read_problems(path, settings.problem_column, settings.answer_column, self.fields)
-        teacher = open_model(settings.teacher, **settings.engines(settings.teacher))
+        teacher = open_model(settings.teacher, tools=self.tools, **settings.engines(settings.teacher))
         if isinstance(teacher, Endpoint):
             teacher = replace(teacher, concurrency=settings.concurrency)
         budget = Budget(*settings.budget(), covers_cached=settings.budget_covers_cached) if endpoint else None
@@ -201,7 +202,7 @@ class Traces(Command):
                 teacher,
                 problems,
                 self.out,
-                TraceOptions(sampling, settings.system_prompt, budget, log_probs),
+                TraceOptions(sampling, settings.system_prompt, budget, log_probs, self.data_source),
                 cache=self.cache,
                 verify=lambda rows: verdicts_of(rows, verifier, self.data_source),
                 report=send_event,

@@ -67,17 +67,22 @@ def write_calls(calls: Sequence[Call], form: Format) -> str:
     )
 
 
-def without_calls(text: str) -> str:
-    """Return what stands around the calls of the format ``hermes``.
+def rewrite_calls(text: str, old: Format, new: Format, schemas: Sequence[Schema] = ()) -> str:
+    """Return a turn with its calls in the format ``new``, behind its text; as it is where a call cannot be read.
 
-    >>> without_calls("First. <tool_call>{}</tool_call> Then.")
-    'First.  Then.'
+    >>> rewrite_calls('{"name": "sum", "parameters": {"a": 1}}', "llama", "hermes")
+    '<tool_call>\\n{"name": "sum", "arguments": {"a": 1}}\\n</tool_call>'
     """
+    calls = read_calls(text, old, schemas)
+    if new == old or not calls or any(call.problem for call in calls):
+        return text
+    thoughts, end, rest = text.rpartition(THOUGHTS_END)
     parts, last = list[str](), 0
-    for tag in _tagged(text, [HERMES]):
-        parts.append(text[last : tag.start])
+    for tag in _tagged(rest, [HERMES] if old == "hermes" else [name_of(schema) for schema in schemas]):
+        parts.append(rest[last : tag.start])
         last = tag.end
-    return "".join([*parts, text[last:]])
+    around = "" if old == "llama" else "".join([*parts, rest[last:]])
+    return "\n".join(filter(None, (f"{thoughts}{end}{around}".strip(), write_calls(calls, new))))
 
 
 class _Tag(NamedTuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from core.errors import InputError, first_line, validated
-from core.model.calls import write_calls
+from core.model.calls import Format, write_calls
 from core.model.endpoints import API_KEY, endpoint_of, open_client
 from core.model.episodes import TOOL
 from core.model.prompts import ENDPOINT, Messages, PromptRecord
@@ -147,6 +147,11 @@ class Endpoint:
         """The name of the model on a scorecard."""
         return f"{self.name}@{self.url}"
 
+    @property
+    def call_format(self) -> Format:
+        """How its turns, which come as messages, are written."""
+        return "hermes"
+
     def decisive(self) -> dict[str, Any]:
         """Return the facts that decide a sample besides sampling, prompt and number, as far as they can be known."""
         return {"checkpoint": self.checkpoint, "device": "endpoint", **self.options.identity()}
@@ -188,7 +193,7 @@ class Endpoint:
             while True:
                 while upcoming and failure is None and len(pending) < self.concurrency:
                     number, request = upcoming
-                    most = len(request.prompt.encode()), sampling.max_tokens  # tokens never exceed bytes
+                    most = self._most(request, sampling), sampling.max_tokens
                     if not budget.reserve_tokens(*most):
                         break
                     pending[pool.submit(self._complete, client, request, sampling, samples, toolbox)] = number, most
@@ -207,6 +212,18 @@ class Endpoint:
                         yield number, completion
         if failure is not None:
             raise self._explained(failure) from failure
+
+    def _most(self, request: SampleRequest, sampling: Sampling) -> int:
+        """Return the most tokens of all prompts of a sample: tokens never exceed bytes.
+
+        Each turn of an episode asks with everything before it, where a character of an observation counts as a token.
+        """
+        prompt = len(request.prompt.encode())
+        if self.tools is None or request.episode is None:
+            return prompt
+        turns, schemas = self.tools.turns, len(json.dumps(self.tools.schemas()))
+        observed = self.tools.calls * self.tools.observation_chars
+        return turns * (prompt + schemas + sampling.max_tokens) + observed * turns * (turns - 1) // 2
 
     def _reach(self, client: "openai.OpenAI") -> None:
         """Raise an InputError if nothing listens at the address, before every request retries it."""

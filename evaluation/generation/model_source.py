@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.model.calls import Format
 from core.model.lineage_file import MANIFEST, parse_manifest
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest
 from core.model.prompts import CHAT, Messages, PromptRecord, Template, prompt_frame, render_prompt, templates
@@ -146,6 +147,11 @@ class LocalModel:
     def _calling(self) -> Template:
         """The template of prompts that show the tools."""
         return self.tools.template(self._tokenizer, self._template) if self.tools else self._template
+
+    @property
+    def call_format(self) -> Format | None:
+        """How its turns call tools; None without any."""
+        return self._calling.calls
 
     @cached_property
     def _plan(self) -> "Replicas":

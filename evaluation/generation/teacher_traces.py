@@ -1,5 +1,7 @@
 """Draw traces of a teacher: problems in, one row per answer out, in the form that ``luffy targets`` reads.
 
+A teacher that may call tools writes chats: its turns, with calls in the format ``hermes``, and the observations.
+
 Samples are cached like any others, so that a command that was killed goes on where it was: only what was under way at
 an endpoint, and what it had answered within the last second, is asked for again. A command that is stopped, or fails,
 waits for what is under way, and loses nothing.
@@ -8,7 +10,7 @@ waits for what is under way, and loses nothing.
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,19 @@ import pyarrow as pa
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, TaskFailed
 from core.files import digest_bytes, write_table
+from core.model.calls import rewrite_calls
+from core.model.episodes import TOOL
 from core.model.prompts import PROBLEM, messages
 from core.progress import BatchProgress
-from core.schemas import FIELDS, TARGET_LOG_PROBS
+from core.schemas import FIELDS, MESSAGE, TARGET_LOG_PROBS
 from evaluation.benchmarks.benchmark_files import read_fields, read_rows
 from evaluation.benchmarks.golds import is_empty_cell
 from evaluation.generation import sample_cache
 from evaluation.generation.endpoint import Budget, Endpoint
 from evaluation.generation.generate import complete
 from evaluation.generation.model_source import LocalModel
-from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, requests_of
+from evaluation.generation.requests import Beginning, Completion, SampleKey, SampleRequest, Sampling, requests_of
+from grading.row_fields import row_fields
 
 FLUSH_S = 1.0  # between writes to the cache: an answer may have cost money
 NAME = "traces"  # of the progress
@@ -46,7 +51,8 @@ TRACE = pa.schema(
     ]
 )
 
-
+# In the place of ``response`` where the teacher may call tools: the question, the turns, and the observations.
+CHAT = pa.field("messages", pa.list_(MESSAGE))
 # Of a teacher on this machine: its log-probability of each token of the response and of the token that ended it.
 LOG_PROBS = (TARGET_LOG_PROBS, pa.field("target_token_ids", pa.list_(pa.int32())))
 
@@ -109,12 +115,13 @@ def read_problems(
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """How traces are drawn. ``log_probs``: a local model's traces have the columns `LOG_PROBS`."""
+    """How traces are drawn. ``log_probs``: a local model's traces without tools have the columns `LOG_PROBS`."""
 
     sampling: Sampling
     system_prompt: str | None = None
     budget: Budget | None = None  # of an endpoint
     log_probs: bool = False
+    data_source: str = "generated"  # what tools and verifier read of each row
 
 
 def draw_traces(
@@ -137,12 +144,19 @@ def draw_traces(
     """
     if options.budget is not None and isinstance(model, LocalModel):
         raise InputError("a budget is for endpoints: a teacher on this machine is not paid by the token; leave it out")
-    sampling, requests = options.sampling, []
+    sampling, requests, episode = options.sampling, [], None
+    if tools := model.tools and model.tools.digest():
+        options = replace(options, log_probs=False)
     for problem in problems:
-        prompt = model.render(messages(problem.text, options.system_prompt))
-        requests += requests_of(NAME, problem.id, prompt, sampling.seed, sampling.samples or 1)
+        conversation = messages(problem.text, options.system_prompt)
+        if tools:
+            row = row_fields(options.data_source, problem.text, problem.fields)
+            episode = Beginning(conversation, tools, row)
+        prompt = model.render(conversation, calls=bool(tools))
+        requests += requests_of(NAME, problem.id, prompt, sampling.seed, sampling.samples or 1, episode)
     group = model.decisive() | sampling.decisive()
-    lineage = {**group, "prompt": model.render(messages(PROBLEM, options.system_prompt))}
+    lineage = {**group, "prompt": model.render(messages(PROBLEM, options.system_prompt), calls=bool(tools))}
+    lineage |= {"tools": tools} if tools else {}
     generation = digest_bytes(json.dumps(lineage, sort_keys=True).encode())[:SHORT_DIGEST]
     completions, cached = _completions(model, requests, options, cache, group, report)
     facts = {
@@ -157,12 +171,13 @@ def draw_traces(
             f"{facts['teacher']}: {drawn.empty_text}, so there is no trace to write: change the prompt or the teacher; "
             f"{cache} has the answers"
         )
-    rows = _rows(problems, requests, completions, facts)
+    rows = _rows(problems, requests, completions, facts, model)
     for row, verdict in zip(rows, verify(rows), strict=True):
         row["verdict"] = verdict
     metadata = {"generation": generation, "lineage": json.dumps(lineage, sort_keys=True)}
     fields = [FIELDS] if any(problem.fields for problem in problems) else []
-    schema = pa.schema([*TRACE, *fields, *(LOG_PROBS if options.log_probs else ())])
+    columns = [CHAT if tools and field.name == "response" else field for field in TRACE]
+    schema = pa.schema([*columns, *fields, *(LOG_PROBS if options.log_probs else ())])
     write_table(pa.Table.from_pylist(rows, schema=schema), out, metadata)
     return drawn
 
@@ -184,9 +199,18 @@ def _completions(
         completions: dict[SampleKey, Completion] = {}
         for request, completion in pairs:
             if options.budget and options.budget.covers_cached and len(completions) < progress.skipped:
-                options.budget.record_usage((0, 0), (len(request.prompt.encode()), completion.tokens))
+                options.budget.record_usage((0, 0), (_asked_bytes(request, completion), completion.tokens))
             completions[request.key] = completion
     return completions, progress.skipped
+
+
+def _asked_bytes(request: SampleRequest, completion: Completion) -> int:
+    """Return the bytes of the prompts of a sample: each turn asks with everything before it."""
+    total, before = 0, len(request.prompt.encode())
+    for message in completion.turns or [{"role": "assistant", "content": ""}]:
+        total += before if message["role"] != TOOL else 0
+        before += len(message["content"].encode())
+    return total
 
 
 def _rows(
@@ -194,6 +218,7 @@ def _rows(
     requests: Sequence[SampleRequest],
     completions: dict[SampleKey, Completion],
     facts: dict[str, str],
+    model: LocalModel | Endpoint,
 ) -> list[dict[str, Any]]:
     """The TRACE rows of the requests that were answered, without their verdicts."""
     by_id = {problem.id: problem for problem in problems}
@@ -205,6 +230,16 @@ def _rows(
         for field, name in zip(LOG_PROBS, ("log_probs", "token_ids"), strict=True):
             columns[field.name] = columns.pop(name)
         problem = by_id[request.id]
+        if model.tools:
+            turns = columns["turns"] or [{"role": "assistant", "content": columns["response"]}]
+            columns[CHAT.name] = [*messages(problem.text), *(_as_hermes(turn, model) for turn in turns)]
         stated = {"problem": problem.text, "answer": problem.answer, "id": problem.id, "sample": request.sample}
         rows.append({**stated, **facts, **columns, FIELDS.name: problem.fields})
     return rows
+
+
+def _as_hermes(turn: dict[str, str], model: LocalModel | Endpoint) -> dict[str, str]:
+    """Return a turn of an episode with its calls in the format ``hermes``, which `targets.read.episodes` reads."""
+    if turn["role"] == TOOL or model.tools is None or model.call_format is None:
+        return turn
+    return {**turn, "content": rewrite_calls(turn["content"], model.call_format, "hermes", model.tools.schemas())}

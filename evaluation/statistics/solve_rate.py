@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import InputError
+from core.model.episodes import final_turn
+from core.model.prompts import OPEN_THOUGHTS
 from core.parquet import read_table
 from core.schemas import ENTRIES_KEY, FIELDS
 from evaluation.benchmarks.suite import Benchmark, Source
-from evaluation.generation.teacher_traces import TRACE
+from evaluation.generation.teacher_traces import CHAT, TRACE
 from evaluation.statistics.intervals import wilson
 from grading.row_fields import row_fields
 from grading.verdict import Verdict
@@ -44,9 +46,10 @@ def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, t
     """
     columns = [
         TRACE.field(name)
-        for name in ("problem", "answer", "response", "sample", "teacher", "generation", "finish_reason")
+        for name in ("problem", "answer", "sample", "teacher", "generation", "finish_reason", "response")
     ]
-    rows = read_table(samples, pa.schema([*columns, FIELDS]), ADVICE, optional=(FIELDS.name,)).to_pylist()
+    optional = (FIELDS.name, CHAT.name, "response")
+    rows = read_table(samples, pa.schema([*columns, CHAT, FIELDS]), ADVICE, optional=optional).to_pylist()
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
     if len(teachers := dict.fromkeys(row["teacher"] for row in rows)) > 1:
@@ -54,24 +57,30 @@ def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, t
             f"{samples}: samples of several models ({', '.join(map(str, teachers))}); measure each in a file of its own"
         )
     right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, data_source, thinking=thinking)]
-    drawn = ((row["problem"], (row["generation"], row["sample"], row["response"])) for row in rows)
+    drawn = ((row["problem"], (row["generation"], row["sample"], _answer(row))) for row in rows)
     return pass_rates(((*sample, solved) for sample, solved in zip(drawn, right, strict=True)), rows[0]["teacher"])
 
 
 def verdicts_of(
     rows: Sequence[Mapping[str, Any]], verifier: Verifier, data_source: str, *, thinking: bool = True
 ) -> list[str]:
-    """Return the verdict on each row of a TRACE file; a response cut at the token limit counts as no answer."""
-    items = [
-        Item(
-            row["response"],
-            row["answer"],
-            row_fields(data_source, row["problem"], row.get(FIELDS.name)),
-            row["finish_reason"] == "length",
-        )
-        for row in rows
-    ]
-    return [grade.verdict.value for grade in verifier.verify_many(items, thinking=thinking)]
+    """Return the verdict on each row of a TRACE file; a response cut at the token limit counts as no answer.
+
+    Of a chat, the last turn is read, which needs ``</think>`` only if it thinks.
+    """
+    items: dict[bool, list[Item]] = {True: [], False: []}
+    needs_end = []
+    for row in rows:
+        answer, fields = _answer(row), row_fields(data_source, row["problem"], row.get(FIELDS.name))
+        needs_end.append(thinking and (not row.get(CHAT.name) or OPEN_THOUGHTS in answer))
+        items[needs_end[-1]].append(Item(answer, row["answer"], fields, row["finish_reason"] == "length"))
+    grades = {thinks: iter(verifier.verify_many(asked, thinking=thinks)) for thinks, asked in items.items()}
+    return [next(grades[thinks]).verdict.value for thinks in needs_end]
+
+
+def _answer(row: Mapping[str, Any]) -> str:
+    """Return what a row of a TRACE file answers: its response, or the last turn of its chat."""
+    return final_turn(row[CHAT.name][1:]) if row.get(CHAT.name) else row["response"] or ""
 
 
 def as_suite(problems: pa.Table, samples: int) -> pa.Table:

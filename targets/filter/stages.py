@@ -6,7 +6,7 @@ processes and on Ray Data.
 
 from collections.abc import Sequence
 
-from core.model.calls import Format, read_calls, without_calls, write_calls
+from core.model.calls import rewrite_calls
 from core.model.episodes import TOOL
 from core.model.prompts import OPEN_THOUGHTS, messages
 from grading.tools.replay import differs, problem_of
@@ -81,7 +81,10 @@ def _filter_turns(trace: Trace, worker: Worker) -> None:
     """Apply those filters to an episode, with its calls as the policy writes them."""
     template, tools = worker.lengths.template, worker.tools
     assert trace.turns and tools and template.calls
-    trace.turns = [as_written(turn, template.calls) for turn in trace.turns]
+    trace.turns = [
+        turn if turn["role"] == TOOL else {**turn, "content": rewrite_calls(turn["content"], "hermes", template.calls)}
+        for turn in trace.turns
+    ]
     trace.target, trace.response_format = (
         "\n".join(turn["content"] for turn in trace.turns),
         EPISODE,
@@ -93,17 +96,6 @@ def _filter_turns(trace: Trace, worker: Worker) -> None:
     if token := TURN_TOKENS.search(written):
         trace.reject(Rejection("chat_tokens", f"{token.group()} in a turn"))
     _reject(Stage.TARGET, trace, worker)
-
-
-def as_written(turn: dict[str, str], form: Format) -> dict[str, str]:
-    """Return a turn with the calls that reading has written, in the format ``form``."""
-    if form == "hermes" or turn["role"] == TOOL:
-        return turn
-    calls = read_calls(turn["content"], "hermes")
-    if not calls or any(call.problem for call in calls):
-        return turn
-    text = without_calls(turn["content"]).strip()
-    return {**turn, "content": "\n".join(filter(None, (text, write_calls(calls, form))))}
 
 
 def _replay(trace: Trace, worker: Worker) -> None:

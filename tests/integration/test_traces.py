@@ -106,6 +106,38 @@ def test_a_generation_is_the_same_whatever_is_asked_first(teacher: Any, problems
     assert [message["content"] for message in json.loads(prompt)] == ["Be brief.", "{problem}"]
 
 
+def test_a_teacher_that_calls_tools_writes_chats(teacher: Any, problems: Path, run: Any) -> None:
+    state, name = teacher
+
+    def says(last: str) -> dict[str, Any]:
+        function = {"name": "calculator", "arguments": json.dumps({"expression": last.removesuffix("=?")})}
+        calls = [{"id": "a", "type": "function", "function": function}]
+        return {"content": "I ask." if last.endswith("?") else f"\\boxed{{{last}}}"} | (
+            {"tool_calls": calls} if last.endswith("?") else {}
+        )
+
+    state.odd = says
+    tools = ("--set", "tools.use=[{type: calculator}]", "--set", "tools.turns=2", "--set", "tools.calls=1")
+    done = run(name, problems, *tools, "--samples", 2)
+    assert done.returncode == 0 and "spent 1,440 tokens" in done.stdout, done.stderr
+    rows = traces(problems)
+    assert {row["verdict"] for row in rows} == {"correct"} and len(rows) == 24 == sum(state.asked.values()) / 2
+    question, turn, *rest = rows[0]["messages"]
+    assert question == {"role": "user", "content": "2+2+0-0=?"} and turn["content"].startswith("I ask.<tool_call>")
+    assert rest == [{"role": "tool", "content": "4"}, {"role": "assistant", "content": BOX}]
+
+    out = problems.parent / "difficulty.parquet"
+    assert main(["difficulty", "--samples", str(problems.parent / "traces.parquet"), "--out", str(out)]) == 0
+    assert pq.read_table(out)["pass_rate"].to_pylist() == [1.0] * 12
+
+    # Two turns may ask with 1,000 characters of observation, and everything before it; another row, another request.
+    problems.write_text(json.dumps({"problem": "2+2+9-9=?", "answer": 4, "shop": "x"}) + "\n")
+    done = run(name, problems, *tools, "--fields", "[shop]", "--budget-tokens", 1000)
+    assert "0 of 1 traces" in done.stdout and "the budget ends here" in done.stdout
+    assert run(name, problems, *tools, "--fields", "[shop]", "--budget-tokens", 3000).returncode == 0
+    assert len(traces(problems)) == 1 and sum(state.asked.values()) == 50
+
+
 def test_rows_that_repeat_a_problem_share_its_samples(teacher: Any, problems: Path, run: Any) -> None:
     state, name = teacher
     problems.write_text(problems.read_text() * 2)

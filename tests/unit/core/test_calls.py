@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.calls import Call, Format, read_calls, write_calls
+from core.model.calls import Call, Format, read_calls, rewrite_calls, write_calls
 
 NAMES = "sum", "code"
 SCHEMAS = [{"function": {"name": name, "parameters": {"properties": {"text": {"type": "string"}}}}} for name in NAMES]
@@ -22,6 +22,17 @@ def test_a_written_call_is_read_again(data: st.DataObject, form: Format) -> None
     assert read_calls(text, form, SCHEMAS) == calls
     if form != "llama":  # of which a call is the whole turn
         assert read_calls(f"<think>\n{text} or not\n</think>\n\nI ask {text} now", form, SCHEMAS) == calls
+
+
+@settings(max_examples=60)
+@given(st.lists(PLAIN, min_size=1, max_size=3), *[st.sampled_from(["hermes", "llama", "tags"])] * 2)
+def test_a_turn_says_the_same_in_another_format(calls: list[Call], old: Format, new: Format) -> None:
+    thoughts, asks = "<think>\nno <sum>1</sum>\n</think>", "" if old == "llama" else "I ask"
+    written = rewrite_calls(f"{thoughts}{asks}{write_calls(calls, old)}", old, new, SCHEMAS)
+    assert written.startswith(f"{thoughts}{asks}")
+    said = written.removeprefix(f"{thoughts}{asks}") if new == "llama" else written
+    assert read_calls(said, new, SCHEMAS) == calls
+    assert rewrite_calls("<sum>1", "tags", "hermes", SCHEMAS) == "<sum>1"
 
 
 @pytest.mark.parametrize(
