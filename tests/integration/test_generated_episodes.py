@@ -1,5 +1,6 @@
 """Samples that call a tool, by a real vLLM on the base of the profile tools; in the training interpreter only."""
 
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from generation_runs import run
 
 from core import PROJECT
 from core.files import write_table
-from core.model.calls import read_calls
+from core.model.calls import Call, read_calls
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
 from grading.graded_table import Verifiers, grade_table
@@ -49,3 +50,24 @@ def test_samples_call_tools_and_do_not_depend_on_others(tmp_path: Path, cache: P
     with Verifiers(1) as verifiers:
         graded = grade_table(samples, table, verifiers)
     assert "no_think_end" not in graded["verdict"].to_pylist() and graded.column_names[-1] == "turns"
+
+
+SHOP = """
+from mcp.server.mcpserver import MCPServer
+server, left = MCPServer("shop"), {"nails": 7}
+@server.tool()
+def take(article: str) -> str:
+    left[article] -= 1
+    return str(left[article])
+server.run()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_example_of_a_tool_calls_an_mcp_server_as_often_as_the_episode_did(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    kind, command = f"{PROJECT}/examples/tools/mcp_server.py:McpServer", [sys.executable, str(tmp_path / "shop.py")]
+    with Toolbox(ToolSettings(use=[{"type": kind, "name": "take", "command": command}], seconds=100)) as toolbox:
+        calls = [Call("take", {"article": article}) for article in ("nails", "gold", "nails")]
+        made = toolbox.run(calls, [], Context({}, 0))
+    assert [exchange.observation for exchange in made] == ["6", "error: Error executing tool take", "5"]
