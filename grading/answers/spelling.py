@@ -51,7 +51,7 @@ _NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # as plain words these are n
 _NUMBER = compile_full_match(r"-?\d+(?:\.\d+)?")
 _THOUSANDS = compile_full_match(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _ROUND_THOUSANDS = compile_quick_pattern(
-    r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)"
+    r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!,?\d)"
     r"|,\d{3}(?:\.\d{1,20})?(?= ?\\text| ?\\?%| (?!and|or|und|oder)[a-z]{3}))"
 )
 _POINTED_THOUSANDS = compile_quick_pattern(r"(?<![\d.])[1-9]\d{0,2}(?:\.\d{3}){2,9}(?![\d.])")

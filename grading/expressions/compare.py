@@ -23,7 +23,7 @@ from grading.expressions.forms import (
     mapped,
     matched,
 )
-from grading.expressions.regions import numbers_listed, numbers_of, same_region
+from grading.expressions.regions import numbers_listed, numbers_of, same_region, variable_of
 from grading.expressions.texts import same_day, same_time
 from grading.expressions.values import components, is_matrix, same_value
 from grading.vocabulary import COMPLEX
@@ -152,6 +152,8 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
         return False
     if "set" in kinds and kinds <= {"set", "list", "lor"}:
         return matched(distinct(gold.items, _same_item), distinct(answer.items, _same_item), _same_item)
+    if kinds == {"list", "lor"} and len(set(map(variable_of, (*gold.items, *answer.items))) - {None}) > 1:
+        return False  # x > 0, y > 0 hold together
     if kinds == {"lor"} and numbers_of(gold) is not None and numbers_of(answer) is not None:
         return None
     if kinds <= {"list", "lor"} and _names_in(gold) != _names_in(answer):

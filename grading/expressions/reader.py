@@ -12,8 +12,8 @@ from itertools import chain
 from sympy import MatrixBase, Rational, S, nan, sympify
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.answers.choices import choice_in
-from grading.answers.extraction import LETTERS
+from grading.answers.choices import choice_in, extract_choices
+from grading.answers.extraction import LETTERS, SEPARATOR
 from grading.expressions import texts, units, wording
 from grading.expressions.forms import DOTS, Form, Group, Kind, Region, Relation, Value, Words, items_of
 from grading.expressions.formula import read_formula, with_functions
@@ -57,6 +57,7 @@ _JOIN = compile_quick_pattern(r"(?<![a-zA-Z\\{])(and|or|und|oder)(?![a-zA-Z}])")
 _CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])C ?_(?= ?\{? ?\d)")
 _SMALL_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])c ?_ ?\{? ?\d")
 _OPTION = compile_full_match(r"\(?([A-J])[.):]\)? (\S.*)")
+_CHOICES = compile_full_match(r"[A-J](?:, ?[A-J]){1,9}")
 _CHOICE = compile_full_match(
     r"(?i:(?:the )?(?:correct )?(?:option|choice|answer)(?: is)? ?:? ?)?[\[({]?([A-J])[\])}]?[.:]?"
 )
@@ -82,6 +83,8 @@ def read(gold: str) -> tuple[Kind, Form]:
         return Kind.TIME, time[0]
     if choice := _CHOICE(prose):
         return Kind.CHOICE, Words(choice.group(1))
+    if _CHOICES(text) and (labels := text.replace(" ", "").split(",")) == sorted(set(labels)):
+        return Kind.CHOICE, Words(SEPARATOR.join(labels))
     form = _read_spoken(prose)
     if form is None and (words := texts.read_text(text)):
         return Kind.TEXT, words
@@ -97,8 +100,9 @@ def read_as(answer: str, kind: Kind) -> Form:
     if kind is Kind.TEXT:
         form = texts.text_of(text)
     elif kind is Kind.CHOICE:
-        choice = choice_in(text)
-        form = Words(choice) if choice in LETTERS and choice in text else None
+        several = (extract_choices(f"\\boxed{{{text}}}") or "").split(SEPARATOR)
+        labels = several if len(several) > 1 and set(several) <= set(LETTERS) else [choice_in(text)]
+        form = Words(SEPARATOR.join(labels)) if all(one in LETTERS and one in text for one in labels) else None
     elif kind is Kind.DATE:
         form = texts.read_date(text)
     elif kind is Kind.TIME:

@@ -7,18 +7,20 @@ an integer. That holds for the answer only. A gold answer asks for all that it s
 from dataclasses import replace
 from typing import Any
 
-from sympy import Integers, Mod, Naturals, Rational, S, expand, pi
+from sympy import Integers, Interval, Mod, Naturals, Rational, S, expand, oo, pi
 
 from grading.expressions.algebra import clearly_different
 from grading.expressions.compare import read_by_name, same, same_conditions
 from grading.expressions.forms import Form, Group, Region, Relation, Value, mapped
-from grading.expressions.regions import is_solved
+from grading.expressions.regions import is_solved, numbers_of
 from grading.expressions.values import is_matrix
 
 _TERM_OR_FUNCTION = frozenset("_(")  # in the name of the term of a sequence or of a function
 LEAST_ROUNDED = 1000  # a smaller whole number, or part, behind "approximately" may hide another one
 _INTEGERS = frozenset("ijklmn")  # names of integers
-_NO_BOUNDS = (("in",), ("notin",), ("!=",))  # signs of conditions that leave no half of the numbers out
+LARGEST_START = 5  # of an integer: 3, of the corners of a polygon, restricts nothing, and 10 does
+_POSITIVE = (Interval(0, oo), Interval.open(0, oo))
+_DOMAINS = (S.Naturals, S.Naturals0, S.Integers, S.Rationals, S.Reals, S.Complexes, *_POSITIVE)  # of letters
 
 
 def same_statement(gold: Form, answer: Form) -> tuple[bool, str]:
@@ -118,7 +120,7 @@ def _is_near(value: Value, rounded: Value) -> bool:
 
 
 def _without_conditions(stated: Group) -> Form:
-    r"""Return ``2n + 1`` of ``2n + 1, n \ge 1``: each condition is on a symbol of the formula.
+    r"""Return ``2n + 1`` of ``2n + 1, n \ge 1``: each condition says for which values a symbol of the formula stands.
 
     One that bounds a real number has a word such as "for" before it: ``y = 2x, x > 0`` may be a half of a line.
     """
@@ -132,10 +134,22 @@ def _without_conditions(stated: Group) -> Form:
         if not isinstance(condition, Relation) or condition.signs == ("=",):
             return stated
         letters = {side.expression for side in condition.sides if isinstance(side, Value)} & symbols
-        bounds = stated.junction != "where" and condition.signs not in _NO_BOUNDS
-        if not letters or (bounds and not {str(letter) for letter in letters} <= _INTEGERS):
+        if not letters or not _is_domain(condition, letters, formula, stated.junction == "where"):
             return stated
     return formula
+
+
+def _is_domain(condition: Relation, letters: set[Any], formula: Form, is_said: bool) -> bool:
+    """Return whether a condition only says what letters stand for; ``is_said``: with a word such as "for"."""
+    if condition.signs in (("in",), ("notin",)):
+        values = condition.sides[1]
+        return condition.signs == ("in",) and isinstance(values, Region) and values.numbers in _DOMAINS
+    if condition.signs == ("!=",):
+        return not (isinstance(formula, Relation) and same(Relation(("!=",), formula.sides, formula.name), condition))
+    if not {str(letter) for letter in letters} <= _INTEGERS:
+        return is_said
+    numbers = numbers_of(condition)
+    return numbers is None or (numbers.sup == oo and numbers.inf <= LARGEST_START)
 
 
 def _without_integers(gold: Form, answer: Form) -> tuple[Form, Form, str]:
@@ -177,7 +191,7 @@ def _parameter(form: Form) -> tuple[Any, Any] | None:
     symbol, numbers = last.sides
     if not (isinstance(symbol, Value) and symbol.expression.is_Symbol and isinstance(numbers, Region)):
         return None
-    return (symbol.expression, numbers.numbers) if numbers.numbers in (Integers, Naturals) else None
+    return (symbol.expression, numbers.numbers) if numbers.numbers in _DOMAINS else None
 
 
 def _all_but_last(form: Form) -> Form:

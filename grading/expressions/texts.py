@@ -51,7 +51,7 @@ _CHINESE_CLOCK = compile_full_match(
 _MORNINGS = ("a", "morning", "上午", "早上")
 _NAMED = {"noon": Time(12, 0, 0, "pm"), "12 noon": Time(12, 0, 0, "pm"), "midnight": Time(12, 0, 0, "am")}
 _ARITHMETIC_NOT = compile_full_match(
-    r"(?:[A-Za-z]{1,12}\.? ?#?)?\d{1,30}(?: ?[-/] ?[\dX]{1,30}){2,9}"  # three of them
+    r"(?:[A-Za-z]{1,12}\.? ?#?|\+)?\d{1,30}(?: ?[-/] ?[\dX]{1,30}){2,9}|[A-Z](?: ?- ?[A-Z]){2,20}"  # three of them
     r"|(?:[A-Za-z]{1,12}\.? ?)?(?:0\d{0,30} ?[-/] ?\d{1,30}|\d{1,30} ?[-/] ?0\d{1,30})"  # with a leading zero
 )
 _TWO_WHOLE = compile_full_match(r"\d{1,30} ?- ?\d{1,30}(?:, ?\d{1,30} ?- ?\d{1,30}){0,20}")

@@ -65,7 +65,7 @@ _QUALIFIERS = (
     rf"|values?){_N})?"
     rf"(?:of{_N})?[a-z]?{_REALS}",
     rf"\\forall ?[a-z](?:, ?[a-z])?{_REALS}",
-    rf"(?:(?:where|for|with){_N})?[a-z]{_IN_REALS}",
+    rf"(?:(?:where|for|with){_N})?[a-hj-z](?<![k-n]){_IN_REALS}",
 )  # fmt: skip
 _BEFORE = compile_quick_pattern(
     rf"(?i)\A\\text ?\{{ ?(?:only|exactly|just|so|thus|hence|therefore|i\.e\.|that is|we get|then|also|daher)[,:]?"
