@@ -19,12 +19,15 @@ _WITH_TEXT = compile_full_match(
 )
 _LABEL = r"\(?[A-J](?![a-zA-Z'])"
 _OTHER = r"(?i:option )?\(?(?:[B-HJ](?![a-zA-Z'])|[AI](?![a-zA-Z']| [a-z]))"  # another label, and no word
-_DOUBT = r"(?i:or|nor|maybe|perhaps|possibly|alternatively|versus|vs|even|cup|cap|lor|land|setminus)"
+_DOUBT = r"(?i:or|and/or|also|nor|maybe|perhaps|possibly|alternatively|versus|vs|even|cup|cap|lor|land|setminus)"
+_GOOD = r"(?:possible|acceptable|correct|right|valid|true|plausible|works?|fits?)"
 _SEVERAL = compile_quick_pattern(  # behind a label: another one, as an alternative or besides
     rf"\A\W{{0,5}}(?:{_DOUBT}\W{{1,3}}){{1,3}}{_OTHER}"
-    rf"|\A\)?\s?(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→]|->)\W{{0,4}}{_OTHER}"
+    rf"|\A\)?\s?(?:(?i:and|plus|as well as)(?![a-zA-Z])|[,/&;|+→或和与]者?|->)\W{{0,4}}{_OTHER}"
     r"(?!\)? (?:is|are|was|has|does|would|can|cannot|fails|gives)\b)"
     rf"|\A(?:\W{{0,4}}(?:to\W)?{_LABEL}){{1,9}}\W{{0,4}}(?:\Z|\n)"
+    r"|\A[^.\n]{0,40}?[ (]\(?[A-J]\)? [^.;,\n]{0,20}?"
+    rf"(?i:\b(?:also|equally) (?:be )?{_GOOD}|\b{_GOOD},? (?:too|also|as well)\b)"
     r"|\A[^.;\n]{0,60}? (?i:and|but|or) \(?[A-J]\)? (?i:otherwise|overall|in general|if|when)\b"
     r"|\A[^.;\n]{0,60}?[,;] ?(?i:otherwise|else)[, ]{1,2}(?:(?i:it is|the answer is|option) )?\(?[A-J](?![a-zA-Z'])"
 )
@@ -68,6 +71,7 @@ _CONCLUDED = compile_quick_pattern(
     r"\(?(?P<last>[A-J])\)?)[.!]{0,2}\s*+\Z"
 )
 _PLAIN = rules(  # one language without formats
+    ("", r"[（），：Ａ-Ｊ]", lambda sign: unicodedata.normalize("NFKC", sign.group())),
     (
         "",
         r"(?:(?:正确)?(?:答案|选项|答え)(?:是|为|选)?|(?:故|所以|因此|应)?(?<!不)选(?:择|项)?)\s{0,2}[:：]?\s{0,2}"
@@ -81,7 +85,6 @@ _PLAIN = rules(  # one language without formats
         "answer is",
     ),
     (":", r"(?i)\b(?:antwort|lösung|respuesta|réponse|risposta) ?:", "answer:"),
-    ("", r"[（），：]", lambda sign: unicodedata.normalize("NFKC", sign.group())),
     ("。", "。", "."),
     ("’", "’", "'"),
     ("\\", r"\\(?:text|math)(?:bf|rm|it)?\{([^{}]*)\}|\\[ ,]", r"\1 "),

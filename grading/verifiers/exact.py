@@ -11,7 +11,7 @@ from grading.answers.spelling import TEXT
 from grading.verdict import UnfitGold
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
-_ARTICLE = compile_quick_pattern(r"(?i)(?<!\S)(?:an?|the)(?:\s|\Z)")
+_ARTICLE = compile_quick_pattern(r"(?i)(?<!\S)(?:an?|the)\s(?=\s*\w{2})")  # before a word: it is vitamin A
 _THOUSAND = compile_full_match(r"\d{3}\D?")
 _WITH_MEANING = frozenset("+-<>=~^&|#*/%−")  # O- and O+, x<y and x>y, C and C++
 _SIGNS = frozenset(string.punctuation) - _WITH_MEANING
