@@ -59,8 +59,8 @@ def check_upstream_assets(names: Names, upstream: Collection[dg.AssetKey], ours:
     for key in upstream:
         if key in ours or key in map(names.key, ours):
             raise InputError(
-                f"targets.source: {UPSTREAM}{key.to_user_string()}: this is the key of one of our own assets; name an "
-                "asset of your project, with another key"
+                f"targets.source: {UPSTREAM}{key.to_user_string()}: this is the key of an asset of this project; name "
+                "an asset of yours, with another key"
             )
 
 

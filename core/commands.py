@@ -121,7 +121,7 @@ class Profiled(Command):
 class _Requested(Command):
     """The option in the place of all others."""
 
-    request: Path | None = option(None, "JSON file with all of it, in the place of the options.", metavar="FILE")
+    request: Path | None = option(None, "JSON file with inputs and settings, instead of the options.", metavar="FILE")
 
 
 @dataclass(frozen=True)

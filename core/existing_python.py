@@ -128,7 +128,7 @@ class ExistingPython:
         if unfit and not force:
             raise InputError(
                 f"{self.path} has versions that are not supported: {'; '.join(unfit)}. Choose another Python, or try "
-                f"this one: luffy setup --on {self.path} --force"
+                f"this Python: luffy setup --on {self.path} --force"
             )
         return missing
 
@@ -142,8 +142,8 @@ def examine(path: Path) -> str:
     python = ExistingPython.look(path)
     if missing := python.lacking(force=(path.parents[1] / BASE).is_file()):
         raise InputError(
-            f"{path} lacks {', '.join(missing)}: run luffy setup --on {path}, which adds them in an environment "
-            "of its own and leaves that one as it is"
+            f"{path} lacks {', '.join(missing)}: run luffy setup --on {path}, which adds them in a separate "
+            "environment and does not change this one"
         )
     return python.tested()
 

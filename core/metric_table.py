@@ -190,7 +190,7 @@ METRICS = (
     Metric("perf/*", "Performance: {}", live=False),
     Metric("training/*", "State of verl's trainer: {}", live=False),
 )
-MACHINE = ("timing_", "perf/", "actor/perf/", "idle/", "run/")  # first parts of names: how fast it was, and how large
+MACHINE = ("timing_", "perf/", "actor/perf/", "idle/", "run/")  # prefixes of metrics that depend on the machine
 
 
 def metric_of(name: str) -> Metric | None:

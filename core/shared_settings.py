@@ -87,6 +87,6 @@ class InterpreterSettings(Section):
         path = self.path()
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise InputError(
-                f"no training interpreter at {path}: run `luffy setup`, or choose another one (interpreter.python)"
+                f"no training interpreter at {path}: run `luffy setup`, or name another (interpreter.python)"
             )
         return path

@@ -79,7 +79,7 @@ class SamplingSettings(Section):
     seed: int = Field(default=0, ge=0, description="Seed of the samples.")
     template: Annotated[str, AfterValidator(_template)] = Field(
         default="training",
-        description="Prompt template: training (the checkpoint's own), own, qwen, simplerl, prime, none or tokenizer.",
+        description="Prompt template: training (as in the training), own, qwen, simplerl, prime, none or tokenizer.",
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default={},

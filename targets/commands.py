@@ -74,11 +74,13 @@ class Prepare(Command):
     @model_validator(mode="after")
     def _has_checks(self) -> Self:
         if self.check and self.prepare_only:
-            raise ValueError("prepare_only leaves out the checks that check asks for: give one of them")
+            raise ValueError("prepare_only skips the checks that check requests: give only one of the two")
         if self.prepare_only and self.previous:
-            raise ValueError("prepare_only writes no training set, which previous is about: give one of them")
+            raise ValueError("prepare_only writes no training set to compare with previous: give only one of the two")
         if self.benchmark_roots and (self.benchmarks is None or self.benchmarks.endswith(".parquet")):
-            raise ValueError("benchmark_roots has the files of a suite: give one with benchmarks, or leave it out")
+            raise ValueError(
+                "benchmark_roots has the files of a suite: name the suite with benchmarks, or leave out benchmark_roots"
+            )
         if self.docs and not self.check:
             raise ValueError("docs belongs to the quality checks: add check, or leave it out")
         return self

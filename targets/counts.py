@@ -17,7 +17,7 @@ UNFIT = frozenset({"gold_unparsed", "choice_gold", "no_box"})  # filters of answ
 # Filters that take questions for the same which follow one template, and what helps.
 ALIKE = {
     "contaminated": "put the words that all questions share into suffix or system_prompt, or choose other benchmarks",
-    "near_duplicate": "if questions that differ in one word are different ones, set targets.near_duplicate to 100",
+    "near_duplicate": "if questions that differ in one word are different questions, set targets.near_duplicate to 100",
 }
 MOST_ALIKE = 0.25  # of the traces of a source
 MOST_GOLDS = 1000

@@ -251,7 +251,7 @@ def _write(run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome],
         counts.read(decisions.tally)
     read = counts.all.ids.count
     if not read:
-        raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
+        raise InputError(f"source {', '.join(run.config.paths)}: no rows; give a source with traces")
     kept = sum(outcome.kept for outcome in outcomes)
     outputs = _outputs(run, decided, outcomes, rejected=read > kept)
     others = []

@@ -57,7 +57,9 @@ def read_problems(
         rows = _drawn(rows, limit, config.seed)
     table = pa.Table.from_pylist([row for row in rows.values() if row], schema=BENCHMARK)
     if not table.num_rows:
-        raise InputError(f"source {', '.join(config.paths)}: no problem to measure; give one with problems and answers")
+        raise InputError(
+            f"source {', '.join(config.paths)}: no problem to measure; give a source with problems and answers"
+        )
     return table
 
 

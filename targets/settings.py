@@ -68,7 +68,7 @@ class TargetSettings(Section):
     )
     split: str = Field(default="train", description="Split of a hub dataset.")
     subset: str | None = Field(
-        default=None, description="Subset (configuration) of a hub dataset. None: the default one."
+        default=None, description="Subset (configuration) of a hub dataset. None: the default subset."
     )
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub dataset. None: the newest.")
     limit: int | None = Field(
@@ -81,8 +81,8 @@ class TargetSettings(Section):
         default="train",
         description="Problems of the embedded generator. train: sums of 5 to 7 numbers; train_hard: sums of 6 to 7 "
         "numbers, which the base model hardly ever solves; train_products: sums of 7 to 9 numbers with two products, "
-        "which the base model was never trained on; train_calls: products of two numbers plus or minus a third, whose "
-        "traces call a calculator (it needs the setting tools).",
+        "which the base model was never trained on; train_calls: products of two numbers plus or minus a third, with "
+        "traces that call a calculator (it needs the setting tools).",
     )
     embedded_terse: float = Field(
         default=0.0,

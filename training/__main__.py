@@ -95,7 +95,7 @@ def _print_config(context: typer.Context, given: Mapping[str, Any]) -> None:
 
 @app.command()
 def compose(
-    recipe: Annotated[str, typer.Option(help="A name, or the path of your own recipe.")] = "luffy",
+    recipe: Annotated[str, typer.Option(help="A name, or the path of a recipe file.")] = "luffy",
     hardware: Annotated[str, typer.Option(help="The hardware profile.")] = "cpu",
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Repeatable.")] = None,
     shared: Annotated[

@@ -73,7 +73,7 @@ class TrainingSettings(Section):
     """Settings of training/policy."""
 
     recipe: Annotated[str, UserPath(yaml_path), _file_of(RECIPES)] = Field(
-        default="luffy", description="Name of a file in training/config/recipe, or the path of your own recipe."
+        default="luffy", description="Name of a file in training/config/recipe, or the path of a recipe file."
     )
     hardware: Annotated[str, _file_of(HARDWARE)] = Field(
         default="cpu", description="Name of a file in training/config/hardware."

@@ -29,7 +29,7 @@ from grading.tools.settings import ToolSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
+SAMPLES_KEPT = "the samples so far are stored; materialize again to continue"
 # The options on which the samples of a model depend.
 SAMPLING = {"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
 

@@ -108,6 +108,6 @@ def check_cluster(cluster: Any) -> None:
         )
     if cluster.lifecycle.create:
         raise InputError(
-            "ray: give it lifecycle=Lifecycle(create=False), or each step starts a cluster, also one that reuses its "
+            "ray: give it lifecycle=Lifecycle(create=False), or each step starts a cluster, even if it reuses its "
             "result"
         )

@@ -54,7 +54,7 @@ class RetentionSettings(Section):
     keep_days: float = Field(default=30.0, ge=1, description="Outputs younger than this many days stay.")
     keep_champions: int = Field(default=3, ge=1, description="Number of champions that stay complete, for rollbacks.")
     drop_checkpoints: bool = Field(
-        default=True, description="Remove the trainer's own checkpoints and rollouts from complete old runs that stay."
+        default=True, description="Remove the trainer's checkpoints and rollouts from complete old runs that stay."
     )
     keep_run_days: float = Field(
         default=90.0,

@@ -88,7 +88,7 @@ class Storage(StorageSettings):
         except InputError as error:
             with self.writable():
                 kept = set_aside(folder)
-            log.warning(f"damaged, so it is kept as {kept.name} and made again: {error}")
+            log.warning(f"damaged, so it was renamed to {kept.name} and is made again: {error}")
             return False
         maker = made_by(folder)
         if maker not in self._said and (line := kind.reused(folder, maker)):
@@ -202,7 +202,7 @@ class ReferenceIOManager(dg.IOManager):
         elif (other := file.read_text(encoding="utf-8")) != prefix:
             raise InputError(
                 f"storage {self.storage.path}: it holds the outputs of the assets below {other}/, and these are below "
-                f"{prefix}/: give each its own folder (storage.root); if you renamed them, remove {file}"
+                f"{prefix}/: give each a separate folder (storage.root); if you renamed them, remove {file}"
             )
 
     def _key(self, context: dg.OutputContext | dg.InputContext) -> str:

@@ -8,7 +8,7 @@ import time
 from core.backends.task import Task
 from core.errors import InputError, first_line
 
-UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
+UNREACHABLE_SECONDS = 120.0  # give up after this time without an answer of the Ray dashboard
 
 
 class RayJobBackend:

@@ -53,7 +53,7 @@ class SlurmBackend:
         for name in ("nodes", "ntasks_per_node"):
             if str(asked := parameters.get(name) or 1) != "1":
                 raise InputError(
-                    f"slurm.{name}={asked}: expected 1, because each task would be a run of its own: for several nodes "
+                    f"slurm.{name}={asked}: expected 1, because each task would be a separate run: for several nodes "
                     "start Ray in your allocation with `ray symmetric-run`, and give backend=ray"
                 )
         self._parameters = dict(parameters)

@@ -32,7 +32,7 @@ def check_output(out: Path, *others: Path | None) -> None:
             )
         if out.suffix == ".parquet" and path.is_dir() and path.resolve() in out.resolve().parents:
             raise InputError(
-                f"{out}: is in the folder {path}, whose parquet files the command reads; give another path"
+                f"{out}: is in the folder {path}, and the command reads its parquet files; give another path"
             )
 
 
@@ -41,7 +41,7 @@ def existing_folder(path: Path) -> Path:
     if os.path.isfile(folder := path.expanduser()):
         raise InputError(f"{path} is a file; expected a folder: give the folder that it is in")
     if not os.path.isdir(folder):
-        raise InputError(f"{path}: no such folder; give one that exists")
+        raise InputError(f"{path}: no such folder; give an existing folder")
     return folder
 
 

@@ -1,6 +1,6 @@
 """``lineage.json``, the manifest in every checkpoint: its training inputs, and the digest of its files.
 
-It holds no path that only one machine knows.
+All paths are relative to the checkpoint, so the file is portable.
 """
 
 import os

@@ -55,8 +55,7 @@ def check_model(folder: Path, use: Use = "train", *, kwargs: Mapping[str, Any] |
     config = _read_json(folder, "config.json")
     if not isinstance(config.get("model_type"), str):
         raise InputError(
-            f"{folder / 'config.json'}: no model_type in it, or one that is no name; expected the config.json of "
-            "transformers"
+            f"{folder / 'config.json'}: no model_type in it, or not a name; expected the config.json of transformers"
         )
     check_weights(folder, config, trained=use == "train")
     if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):

@@ -59,7 +59,8 @@ def check_end_token(folder: Path, tokens: Vocabulary | None = None) -> None:
     tokens = tokens or vocabulary(folder)
     if tokens.model and end not in tokens.model and end not in tokens.added:
         raise InputError(
-            f"{file}: eos_token {end!r:.80} is not in the vocabulary of {VOCABULARY}: name one that is, or save the "
+            f"{file}: eos_token {end!r:.80} is not in the vocabulary of {VOCABULARY}: name a token that is, or save "
+            "the "
             "tokenizer again with it"
         )
 

@@ -135,7 +135,7 @@ def check_function(path: str, arguments: Iterable[str]) -> None:
     except (Exception, SystemExit) as error:  # whatever the user's module raises
         raise InputError(f"{path}: {import_problem(path, error)}") from error
     if inspect.iscoroutinefunction(function):
-        raise InputError(f"{path}: expected a plain function, not an async one: nothing awaits it, so it would not run")
+        raise InputError(f"{path}: expected a plain function, not an async function, because nothing would await it")
     names = ", ".join(arguments)
     try:
         inspect.signature(function).bind(*arguments)

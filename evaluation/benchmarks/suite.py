@@ -166,7 +166,7 @@ class Benchmark(BaseModel):
 def _named_once(benchmarks: list[Benchmark]) -> list[Benchmark]:
     names = [benchmark.name for benchmark in benchmarks]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"{', '.join(twice)} named more than once; give each its own name")
+        raise ValueError(f"{', '.join(twice)} named more than once; give each another name")
     return benchmarks
 
 

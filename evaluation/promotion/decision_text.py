@@ -8,7 +8,7 @@ LARGEST = 1e9  # an e-value above it is not told in full
 
 
 def decision_rows(decision: Decision) -> list[tuple[str, str]]:
-    """Return what a comparison came to, what it took, and what is left; nothing where nothing was compared."""
+    """Return a summary of a decision: its outcome, the error rate spent and left; nothing if nothing was compared."""
     if decision.outcome is None or decision.level is None or decision.log_evidence is None:
         return []
     needed = f"promotes from {e_value(-log(decision.level))}"

@@ -113,7 +113,7 @@ def answer_differences(opponent: "pa.Table", policy: "pa.Table") -> "NDArray":
     ]
     if one_sided := {problem for problem, _ in scores[0]} ^ {problem for problem, _ in scores[1]}:
         raise InputError(
-            f"{policy['benchmark'][0]}: {len(one_sided)} problems were asked of one model only; "
+            f"{policy['benchmark'][0]}: {len(one_sided)} problems were answered by only one of the two models; "
             "materialize evals/policy again"
         )
     return np.array([scores[1][key] - score for key, score in scores[0].items() if key in scores[1]])

@@ -54,7 +54,7 @@ def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, t
         raise InputError(f"{samples}: no samples; {ADVICE}")
     if len(teachers := dict.fromkeys(row["teacher"] for row in rows)) > 1:
         raise InputError(
-            f"{samples}: samples of several models ({', '.join(map(str, teachers))}); measure each in a file of its own"
+            f"{samples}: samples of several models ({', '.join(map(str, teachers))}); measure each in a separate file"
         )
     right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, data_source, thinking=thinking)]
     drawn = ((row["problem"], (row["generation"], row["sample"], _answer(row))) for row in rows)

@@ -52,7 +52,7 @@ def read_options(value: Any, labels: Sequence[Any] | None, where: str) -> Option
     named = written if labels is None else tuple(str(label).strip() for label in labels)
     if named is not None and (len(named) != len(texts) or len(set(named)) != len(named)):
         raise InputError(
-            f"{where}: {len(texts)} options and the labels {', '.join(named)}; expected one label of its own for each"
+            f"{where}: {len(texts)} options and the labels {', '.join(named)}; expected a different label for each"
         )
     return Options(tuple(texts), named)
 

@@ -152,7 +152,7 @@ def read_tests(value: Any, entry_point: Any = None) -> Tests:
     if defines_check and not any(isinstance(node, ast.Name) and node.id == "check" for node in nodes):
         if not isinstance(entry_point, str) or not entry_point.isidentifier():
             raise UnfitGold(
-                f"nobody calls check, which holds the tests: call it at their end, or add the field {ENTRY_POINT} "
+                f"nothing calls check, which has the tests: call it at their end, or add the field {ENTRY_POINT} "
                 "with the name of the function that it tests"
             )
         return read_tests(f"{assertions}\n\ncheck({entry_point})")

@@ -59,7 +59,7 @@ def run_rounds(settings: Settings, number_of_rounds: int, at_once: int) -> int:
     teacher = _teacher(settings)
     file = PROJECT / Path(teacher.problems).expanduser()
     if not file.is_file():
-        raise InputError(f"generate.problems: {file}: no such file; give one with problems and gold answers")
+        raise InputError(f"generate.problems: {file}: no such file; give a file with problems and gold answers")
     rows, storage = [row for _, row in read_rows(file)], Storage(root=settings.storage.root)
     done: list[Round] = []
     made_of = [settings.model_dump(mode="json", exclude=OTHERS), digest_file(file)]
@@ -78,9 +78,9 @@ def run_rounds(settings: Settings, number_of_rounds: int, at_once: int) -> int:
         rates = _rates(storage, [str(row[teacher.problem_column]) for row in rows])
         chosen = unsolved(rates, teacher.seed)
         wanted = [*asked, *(one for one in chosen if one not in asked)]
-        say(f"round {number}: {len(chosen)} of {len(rows)} problems unsolved, {len(wanted) - len(asked)} not asked yet")
+        say(f"round {number}: {len(chosen)} of {len(rows)} problems unsolved, {len(wanted) - len(asked)} new")
         if wanted == asked:
-            say("the rounds end here: the teacher has been asked about everything that is unsolved")
+            say("the rounds end here: the teacher has written traces for every unsolved problem")
             break
         _write(folder / "problems.jsonl", [rows[one] for one in wanted])
         budget = {"budget_tokens": number * (teacher.budget_tokens or 0), "budget_covers_cached": True}

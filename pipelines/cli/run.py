@@ -142,7 +142,7 @@ def _next_steps(settings: Settings, keys: Sequence[dg.AssetKey], profile: str) -
             server.append("--enforce-eager")
         yield f"  {shlex.join(server)}: ask the policy yourself, at http://{LOOPBACK}:8000/v1"
     if settings.training == built_in().training and "training" in stages:
-        yield f"  {program} new traces.jsonl: the same on a file of your own traces (docs/tutorial.md)"
+        yield f"  {program} new traces.jsonl: the same with your traces (docs/tutorial.md)"
     elif "training" not in stages:
         yield f"  {program} run{given}: the whole graph, which trains and scores a policy"
     yield f"  {program} ui{given}: everything in the UI, with the page of the scorecard"

@@ -22,7 +22,7 @@ RETRIES = {"retries": {"enabled": {}}}
         "max_concurrent": dg.Field(
             int,
             default_value=1,
-            description="The number of steps that run at the same time. From 2, each step has a process of its own.",
+            description="The number of steps that run at the same time. From 2, each step has a separate process.",
         )
     },
     requirements=dg.multiple_process_executor_requirements(),

@@ -25,7 +25,7 @@ def settings_page() -> str:
     ]
     return page(
         "Settings",
-        "Every key that a profile can set. A profile is a YAML file: choose one with `luffy run --profile NAME`, and "
+        "Every key that a profile can set. A profile is a YAML file: choose it with `luffy run --profile NAME`, and "
         "override a key with `--set SECTION.KEY=VALUE` or with a variable:",
         block("sh", f"export {PREFIX}TRAINING__SEED=1"),
         "A key without a default has to be given where its section is used. [Operations](../operations.md#settings) "

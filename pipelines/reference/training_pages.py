@@ -36,7 +36,7 @@ def options_page() -> str:
     keys = [(code(key), text_of(field), code(default_text(field))) for key, field in fields()]
     return page(
         "Training options",
-        "The keys of the training configuration that are not verl's own. Set one with `luffy train --set KEY=VALUE`, "
+        "The keys of the training configuration that are not verl's. Set a key with `luffy train --set KEY=VALUE`, "
         "or in `training.config` of a profile. `luffy train --print-config` prints the whole configuration, with "
         "verl's keys. [The algorithm](../algorithm.md) explains the keys of `method`, each next to its formula.",
         "## Sections",

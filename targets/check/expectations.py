@@ -93,7 +93,7 @@ def load_checks(suite: Path = SUITE) -> list[Check]:
     loaded = validated(_Suite, read_yaml(suite, "check suite"), f"{where}: ", f"; see {SUITE}")
     names = [check.name for check in loaded.checks]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"{where}: {', '.join(twice)} named more than once; give each check a name of its own")
+        raise InputError(f"{where}: {', '.join(twice)} named more than once; give each check another name")
     return loaded.checks
 
 

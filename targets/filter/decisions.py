@@ -89,7 +89,7 @@ class DecisionCache:
         return self.folder / name[:2] / f"{name}.parquet"  # reading a file lists the others of its folder
 
     def has(self, shard: Shard) -> bool:
-        """Return whether the decisions on ``shard`` are recorded and none failed, as with a judge that is away."""
+        """Return whether the decisions on ``shard`` are recorded and none failed, such as by a judge that was down."""
         return not self.force and self.path(shard).exists() and not self.read(shard).failed
 
     def read(self, shard: Shard) -> Decisions:

@@ -156,8 +156,8 @@ def _with_messages(table: "pa.Table", file: Path) -> "pa.Table":
         for name in ("id", "source"):
             if PurePath(info[name]).is_absolute():
                 raise InputError(
-                    f"{file}: {name} {info[name]!r:.200} names a folder of this machine: give its source file a name "
-                    "of its own and prepare the targets again"
+                    f"{file}: {name} {info[name]!r:.200} names a folder of this machine: rename its source file, so "
+                    "that no other has its name, and prepare the targets again"
                 )
     chats = zip(table["prompt"].to_pylist(), table["target"].to_pylist(), strict=True)
     return table.append_column(MESSAGES, pa.array([[*prompt, *target] for prompt, target in chats], pa.list_(MESSAGE)))

@@ -170,7 +170,7 @@ def _rows_before_tables(names: Sequence[str]) -> list[str]:
 def _warn_of_unread(names: Sequence[str], where: str) -> None:
     if names:
         listed = ", ".join(names[:NAMED_FILES]) + (f" and {len(names) - NAMED_FILES} more" * (len(names) > NAMED_FILES))
-        logging.getLogger(__name__).warning("%s: not read: %s; to read one, give it as a source itself", where, listed)
+        logging.getLogger(__name__).warning("%s: not read: %s; to read such a file, name it as a source", where, listed)
 
 
 def _of_split(names: Sequence[str], split: str, subset: str | None, card: str | None, where: str) -> list[str]:

@@ -70,8 +70,8 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
         expected = "; ".join(f"{name}: {', '.join(needed[name])}" for name in nearest)
         raise InputError(
             f"{where}: the columns fit no ready mapping: {present}; of {len(ready)}, the nearest are {expected}. "
-            "Or give mapping: {problem: …, answer: …, response: …}; reasoning in the place of response "
-            "if thoughts and a bare answer have columns of their own"
+            "Or give mapping: {problem: …, answer: …, response: …}; reasoning instead of response if thoughts and a "
+            "bare answer have separate columns"
         )
     if isinstance(mapping, str):
         if mapping not in ready:

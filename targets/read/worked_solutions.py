@@ -14,7 +14,7 @@ ANNOTATION = compile_quick_pattern(r"<<[^<>\n]*>>")  # what GSM8K's calculator c
 
 
 def render_steps(solution: Sequence[str] | str) -> str:
-    r"""The target that thinks a solution, one step a line, and boxes its result.
+    r"""Return a target that has a solution as its thoughts, one step per line, and the result in a box.
 
     That is the answer below the text of a solution ("#### 13000"), or what the last equation results in. A gold answer
     in another column plays no part, so that steps which lead elsewhere are found wrong like any other trace.

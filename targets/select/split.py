@@ -222,7 +222,7 @@ def reconcile(prepared: Prepared, split: Split) -> Reconciliation:
     if written.count != read.count:
         problems.append(f"{read.count:,} traces read, {written.count:,} accounted for")
     elif written != read:
-        problems.append(f"{read.count:,} traces read and as many accounted for, but not the same ones")
+        problems.append(f"{read.count:,} traces read and as many accounted for, but not the same traces")
     if not _all_have_reasons([split.left_out, prepared.rejected]):
         problems.append("a rejected trace has no reason")
     rows = {name: count_rows(path) for name, path in files.items()}

@@ -243,7 +243,7 @@ def test_a_second_code_location_loads_beside_theirs(their_project: Path, call):
         *(
             ({"settings": {"targets": {"source": [f"asset:{key}"]}}}, f"targets.source: {said}")
             for key, said in (
-                ("targets/source", "asset:targets/source: this is the key of one of our own assets"),
+                ("targets/source", "asset:targets/source: this is the key of an asset of this project"),
                 ("a//b", "'asset:a//b': expected the key of an asset, as in asset:raw/traces"),
             )
         ),

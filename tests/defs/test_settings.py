@@ -52,7 +52,7 @@ def test_a_profile_brings_benchmarks_of_its_own(tmp_path: Path):
     with pytest.raises(InputError, match=r"arithmetic: not in suite\.benchmarks, which has law, more_law"):
         settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[arithmetic]").suite.entries()
     (tmp_path / "mine.yaml").write_text(BENCHMARKS % "law")
-    with pytest.raises(InputError, match=r"suite\.benchmarks: law named more than once; give each its own name"):
+    with pytest.raises(InputError, match=r"suite\.benchmarks: law named more than once; give each another name"):
         settings_of(LUFFY_PROFILE=mine)
 
 

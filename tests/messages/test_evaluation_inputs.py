@@ -47,12 +47,12 @@ ROWS: list[Row] = [
     (
         "evaluation browse graded --out graded/arithmetic.parquet",
         {},
-        "is in the folder graded, whose parquet files",
+        "is in the folder graded, and the command reads",
     ),
     (
         "evaluation leaderboard --results . --markdown graded/arithmetic.parquet",
         {},
-        "whose parquet files the command reads",
+        "and the command reads its parquet files",
     ),
     (
         "evaluation suite --out m.jsonl --suite s.yaml --roots .",

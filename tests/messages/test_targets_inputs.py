@@ -20,8 +20,8 @@ ROWS: list[Row] = [
     ),
     (f"{PREPARE} --benchmarks embedded --benchmark-root nothere", {}, "nothere: no such folder"),
     (f"{SET}'source={{path: embedded, split: test}}'", {}, "'embedded' is no file or dataset, so split would change"),
-    (f"{PREPARE} --prepare-only --previous out", {}, "prepare_only writes no training set, which previous is about"),
-    (f"{PREPARE} --benchmark-root .", {}, "benchmark_roots has the files of a suite: give one with benchmarks"),
+    (f"{PREPARE} --prepare-only --previous out", {}, "prepare_only writes no training set to compare with previous"),
+    (f"{PREPARE} --benchmark-root .", {}, "benchmark_roots has the files of a suite: name the suite with benchmarks"),
     (f"{PREPARE} --generated traces.jsonl", {}, "--generated traces.jsonl: no source reads it; add --source generated"),
     ("targets --check diff out out", {}, "--check: leave out what stands before the command"),
     (
@@ -57,7 +57,7 @@ ROWS: list[Row] = [
         "d.parquet: row 1: pass_rate 1.5: expected 0 to 1",
     ),
     (f"{PREPARE} --docs docs", {}, "docs belongs to the quality checks: add check, or leave it out"),
-    (f"{PREPARE} --check --prepare-only", {}, "prepare_only leaves out the checks that check asks for"),
+    (f"{PREPARE} --check --prepare-only", {}, "prepare_only skips the checks that check requests"),
     (
         f"{PREPARE} --set checks.suite=s.yaml --check",
         {"s.yaml": f"name: s\nchecks: [{{{CHECK}}}]"},

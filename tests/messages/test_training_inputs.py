@@ -98,7 +98,7 @@ ROWS: list[Row] = [
     (f"{TRAIN} --set reward.custom_reward_function.path=samples", {}, "samples: is a folder"),
     (TRAIN, {"targets.parquet": retyped("prompt", numbers)}, "targets.parquet"),
     (TRAIN, {"targets.parquet": retyped("reward_model", numbers)}, "targets.parquet"),
-    (TRAIN, {"targets.parquet": retyped("extra_info", numbers)}, "extra_info is of the type int64, expected a struct"),
+    (TRAIN, {"targets.parquet": retyped("extra_info", numbers)}, "extra_info has the type int64, expected a struct"),
     (TRAIN, {"model/config.json": '{"model_type": "x", "max_position_embeddings": "x"}'}, "max_position_embeddings"),
     (f"{TRAIN} --set data.chat_template_kwargs={{enable_thinking:false}}", {}, "does not read it; it reads none"),
     (

@@ -89,7 +89,7 @@ def compose(recipe: str, hardware: str, overrides: Sequence[str]) -> Composed:
     if run.first_stage and not any(layer.values.get(STAGE) for layer in layers[:-1]):
         raise InputError(
             f"first_stage: the recipe {recipe_name(recipe)} has one stage, and an override cannot add another: write a "
-            "recipe of your own with first_stage: {recipe: NAME, set: []}"
+            "recipe with first_stage: {recipe: NAME, set: []}"
         )
     if run.method.get("type") == SFT:
         for layer in (layer for layer in layers if layer.by_user):
@@ -139,7 +139,7 @@ def _files(folder: str, name: str, beside: Path | None = None) -> Iterator[Layer
 
 
 def _given(overrides: Iterable[str]) -> Layer:
-    """Return the layer of ``overrides``, with relative paths from the folder of the process."""
+    """Return the layer of ``overrides``, with relative paths resolved against the current folder."""
     values = nested(map(parse_override, overrides))
     return Layer("", _located(values, Path.cwd()), by_user=True)
 

@@ -80,7 +80,7 @@ def notes(record: RunRecord, findings: Sequence[Finding]) -> list[str]:
     """
     result = []
     if not record.samples and record.value("objective") != "sft":
-        result.append("it has no samples (rollouts/), so nothing was said about the texts")
+        result.append("it has no samples (rollouts/), so its texts were not examined")
     if record.error:
         result.append(f"its last attempt ended: {record.error}")
     if not findings:

@@ -46,7 +46,7 @@ def thoughts_twice(record: RunRecord) -> Evidence | None:
         chosen = [one for one in samples if _twice(one)]
         if samples and share(samples, chosen) >= TWICE:
             text = f"{share(samples, chosen):.0%} of {len(samples)} {kind} samples open their thoughts twice: the "
-            return Evidence(f"{text}prompt ends with {OPEN_THOUGHTS}, and another one follows", chosen, REWARD)
+            return Evidence(f"{text}prompt ends with {OPEN_THOUGHTS}, and another follows", chosen, REWARD)
     return None
 
 

@@ -192,8 +192,8 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
     """
     if reason := damage(checkpoints, step):
         raise InputError(
-            f"{folder_of(checkpoints, step)} is damaged: {reason}: start the training again, which sets this "
-            "checkpoint aside and resumes from the one before"
+            f"{folder_of(checkpoints, step)} is damaged: {reason}: start the training again: it sets this checkpoint "
+            "aside and resumes from the previous one"
         )
     actor = folder_of(checkpoints.absolute(), step) / "actor"
     out = out.absolute()

@@ -79,7 +79,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
             "prepare them with `luffy targets`"
         )
     if not pa.types.is_struct(kind := schema.field("extra_info").type):
-        raise InputError(f"targets {path}: extra_info is of the type {kind}, expected a struct, such as {{id, index}}")
+        raise InputError(f"targets {path}: extra_info has the type {kind}, expected a struct, such as {{id, index}}")
     batch = config.data.train_batch_size
     if rows < (batch if least is None else least):
         raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
@@ -123,7 +123,7 @@ def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
     specs = {name: parse_spec(records[name]["verifier"], f"targets {targets}: verifier of {name}") for name in sources}
     if changed := [name for name, spec in specs.items() if spec.digest != records[name]["digest"]]:
         raise InputError(
-            f"targets {targets}: the verifier of {changed[0]} is not the one that the targets were prepared with: a "
+            f"targets {targets}: the verifier of {changed[0]} has changed since the targets were prepared: a "
             "file or package that it reads has changed; prepare the targets again"
         )
     return specs

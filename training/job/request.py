@@ -44,7 +44,7 @@ class _GivenRecord(InputRecord, extra="forbid"):
 
 
 def _as_record(value: Any) -> Any:
-    """Turn a path, or what a request says of one, into the values of a record."""
+    """Accept a path, or a mapping with a path and its digest, as the values of a record."""
     if isinstance(value, str | Path):
         return {"path": value, "digest": ""}
     if isinstance(value, dict):
@@ -64,7 +64,7 @@ Input = Annotated[InputRecord, BeforeValidator(_as_record)]
 class TrainingRequest(Placement):
     """A training: all settings that decide the weights, which identify a checkpoint, and the run's folder."""
 
-    recipe: str = Field(default="luffy", description="A file of training/config/recipe, or the path of your own.")
+    recipe: str = Field(default="luffy", description="A name in training/config/recipe, or the path of a recipe file.")
     hardware: str = Field(default="cpu", description="A file of training/config/hardware.")
     overrides: tuple[str, ...] = Field(
         default=(),
@@ -116,7 +116,7 @@ class TrainingRequest(Placement):
     def complete(self) -> Self:
         """Return the request with absolute paths and with the digests of its files.
 
-        A relative path is seen from the folder of the process: the user's own.
+        Relative paths are resolved against the current folder.
 
         Raises:
             InputError: one of the files does not exist, or does not have the digest that the request gives.

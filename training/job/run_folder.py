@@ -106,7 +106,7 @@ class RunFolder:
             asked = self._asked()
             if asked is None or asked.computed() != request.computed():
                 name = self.request.name
-                why = f"with other inputs or settings, see {name}" if asked else f"whose {name} is damaged or gone"
+                why = f"with other inputs or settings, see {name}" if asked else f"with a damaged or missing {name}"
                 raise InputError(
                     f"{self.path}: has the checkpoints of a training {why}: give --out another folder, or --force to "
                     "train anew there"

@@ -113,7 +113,7 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
 def _read(folder: Path) -> Runs | None:
     if not (folder / FILE).is_file():
         return None
-    return validated(Runs, read_object(folder / FILE), f"{folder / FILE}: ", "; remove it for runs of its own")
+    return validated(Runs, read_object(folder / FILE), f"{folder / FILE}: ", "; remove it to start separate runs")
 
 
 def facts(manifest: Manifest) -> dict[str, str]:

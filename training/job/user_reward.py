@@ -49,7 +49,7 @@ def check_reward_function(section: Mapping[str, Any]) -> None:
     try:
         function = load(section["path"], section["name"])
     except AttributeError:
-        raise InputError(f"{where} has no function {section['name']!r}: name one with ...name") from None
+        raise InputError(f"{where} has no function {section['name']!r}: name a function with ...name") from None
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except (Exception, SystemExit) as error:  # whatever the user's module raises

@@ -50,7 +50,7 @@ class Guided(OnPolicy):
             raise InputError(
                 f"method.prefix.n={prefix.n} and actor_rollout_ref.rollout.n={run.n}: all samples of a group are its "
                 "whole target and have the same reward, so the group teaches nothing: lower method.prefix.n or raise "
-                "actor_rollout_ref.rollout.n, so that some samples are the policy's own"
+                "actor_rollout_ref.rollout.n, so that the policy writes some samples"
             )
 
     @property

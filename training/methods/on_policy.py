@@ -25,7 +25,7 @@ class OnPolicy(Rollouts):
     def check(self, run: RunValues) -> None:
         super().check(run)
         if self.prompts is not None and run.rollouts != "sync":
-            why = "a batch depends on the outcomes of the one before"
+            why = "a batch depends on the outcomes of the previous batch"
             raise contradiction("method.prompts", "set", "rollouts.type", run.rollouts, why)
         if self.teacher is None:
             return

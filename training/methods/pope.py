@@ -39,7 +39,7 @@ class Pope(Guided):
             why = "samples with a prefix and those without are two groups, and a group of one teaches nothing"
             raise contradiction("method.prefix.n", self.prefix.n, "rollout.n", run.n, why)
         if self.advantage.baseline == "on_policy":
-            why = "samples with a prefix are a group of their own, and none of them is on-policy"
+            why = "samples with a prefix form a separate group, and none of them is on-policy"
             raise contradiction("method.place", "prompt", "method.advantage.baseline", "on_policy", why)
 
     def fields(self) -> list[str]:

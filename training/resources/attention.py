@@ -66,7 +66,7 @@ def choose_attention(
     if sequence_parallel > 1 and kernel not in PACKAGES:
         raise InputError(
             f"actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size={sequence_parallel}: with "
-            f"machine.attention={kernel} every GPU would attend to its own part of a sequence only, without any error: "
+            f"machine.attention={kernel} every GPU would attend only to its part of a sequence, without any error: "
             "set it to 1, or install flash-attn (or flash-attn-4 on Hopper and Blackwell)"
         )
     return kernel

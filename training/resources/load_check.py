@@ -33,8 +33,8 @@ def check_loading(folder: Path, *, trust_remote_code: bool) -> None:
         )
     except UNLOADABLE as error:
         raise InputError(
-            f"{folder}: transformers cannot load the model ({first_line(error)}): take another one, or let code of its "
-            "folder run (actor_rollout_ref.model.trust_remote_code=true) if it has some"
+            f"{folder}: transformers cannot load the model ({first_line(error)}): choose another model, or let code of "
+            "its folder run (actor_rollout_ref.model.trust_remote_code=true) if it has some"
         ) from error
     if missing := sorted(report["missing_keys"]):
         more = ", …" if len(missing) > NAMED else ""

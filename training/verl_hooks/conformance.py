@@ -79,8 +79,8 @@ def check_method(method: Method) -> list[str]:
     unknown = [name for name in method.fields() if name not in samples.rows.keys()]  # noqa: SIM118  a TensorDict
     require(
         not unknown,
-        f"fields(): samples have no {', '.join(unknown)}, but {', '.join(sorted(samples.rows.keys()))}; a number of "
-        "your own per sample comes from the reward function: name it in rewards, and read samples.rewards",
+        f"fields(): samples have no {', '.join(unknown)}, but {', '.join(sorted(samples.rows.keys()))}; to use "
+        "another number per sample, return it from the reward function, name it in rewards, and read samples.rewards",
     )
     tried = [*_check_hooks(method, samples)]
     before = deepcopy(method)
@@ -131,7 +131,7 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
     try:
         json.dumps(method.state(), allow_nan=False)
     except (TypeError, ValueError) as error:
-        why = "expected values as JSON has them, finite ones after a step without samples, too"
+        why = "expected JSON values, finite even after a step without samples"
         raise InputError(f"method: state(): {error}: {why}") from error
     other = type(method).model_validate_json(method.model_dump_json())
     with TemporaryDirectory() as folder:

@@ -288,8 +288,8 @@ def _prompt_warnings(roles: Mapping[str, Mapping[str, pa.Table]]) -> list[str]:
         records = [PromptRecord.of(table) for table in tables.values()]
         if other := next((r for r in records if r.training and r.training != r.frame), None):
             warnings.append(
-                f"the {role} was evaluated with the prompt template {other.name}, not with the one it was trained "
-                f"with: evaluated {_quoted(other.frame)}, trained {_quoted(other.training)}"
+                f"the {role} was evaluated with the prompt template {other.name}, not with the template of its "
+                f"training: evaluated {_quoted(other.frame)}, trained {_quoted(other.training)}"
             )
     for role in roles:
         warnings += prompt_warnings(roles[role], roles["policy"], (role, "policy"), CAUSE)

@@ -244,7 +244,7 @@ def test_every_trace_is_accounted_for_in_the_split(tmp_path: Path, tokenizer: Pa
     pq.write_table(table.slice(1), split.left_out)
     assert reconcile(prepared, split).problems == ("61 traces read, 60 accounted for",)
     pq.write_table(pa.concat_tables([table.slice(1), table.slice(1, 1)]), split.left_out)
-    assert "not the same ones" in reconcile(prepared, split).problems[0]
+    assert "not the same traces" in reconcile(prepared, split).problems[0]
     place = table.column_names.index("reasons")
     empty = pa.array([[]] * table.num_rows, table.schema.field("reasons").type)
     pq.write_table(table.set_column(place, "reasons", empty), split.left_out)

@@ -56,5 +56,5 @@ def test_a_folder_is_there_or_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert existing_folder(Path("~/data")) == existing_folder(tmp_path / "data") == tmp_path / "data"
     with pytest.raises(InputError, match=r"file is a file; expected a folder: give the folder that it is in$"):
         existing_folder(tmp_path / "file")
-    with pytest.raises(InputError, match=r"nothing: no such folder; give one that exists$"):
+    with pytest.raises(InputError, match=r"nothing: no such folder; give an existing folder$"):
         existing_folder(tmp_path / "nothing")

@@ -119,5 +119,5 @@ def test_a_file_with_a_relative_import_is_to_be_named_as_a_module(tmp_path: Path
 def test_a_function_that_nothing_awaits_is_refused(tmp_path: Path) -> None:
     write(tmp_path, diary="async def note(step, metrics): ...\ndef plain(step, metrics): ...")
     check_function(f"{tmp_path}/diary.py:plain", ["step", "metrics"])
-    with pytest.raises(InputError, match=r"diary\.py:note: expected a plain function, not an async one"):
+    with pytest.raises(InputError, match=r"diary\.py:note: expected a plain function, not an async function"):
         check_function(f"{tmp_path}/diary.py:note", ["step", "metrics"])

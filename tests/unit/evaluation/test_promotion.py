@@ -153,7 +153,7 @@ def test_answers_are_paired_one_by_one_and_others_are_refused():
     opponent, policy = table({"a": [0.0, 0.5], "b": [1.0]}), table({"a": [1.0, 0.25], "b": [1.0]})
     assert sorted(answer_differences(opponent, policy)) == [-0.25, 0.0, 1.0]
     assert sorted(answer_differences(opponent, table({"a": [1.0], "b": [1.0]}))) == [0.0, 1.0]
-    with pytest.raises(InputError, match="2 problems were asked of one model only"):
+    with pytest.raises(InputError, match="2 problems were answered by only one of the two models"):
         answer_differences(opponent, table({"a": [1.0], "c": [1.0]}))
 
 

@@ -253,7 +253,7 @@ def test_a_prompt_that_is_not_the_trainings_is_said(results):
     before, after = results
     suite = load_suite("embedded")
     warnings = build_scorecard(asked(before), asked(after, training="B{problem}"), suite=suite).warnings
-    expected = "the policy was evaluated with the prompt template own, not with the one it was trained with"
+    expected = "the policy was evaluated with the prompt template own, not with the template of its training"
     assert warnings[0] == f'{expected}: evaluated "A{{problem}}", trained "B{{problem}}"'
     warnings = build_scorecard(asked(before, frame="C{problem}"), asked(after), suite=suite).warnings
     assert warnings[0].startswith("base and policy got different prompts")

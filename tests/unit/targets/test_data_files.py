@@ -131,7 +131,7 @@ def test_suffixes_are_compared_without_case_and_other_files_are_named(
     folder(tmp_path, *read, "c.txt", "e.feather", "t.csv", ".hidden", "state.json", card="# Traces")
     assert names(tmp_path) == read
     assert caplog.messages == [
-        f"source {tmp_path}: not read: c.txt, e.feather, t.csv; to read one, give it as a source itself"
+        f"source {tmp_path}: not read: c.txt, e.feather, t.csv; to read such a file, name it as a source"
     ]
     assert {file.suffix for file in find_files(str(tmp_path))} == {".jsonl", ".parquet"}
     caplog.clear()

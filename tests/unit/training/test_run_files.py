@@ -274,7 +274,7 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
         folder.request.unlink()
         folder.request.touch()
         damage(folder.request)
-        with pytest.raises(InputError, match=r"checkpoints of a training whose request\.json is damaged or gone"):
+        with pytest.raises(InputError, match=r"checkpoints of a training with a damaged or missing request\.json"):
             folder.claim(REQUEST)
     folder.claim(replace(other, force=True))
     folder.end(other)

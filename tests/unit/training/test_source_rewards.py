@@ -121,6 +121,6 @@ def test_verifiers_that_are_missing_or_have_changed_are_one_message(tmp_path: Pa
         read_verifiers(file)
     changed = records("sums") | {"places": {"verifier": SPECS["places"], "digest": "0"}}
     file = targets(tmp_path / "b.parquet", ["places"], changed)
-    with pytest.raises(InputError, match=r"the verifier of places is not the one .* prepare the targets again"):
+    with pytest.raises(InputError, match=r"the verifier of places has changed since .* prepare the targets again"):
         read_verifiers(file)
     assert set(read_verifiers(targets(tmp_path / "c.parquet", ["x", ""], None))) == {"x", ""}

@@ -125,7 +125,7 @@ def test_a_method_is_checked_against_the_rest_of_the_run():
     own = {"type": "opd", "teacher": {"model": "self", "sees": "target"}}
     with pytest.raises(InputError, match="it waits until all samples of a step are drawn"):
         checked({"type": "opd", "teacher": {"sees": "sample"}}, rollouts="separate_async")
-    with pytest.raises(InputError, match="a batch depends on the outcomes of the one before"):
+    with pytest.raises(InputError, match="a batch depends on the outcomes of the previous batch"):
         checked({"type": "luffy", "prompts": {}}, rollouts="colocate_async")
     with pytest.raises(InputError, match="the weights can change between a sample and its score"):
         checked(own, rollouts="separate_async")
