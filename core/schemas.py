@@ -66,6 +66,8 @@ PROFILE = pa.schema(
         ("problem_digest", pa.string()),
         ("prompt_tokens", pa.int32()),
         ("target_tokens", pa.int32()),
+        ("calls", pa.int32()),  # of tools in the target
+        ("observation_tokens", pa.int32()),  # of what they say, among target_tokens
         ("verified", pa.bool_()),  # the boxed answer agrees with the gold answer
         ("gold_parses", pa.bool_()),
         ("has_think", pa.bool_()),  # exactly one think block, with reasoning in it

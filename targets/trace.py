@@ -85,6 +85,8 @@ class Trace:
     # --- its profile
     prompt_tokens: int | None = None
     target_tokens: int | None = None
+    calls: int | None = None
+    observation_tokens: int | None = None
     verified: bool | None = None
     gold_parses: bool | None = None
     has_think: bool | None = None

@@ -159,6 +159,7 @@ def _filter_lengths(traces: Sequence[Trace], worker: Worker) -> None:
             count.prompt,
             count.target + count.observations,
         )
+        trace.calls, trace.observation_tokens = sum(turn["role"] == TOOL for turn in trace.messages), count.observations
         _align_log_probs(trace, worker)
 
 

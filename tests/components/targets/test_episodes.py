@@ -115,6 +115,8 @@ def test_every_spelling_becomes_turns(name: str, tmp_path: Path, jsonl: Any, mod
     lengths = load_lengths(folder)
     counts = lengths.with_template(tools.template(lengths.chat)).count_examples([(target["prompt"], target["target"])])
     assert (profile["prompt_tokens"], profile["target_tokens"]) == (counts[0].prompt, sum(counts[0][1:]))
+    calls = [turn for turn in turns if turn["role"] == "tool"]
+    assert (profile["calls"], profile["observation_tokens"]) == (len(calls), counts[0].observations)
     assert counts[0].prompt > lengths.count_examples([(target["prompt"], [])])[0].prompt  # it shows the tools
 
 
