@@ -83,11 +83,12 @@ class New(Command):
         "The columns, as {problem: …, answer: …, response: …}, or a ready mapping. Default: by their names.",
         metavar="YAML",
     )
+    tools: str | None = option(None, "The tools that the traces call, as [{type: FILE.py:NAME}].", metavar="YAML")
 
     def run(self) -> None:
         from pipelines.cli.new import new
 
-        for line in new(self.file, self.verifier, self.mapping):
+        for line in new(self.file, self.verifier, self.mapping, self.tools):
             say(line)
 
 

@@ -20,6 +20,7 @@ from core.parquet import read_shards
 from core.settings import HERE, Layer, Section, profile_layers, resolve
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match
+from grading.tools.settings import ToolSettings
 from grading.verifiers.spec import PYTHON, parse_spec
 from targets.prepare import prepare
 from targets.prepared_files import Prepared, column_texts, hint_texts, read_example
@@ -49,13 +50,14 @@ def score(data_source, solution_str, ground_truth, extra_info=None):
 '''
 
 
-class Targets(Section):
-    """The section that is tried here."""
+class Tried(Section):
+    """The sections that are tried here."""
 
     targets: TargetSettings
+    tools: ToolSettings | None = None
 
 
-def new(file: Path, verifier: str | None, mapping: str | None) -> Iterator[str]:
+def new(file: Path, verifier: str | None, mapping: str | None, tools: str | None) -> Iterator[str]:
     """Write `HERE`, `HELDOUT` and, for the verifier ``python``, `VERIFIER` into the current folder; say what they have.
 
     Args:
@@ -63,6 +65,7 @@ def new(file: Path, verifier: str | None, mapping: str | None) -> Iterator[str]:
         verifier: The verifier of their answers as YAML; ``python`` stands for one that is written here. None: numbers
             are compared as mathematics, and everything else as text.
         mapping: The columns of the file as YAML, or the name of a ready mapping. None: they are recognised.
+        tools: The tools that the traces call, as YAML.
 
     Raises:
         InputError: The file cannot be read, too few of its traces can be used, or one of the files exists.
@@ -71,10 +74,13 @@ def new(file: Path, verifier: str | None, mapping: str | None) -> Iterator[str]:
     if there := [name for name in files if Path(name).exists()]:
         raise InputError(f"{', '.join(there)}: already here; go to an empty folder, or move it away")
     source: dict[str, Any] = {"path": str(file), **({"mapping": parse_yaml(mapping, "--mapping")} if mapping else {})}
+    # The chat template of the model shows no tools, so calls are written as tags.
+    calls = {"tools": {"use": parse_yaml(tools, "--tools"), "format": "tags"}} if tools else {}
     with tempfile.TemporaryDirectory() as folder:
-        first = list(islice(read_source(_settings(source)), READ))
+        first = list(islice(read_source(_settings(source, calls).targets, tools=bool(calls)), READ))
         spec = _verifier(verifier, first, Path(folder))
-        prepared = prepare(_settings(source | {"verifier": spec}), Path(folder) / "targets", tokenizer_json=SHIPPED)
+        tried = _settings(source | {"verifier": spec}, calls)
+        prepared = prepare(tried.targets, Path(folder) / "targets", tokenizer_json=SHIPPED, tools=tried.tools)
         yield from column_texts(prepared)
         for one in first[:SHOWN]:
             shown = [shorten(part or "", LONGEST, placeholder="…") for part in (one.problem, one.gold, one.response)]
@@ -83,18 +89,19 @@ def new(file: Path, verifier: str | None, mapping: str | None) -> Iterator[str]:
         heldout, lengths = _hold_out(prepared, file), _lengths(prepared)
     source["verifier"] = {"type": PYTHON, "path": f"{VERIFIER}:score"} if verifier == PYTHON else spec
     files[HELDOUT] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in heldout)
-    files[HERE] = HEADER + yaml.safe_dump(_profile(source, lengths), sort_keys=False, allow_unicode=True)
+    profile = _profile(source, lengths) | calls
+    files[HERE] = HEADER + yaml.safe_dump(profile, sort_keys=False, allow_unicode=True)
     for name, text in files.items():
         write_text(text, Path(name))
     yield f"wrote {', '.join(files)}: the profile of this folder, and {len(heldout)} questions that it holds out"
     yield "what next: luffy run"
 
 
-def _settings(source: Mapping[str, Any]) -> TargetSettings:
+def _settings(source: Mapping[str, Any], calls: Mapping[str, Any]) -> Tried:
     """Return the settings of the profile for a preparation of ``source``, with room for all that its model can read."""
     limits = {"max_prompt_tokens": CONTEXT, "max_target_tokens": CONTEXT}
-    mine = Layer("luffy new", {"targets": {"source": [source], **limits}}, Path.cwd())
-    return resolve(Targets, [*profile_layers(BASE, "base"), mine]).targets
+    mine = Layer("luffy new", {"targets": {"source": [source], **limits}, **calls}, Path.cwd())
+    return resolve(Tried, [*profile_layers(BASE, "base"), mine])
 
 
 def _verifier(text: str | None, traces: Sequence[Trace], folder: Path) -> Any:

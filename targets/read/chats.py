@@ -12,7 +12,7 @@ from typing import Any
 
 from core.errors import first_line
 from core.text.patterns import compile_quick_pattern
-from targets.read.episodes import FIELDS, Turns, calls_tools, read_turns
+from targets.read.episodes import FIELDS, Turns, called_names, calls_tools, read_turns
 from targets.read.response_format import find_format
 from targets.source_settings import REASONING_COLUMNS
 from targets.trace import CLOSE_THINK, OPEN_THINK, Unusable
@@ -62,7 +62,7 @@ def read_chat(value: Any, role: str, *, tools: bool = False) -> Chat | None:
     if tools and any(calls_tools(message, role) for message, role in zip(messages, roles, strict=True)):
         return _episode(messages, roles)
     if any(message.get(field) for message in messages for field in FIELDS):
-        raise Unusable("several_turns", "a message calls a tool")
+        raise Unusable("several_turns", f"it calls {called_names(messages)}: name it in tools.use")
     if roles != [role for role in ("system", "user", "assistant") if role in roles]:
         more = ", …" if len(roles) > NAMED_ROLES else ""
         raise Unusable(

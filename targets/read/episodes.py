@@ -30,6 +30,14 @@ def calls_tools(message: Mapping[str, Any], role: str) -> bool:
     return role in (*OBSERVATIONS, *CALLS) or any(message.get(field) for field in FIELDS)
 
 
+def called_names(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the names of the tools that messages call."""
+    values = [call.get("function", call) for message in messages for call in message.get("tool_calls") or ()]
+    values += [message["function_call"] for message in messages if message.get("function_call")]
+    names = dict.fromkeys(value.get("name", "a tool") for value in values if isinstance(value, Mapping))
+    return ", ".join(map(str, names)) or "a tool"
+
+
 def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], texts: Sequence[str]) -> Turns:
     """Return the turns and observations of the messages behind a question.
 

@@ -54,6 +54,29 @@ def test_it_writes_the_profile_of_the_folder(crates, capsys, verifier, kind):
     assert kept_text(prepared) == "99 of 120 traces are used, 19 held for the benchmark"
 
 
+def test_traces_that_call_a_tool_give_a_profile_with_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("double.py").write_text(
+        'def double(text: str) -> str:\n    """The double."""\n    return str(2 * int(text))\n'
+    )
+    rows = []
+    for number in range(40):
+        call = {"function": {"name": "double", "arguments": json.dumps({"text": str(number)})}}
+        said = {"role": "tool", "content": str(2 * number)}
+        turns = [{"role": "assistant", "tool_calls": [call]}, said]
+        last = {"role": "assistant", "content": f"\\boxed{{{2 * number}}}"}
+        question = {"role": "user", "content": f"Twice {number}?"}
+        rows.append({"answer": 2 * number, "messages": [question, *turns, last]})
+    Path("calls.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match="0 questions can be used"):
+        main(["new", "calls.jsonl"])
+    assert "it calls double: name it in tools.use" in capsys.readouterr().out
+    assert main(["new", "calls.jsonl", "--tools", "[{type: double.py:double}]"]) == 0
+    tools = load().tools
+    assert "40 of 40 traces pass the verifier math" in capsys.readouterr().out
+    assert tools and tools.format == "tags" and tools.use == [{"type": f"{tmp_path}/double.py:double"}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "phrase"),
     [

@@ -54,7 +54,10 @@ def test_instructions_are_the_system_message(jsonl: Any, role: str) -> None:
         ([USER, ANSWER, said("user", "Thanks."), said("assistant", "\\boxed{0}")], "user, assistant, user, assistant"),
         ([said("user", "Let a be 7."), USER, ANSWER], "user, user, assistant"),
         ([USER, said("system", "Be brief."), ANSWER], "user, system, assistant"),
-        ([USER, said("assistant", None, tool_calls=[{"name": "add"}]), said("tool", "8"), ANSWER], "calls a tool"),
+        (
+            [USER, said("assistant", None, tool_calls=[{"name": "add"}]), said("tool", "8"), ANSWER],
+            "it calls add: name",
+        ),
         ([USER, said("assistant", [{"type": "tool_use", "name": "add"}])], "a part of type 'tool_use'"),
         ([{"from": "human", "value": "a"}, {"from": "observation", "value": "b"}], "user, observation"),
         ([USER, ANSWER] * 9, "…"),
