@@ -112,9 +112,7 @@ class Audit:
         }
         files = ["--targets", self.targets, "--model", SHIPPED, "--out", out]
         sets = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
-        self.run(
-            "-m", "training", "--recipe", "sft", *files, *sets, with_trl=False
-        )  # verl 0.9.1 cannot be imported beside TRL 1
+        self.run("training", "--recipe", "sft", *files, *sets, with_trl=False)
         lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         metrics = [json.loads(line)["data"] for line in lines]
         updates = [[values["actor/sft_loss"], values["actor/grad_norm"]] for values in metrics]
