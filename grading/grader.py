@@ -5,7 +5,7 @@ Both are read to their end and compared exactly (`grading.expressions`). A verdi
 
 from functools import lru_cache
 
-from grading.answers.pairs import compare_numbers, is_number, with_decimal_point
+from grading.answers.pairs import compare_numbers, is_number, with_decimal_points
 from grading.answers.spelling import normalize, same_string
 from grading.pool import PROGRAM, WorkerPool
 from grading.verdict import Verdict
@@ -62,8 +62,7 @@ class Grader:
             return Verdict.NO_ANSWER, "the answer is empty"
         if same_string(answer, gold):
             return Verdict.CORRECT, "same text"
-        gold = normalize(gold)
-        answer = with_decimal_point(normalize(answer), gold)
+        answer, gold = with_decimal_points(normalize(answer), normalize(gold))
         equal = compare_numbers(answer, gold)
         if equal is not None:
             return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "another number")

@@ -57,7 +57,7 @@ _WORD_FOLLOWS = compile_quick_pattern(
     r"|while|whereas|rather|under|but|after|before|through|using|here|only|then|thus|hence|not|instead|at|on|to"
     r"|it|this|via)\b)[a-z]"
 )
-_OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
+_OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer|选项)\s*(?=\(?[A-J]\b)")
 _STATED = compile_quick_pattern(
     r"(?i:(?P<noun>answer|choice|option)\s*+(?P<verb>is|:|=|[–—-](?=\s)|(?:should|must|will|has to) be"
     r"|(?<!then the answer )would be)++\s*+(?:(?:option|choice)\s++)?|answer\s++"

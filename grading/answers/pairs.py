@@ -22,6 +22,7 @@ _COMMA = compile_full_match(
     rf"([^\d,([{{]{{0,30}})(\d{{1,3}}(?:[ .]\d{{3}}){{1,9}}|\d{{1,30}}),(\d{{1,30}})({_BEHIND})"
 )
 _POINT = compile_full_match(rf"[^\d,]{{0,30}}\d{{0,30}}\.\d{{1,30}}{_BEHIND}")
+_WITH_UNIT = compile_full_match(r"\d[\d. ]{0,30},\d{1,30} ?(?:\\text ?\{ ?)?[^\W\d].*")
 _LABELLED = compile_quick_pattern(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _OPTION = compile_full_match(r"\(?[A-J]\)?")
 
@@ -60,6 +61,17 @@ def with_decimal_point(answer: str, gold: str) -> str:
     if not _POINT(gold) and whole != "0" and (decimals.strip("0") or len(decimals) == 3):
         return answer
     return f"{before}{whole.replace(' ', '').replace('.', '')}.{decimals}{behind}"
+
+
+def with_decimal_points(answer: str, gold: str) -> tuple[str, str]:
+    """Return an answer and a gold answer with points for the decimal commas of either; a gold answer needs a unit.
+
+    >>> with_decimal_points("2.5 kg", "2,5 kg"), with_decimal_points("2.5", "2,5")
+    (('2.5 kg', '2.5 kg'), ('2.5', '2,5'))
+    """
+    if _WITH_UNIT(gold) and "," not in answer:
+        gold = with_decimal_point(gold, answer)
+    return with_decimal_point(answer, gold), gold
 
 
 def is_number(text: str) -> bool:

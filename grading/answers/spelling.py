@@ -30,7 +30,7 @@ _EQUAL = {  # spellings of a command
     "\\cdot": r"\bullet", "\\lor": r"\vee", "\\land": r"\wedge", "\\phi": r"\varphi", "\\epsilon": r"\varepsilon",
     "\\theta": r"\vartheta", "\\rho": r"\varrho", "\\sigma": r"\varsigma", "\\mathrm": r"\mathop",
     "\\mathbb{R}": r"\R \reals", "\\mathbb{Z}": r"\Z", "\\mathbb{N}": r"\N", "\\mathbb{Q}": r"\Q",
-    "\\text{ pounds}": r"\pounds \textsterling", "\\$": r"\textdollar \mathdollar",
+    "\\vec": r"\overrightarrow", "\\text{ pounds}": r"\pounds \textsterling", "\\$": r"\textdollar \mathdollar",
     "\\text{ euros}": r"\euro \texteuro",
     "\\text{ yen}": r"\yen \textyen", "\\text{ cents}": r"\textcent", "^\\circ\\text{C}": r"\celsius",
     "": r"\left \right \big \bigl \bigr \bigg \biggl \biggr \Big \Bigl \Bigr \Bigg \Biggl \Biggr \! \limits"
@@ -64,7 +64,7 @@ _WRAPPED = compile_quick_pattern(
 _MARKED = compile_full_match(r"""\*\*([^*]+)\*\*|\*([^*]+)\*|["'`\u201c\u2018]([^"'`\u201c\u201d]+)["'`\u201d\u2019]""")
 _FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?[.;]$|(?<=\d)\.(?=[/}]|\\(?!overline|bar|dot(?![a-z])))")
 _ONLY_ITEM = compile_full_match(r"""\[\s*(?:'([^'"]+)'|"([^'"]+)"|(-?\d+(?:\.\d+)?))\s*\]""")  # a list as a text
-_SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
+_SCIENTIFIC = compile_quick_pattern(r"\A([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?=\Z| ?\\text| [a-zA-Z])")
 _TH = r"\\(?:text|textrm|mathrm|mbox)\s?\{ ?(?:st|nd|rd|th) ?\}"
 _ARGUMENT = r"\{?(\d{1,3}|[a-zA-Z]|(?<=\{)\w{1,3})\}?"
 _COMBINATIONS = compile_quick_pattern(
@@ -76,6 +76,8 @@ _REPEATING = compile_quick_pattern(
     rf"(?:\\(?:overline|bar) ?(?:\{{(\d{{1,{LONGEST_PERIOD}}})\}}|(\d))"
     rf"|\\dot ?\{{?(\d)\}}?(?:(\d{{0,{LONGEST_PERIOD}}})\\dot ?\{{?(\d)\}}?)?)"
 )
+_ATOMS = compile_quick_pattern(r"(?<=[A-Za-z)\]])\d+")
+_CHARGE = compile_quick_pattern(r"(?<=[\w})])\^?(\d?[+-])(?=\Z| )")
 _SI_UNIT = compile_quick_pattern(r"\\(centi|deci|hecto|kilo|mega|micro|milli|nano)\\")
 _GROUP_SIGNS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|,?\\!|~|\{\\,\})(?=\d{3}(?!\d))")
 _ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH})")
@@ -107,6 +109,12 @@ def _with_unit(command: Match) -> str:
     return f"{number}\\text{{ {unit}}}"
 
 
+def _chemical(formula: Match) -> str:
+    r"""Return ``\ce{H2SO4}`` as ``H_2SO_4``, and the charge of ``\ce{Na+}`` as an exponent."""
+    text = _ATOMS.sub(lambda count: f"_{{{count.group()}}}", formula.group(1)).replace("->", "\\rightarrow ")
+    return _CHARGE.sub(lambda charge: f"^{{{charge.group(1)}}}", text)
+
+
 _DOLLAR_RULES = rules(
     ("$", r"\\(?:text|mathrm) ?\{ ?(?:US ?)?\\?\$ ?\}", r"\\$"),
     ("$", r"\\text ?\{ ?\\\$ ?(\d[\d.,]{0,20}) ?\}", r"\\$\1"),
@@ -119,6 +127,8 @@ _DOLLAR_RULES = rules(
 _TEX_RULES = rules(  # of texts with commands
     ("color", r"\\(?:text)?color ?\{[a-zA-Z]{1,20}\}|\\colorbox ?\{[a-zA-Z]{1,20}\}", ""),
     ("\\over", r"\{([^{}\\]{1,50})\\over(?![a-zA-Z])([^{}]{1,50})\}", r"\\frac{\1}{\2}"),
+    ("\\over", r"\A([^{}\\]{1,50})\\over(?![a-zA-Z])([^{}]{1,50})\Z", r"\\frac{\1}{\2}"),
+    ("\\ce", r"\\ce ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,200})\}", _chemical),
     ("\\choose", r"\{([^{}\\]{1,50})\\choose(?![a-zA-Z])([^{}]{1,50})\}", r"\\binom{\1}{\2}"),
     ("{", r"\\(?:SI|qty) ?\{([^{}]{1,40})\} ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}", _with_unit),
     ("[", r"\\unit ?\[([^][]{1,40})\] ?\{((?:[^{}]|\{[^{}]{0,9}\}){1,60})\}", _with_unit),
@@ -184,7 +194,7 @@ def normalize(answer: str) -> str:
             text = cell.group(1)
     text = _BLANK.sub(" ", text).strip()
     if (whole := TEXT.fullmatch(text)) and _is_plain(whole.group(1)):
-        text = whole.group(1).strip()
+        text = _BARE_ORDINAL.sub(r"\1", whole.group(1).strip())
     if "\\overline" in text or "\\bar" in text or "\\dot" in text:
         text = _REPEATING.sub(_as_fraction, text)
     text = _FULL_STOP.sub("", text)
@@ -196,8 +206,7 @@ def normalize(answer: str) -> str:
         text = _ROUND_THOUSANDS.sub(lambda number: number.group().replace(",", ""), text)
     if "C" in text:
         text = _COMBINATIONS.sub(_binomial, text)
-    if number := _SCIENTIFIC(text):
-        text = _power_of_ten(number)
+    text = _SCIENTIFIC.sub(_power_of_ten, text)
     if money := _DOLLARS(text):
         text = f"{money.group(1) or money.group(2)}{money.group(3).replace(',', '')}\\text{{ dollars}}"
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
@@ -239,7 +248,8 @@ def _with_decimal_comma(number: Match) -> str:
 def _power_of_ten(number: Match) -> str:
     """Return ``3e8`` as a power of ten, and ``2e-1`` as it stands, because it may be twice e, less 1."""
     factor, power = number.groups()
-    if power[0] in "+-" and len(power) == 2 and power[1] in "123" and factor.lstrip("+-") != "1" and "." not in factor:
+    is_product = number.end() == len(number.string) and factor.lstrip("+-") != "1" and "." not in factor
+    if is_product and power[0] in "+-" and len(power) == 2 and power[1] in "123":
         return number.group()
     return f"{factor} \\times 10^{{{int(power)}}}"
 

@@ -147,6 +147,7 @@ def _are_coordinates(names: Sequence[str] | dict[str, Any]) -> bool:
 
 def _same_group(gold: Group, answer: Group) -> bool | None:
     """Compare two groups; None if their kinds can only be compared as sets, of numbers or of one tuple."""
+    gold, answer = _without_indices(gold, answer), _without_indices(answer, gold)
     kinds = {gold.kind, answer.kind}
     if {gold.junction, answer.junction} == {"lor", "land"}:
         return False
@@ -171,6 +172,18 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
         return _in_order(gold.items, answer.items)
     may_be_set = kinds & {"lor", "land"} or ("set" in kinds and kinds & BRACKETS)
     return None if may_be_set else False
+
+
+def _without_indices(group: Group, other: Group) -> Group:
+    """Return ``x_1 = 2, x_2 = 5`` as values of x, if the other group has only values of x."""
+    first = next(iter(other.items), None)
+    names = {item.name if isinstance(item, Relation) else None for item in other.items}
+    if not isinstance(first, Relation) or names != {first.name}:
+        return group
+    named = [item for item in group.items if isinstance(item, Relation) and item.signs == ("=",)]
+    if [item.name for item in named] != [f"{first.name}_{index}" for index, _ in enumerate(group.items, start=1)]:
+        return group
+    return Group("list", tuple(Relation(("=",), (first.sides[0], item.sides[1]), first.name) for item in named))
 
 
 def _is_loose(group: Group) -> bool:

@@ -6,7 +6,10 @@ from enum import StrEnum
 from typing import Any
 
 # Signs of a relation read backwards.
-FLIPPED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!=", "approx": "approx"}
+FLIPPED: Mapping[str, str] = {
+    **{"<": ">", "<=": ">=", ">": "<", ">=": "<="},
+    **{sign: sign for sign in ("=", "!=", "approx", "parallel", "perp")},
+}
 BRACKETS = frozenset(("()", "[]", "(]", "[)"))  # kinds of tuples and intervals
 Agree = Callable[[Any, Any], bool]
 

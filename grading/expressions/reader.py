@@ -26,7 +26,7 @@ MOST_ITEMS = 200
 LARGEST_BASE = 36  # ten digits and 26 letters
 RELATIONS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\neq": "!=", "\\in": "in", "\\notin": "notin",
-    "\\equiv": "=", "\\approx": "approx",
+    "\\equiv": "=", "\\approx": "approx", "\\parallel": "parallel", "\\perp": "perp",
 }  # fmt: skip
 SET_OPERATIONS = ("\\cup", "\\cap", "\\setminus", "\\backslash")
 SETS: dict[str, Form] = {
@@ -63,7 +63,7 @@ _CHOICE = compile_full_match(
 )
 _NO_SOLUTION = compile_full_match(
     r"(?:there (?:is|are) )?no (?:real |integer )?(?:solutions?|roots?)(?: exists?)?\.?|no (?:real )?values?|none\.?"
-    r"|(?:the )?empty set\.?"
+    r"|(?:the )?empty set\.?|(?:es gibt )?keine (?:reellen? )?lösung(?:en)?\.?"
 )
 _BASED = compile_full_match(r"(\d{1,200}|(?=[A-Z]{0,200}\d)[\dA-Z]{2,200})_ ?\{? ?(\d{1,4}) ?\}?")
 _TO = compile_quick_pattern(r"(\d)(?: to |\s?\\text ?\{ ?to ?\}\s?)(?=\d)")
@@ -107,6 +107,8 @@ def read_as(answer: str, kind: Kind) -> Form:
         form = texts.read_date(text)
     elif kind is Kind.TIME:
         form = (texts.read_time(text) or [None])[0]
+    elif kind in (Kind.SET, Kind.INTERVAL) and text in ("R", "Z", "N", "Q"):
+        form = SETS[f"\\mathbb{{{text}}}"]
     else:
         form = read_mathematics(_TO.sub(r"\1:", text) if kind is Kind.RATIO else text)
     if form is None:
@@ -314,7 +316,12 @@ def _read_set(inside: list[str]) -> Form:
     for separator in ("\\mid", "|", ":"):
         pieces, signs = divide(inside, (separator,))
         if signs and (separator != "|" or len(signs) % 2):
-            region = built(_read_item(pieces[0]), _read_list(inside[inside.index(separator) + 1 :]))
+            element, conditions = _read_item(pieces[0]), _read_list(inside[inside.index(separator) + 1 :])
+            region = built(element, conditions)
+            stated = [*items_of(conditions)]
+            if region is None and isinstance(stated[-1], Relation) and stated[-1].signs == ("in",):
+                is_named = len(stated) == 2 and isinstance(stated[0], Relation) and stated[0].sides[0] == element
+                return Group("list", tuple(stated if is_named else [element, *stated]))
             if region is None:
                 raise Unread("a set by a condition that is no set of numbers")
             return region

@@ -62,6 +62,7 @@ _ELEMENTS = "H|He|Li|Be|B|C|N|O|F|Ne|Na|Mg|Al|Si|P|S|Cl|Ar|K|Ca|Cr|Mn|Fe|Co|Ni|C
 _INDEX = r"(?: ?_ ?(?:\d{1,3}|\{\d{1,3}\}))?"
 _CAPITALS = compile_full_match(
     rf"(?:[A-Z]{_INDEX} ?){{2,60}}|(?:\(?(?:{_ELEMENTS}){_INDEX}\)?{_INDEX} ?){{2,30}}(?: ?\^ ?\{{?\d?[+-]\}}?)?"
+    rf"|(?:{_ELEMENTS}){_INDEX} ?\^ ?\{{?\d?[+-]\}}?"
 )
 _SIGNED_CODE = compile_full_match(
     r"[A-Z][A-Za-z]{0,3}[+-]{1,2}|[A-Za-z]{1,4}\d{1,8}[A-Z-][\w-]{0,20}|[A-Z]{1,3}-\d{1,8}"

@@ -62,6 +62,7 @@ _PREFIXED = {  # in \text only: bare letters such as kT are products
 }
 _SPOKEN = {  # commands and signs inside a unit
     "\\text": "", "{": "", "}": "", "\\cdot": " ", "(": " ", ")": " ", "\\Omega": "ohm", "\\mu ": "u", "\\mu": "u",
+    "Quadrat": "square ", "Kubik": "cubic ",
 }  # fmt: skip
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _EQUAL = {

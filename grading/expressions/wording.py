@@ -29,13 +29,13 @@ _PART = compile_quick_pattern(r"(?:\A|(?<=[\s,;}]))(?:\\text ?\{ ?)?\(?([a-f])\)
 _BETWEEN_PARTS = compile_pattern(r"(?:[\s,;]|and|\\text ?\{(?: ?,? ?and)? ?\}?)+\z")
 _BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _BASE = compile_full_match(
-    r"\(?([\dA-Z]{1,200})\)? ?(?:_ ?(?:\{ ?)?(?:\\text ?\{ ?)?|\\text ?\{ ?\((?=base)|\((?=base))(?:base)? ?\}? ?"
+    r"\(?([\dA-Z]{1,200})\)? ?(?:_ ?(?:\{ ?)?\(?(?:\\text ?\{ ?)?|\\text ?\{ ?\((?=base)|\((?=base))(?:base)? ?\}? ?"
     rf"({'|'.join(_BASES)}|\d{{1,4}})[ )}}]{{0,4}}"
 )
 WHERE = "\\where"  # stands for a word before the conditions of a formula
 MULTIPLICITY = "\\multiplicity"  # stands before how often a root counts
 _SET = compile_quick_pattern(
-    r"\\(?:mathbb|mathbf|Bbb|mathrm) ?(?:\{ ?([NZQRC]) ?\}|([NZQRC])(?![a-zA-Z]))"
+    r"(?:\\(?:mathbb|mathbf|Bbb|mathrm) ?(?:\{ ?([NZQRC]) ?\}|([NZQRC])(?![a-zA-Z]))|(?<=\\in )([NZQR])(?![a-zA-Z]))"
     r"((?: ?[_^] ?(?:\{[^{}]{1,12}\}|\\[a-z]{2,8}|[-+*0])){0,2})"
 )
 _SETS = {  # the sign at the name of a set of numbers, and what it leaves
@@ -58,7 +58,8 @@ _START, _END = r"(?:[\s,;~]|\\text ?\{|\(){1,8}", r"[\s.~)}]{0,6}\Z"
 _IN_REALS = rf"(?: ?\\in|{_N}in{_N}) ?\\mathbb\{{[RC]\}}"
 _REALS = f"(?:{_IN_REALS})?"
 _QUALIFIERS = (
-    "only", "alone", "exactly", "respectively", "in total", "altogether", "overall",
+    "only", r"(?:the )?only (?:real )?(?:solution|root|answer|value)", "alone", "exactly", "respectively",
+    "in total", "altogether", "overall",
     "double", "repeated", r"as (?:required|desired)",
     r"(?:is )?(?:an? |with an? )?repeated(?: real)? (?:root|solution|zero)s?",
     rf"(?:(?:where|for|with){_N})?(?:all|any|every|each|arbitrary){_N}(?:(?:real|complex){_N})?(?:(?:numbers?"
@@ -124,7 +125,8 @@ _GREEK = rf"\\(?:ell|hbar|{'|'.join(sorted(GREEK))})(?![a-zA-Z])"
 _TEXT_NAME = compile_full_match(r"\\text ?\{[^{}]*\}(?:\\triangle|[][()A-Z])*")
 _MEASURE = compile_full_match(  # an extreme with letters, a probability or mean, an area, a part of a figure, points
     r"\\(?:max|min|lim)(?:(?:[^a-zA-Z\\]|\\[a-zA-Z]+)*[a-zA-Z].*)?|[PE]\((?:[^()]|\([^()]*\))*\)|\[[A-Z]{3,}\]"
-    r"|(?:\\(?:angle|triangle|overline|vec)|\|)[|{}A-Z]*|[A-Z]+"
+    r"|(?:\\(?:angle|triangle|overline|vec)|\|)[|{}A-Z]*|[A-Z]+|\\det[A-Z]"
+    rf"|\\(?:sin|cos|tan|cot|sec|csc)(?:[A-Za-z]|{_GREEK})"
 )
 _SYMBOL = compile_full_match(
     rf"(?:[^\W\d_]|{_GREEK}|\\(?:hat|bar|vec|mathbf|overline|mathcal|dot)(?:{_BRACED}|\\[a-zA-Z]+|\w))"
@@ -155,9 +157,9 @@ def unwrap(text: str) -> str:
 
 def _number_set(name: Match) -> str:
     r"""Return a set of numbers with its sign as an interval or another set: ``\mathbb{R}^+`` is ``(0,\infty)``."""
-    letter = name.group(1) or name.group(2)
-    sign = "".join(character for character in name.group(3) if character not in "_^{} ")
-    return _SETS.get(letter, {}).get(sign, f"\\mathbb{{{letter}}}{name.group(3)}")
+    *letters, script = name.groups("")
+    sign = "".join(character for character in script if character not in "_^{} ")
+    return _SETS.get("".join(letters), {}).get(sign, f"\\mathbb{{{''.join(letters)}}}{script}")
 
 
 def without_qualifiers(text: str) -> str:
