@@ -10,6 +10,7 @@ from targets.read.json_rows import CHUNK_BYTES, LARGEST_ROW, Row
 from targets.trace import Rejection
 
 QUOTE = '"'
+DELIMITERS = ",;\t|"
 LINE_ENDS = ("\n", "\r")
 
 
@@ -21,7 +22,7 @@ def csv_rows(stream: Any, where: str, delimiter: str) -> Iterator[Row]:
     """
     lines = _Lines(stream)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    header = _header(reader, lines, where)
+    header = _header(reader, lines, where, delimiter)
     while True:
         try:
             values = _next(reader, lines, where)
@@ -44,7 +45,7 @@ def csv_rows(stream: Any, where: str, delimiter: str) -> Iterator[Row]:
 def csv_columns(stream: Any, where: str, delimiter: str) -> list[str]:
     """The header of a CSV file."""
     lines = _Lines(stream)
-    return _header(csv.reader(lines, delimiter=delimiter, strict=True), lines, where)
+    return _header(csv.reader(lines, delimiter=delimiter, strict=True), lines, where, delimiter)
 
 
 class _TooLarge(Exception):
@@ -96,13 +97,21 @@ class _Lines:
         self._ended += self.line.endswith(LINE_ENDS)
 
 
-def _header(reader: Iterator[list[str]], lines: _Lines, where: str) -> list[str]:
+def _header(reader: Iterator[list[str]], lines: _Lines, where: str, delimiter: str) -> list[str]:
     try:
-        return _next(reader, lines, where) or []
+        names = _next(reader, lines, where)
     except _TooLarge as error:
         raise InputError(
             f"{where}: its first row has more than {LARGEST_ROW:,} characters; expected a header"
         ) from error
+    if not names:
+        raise InputError(f"{where}: its first line is empty; expected a header, and a row for each trace below it")
+    if len(names) == 1 and (sign := next((sign for sign in DELIMITERS if sign in names[0]), None)):
+        raise InputError(
+            f"{where}: its columns are separated by {sign!r}; expected {delimiter!r} here (commas in .csv "
+            "files, tabs in .tsv files): write it again, or rename it"
+        )
+    return names
 
 
 def _next(reader: Iterator[list[str]], lines: _Lines, where: str) -> list[str] | None:

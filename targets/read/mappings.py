@@ -32,6 +32,7 @@ CUT = {
     "length": "reached its token limit",
     "content_filter": "was cut by a filter",
 }  # by finish_reason
+BYTES = frozenset(map(chr, range(0xDC80, 0xDD00)))  # what bytes that are not UTF-8 become
 NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in a table that is written as text
 YES, NO = ("yes", "true"), ("no", "false")
 NAMED_COLUMNS = 30  # of a file, in a message
@@ -383,7 +384,9 @@ def _unreadable(trace: Trace, config: TargetSettings) -> Rejection | None:
         try:
             size = len(text.encode())
         except UnicodeEncodeError as error:
-            return Rejection("bad_text", f"{name}: lone surrogate at character {error.start}")
+            is_byte = text[error.start] in BYTES
+            fault = "a byte that is not UTF-8 (iconv converts the file)" if is_byte else "lone surrogate"
+            return Rejection("bad_text", f"{name}: {fault} at character {error.start}")
         if size > limit:
             return Rejection("too_large", f"{name}: {size} bytes (limit {limit})")
         if "\0" in text:

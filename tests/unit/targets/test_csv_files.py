@@ -51,3 +51,24 @@ def test_large_texts_that_are_no_row_are_one_message(tmp_path: Path) -> None:
         read(written(tmp_path / "x.csv", "x" * (LARGEST_ROW + 1)))
     with pytest.raises(InputError, match=r"x\.csv: not CSV: it ends within a quoted value of the row at line 2;"):
         read(written(tmp_path / "x.csv", f'{HEADER}p,1,"{"x" * LARGEST_ROW}\nq,2,b\n'))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.csv", "", "its first line is empty; expected a header"),
+        ("x.csv", HEADER.replace(",", ";") + "p;1;a\n", "its columns are separated by ';'; expected ','"),
+        ("x.csv", HEADER.replace(",", "\t") + "p\t1\ta\n", r"its columns are separated by '\\t'; expected ','"),
+        ("x.tsv", HEADER, r"its columns are separated by ','; expected '\\t'"),
+    ],
+)
+def test_a_file_without_a_header_or_with_other_separators_is_refused(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read(written(tmp_path / name, text))
+
+
+def test_a_byte_that_is_not_utf8_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(f"{HEADER}café,1,a\n".encode("latin-1"))
+    assert read(tmp_path / "x.csv")[0].detail.startswith("problem: a byte that is not UTF-8 (iconv converts the file)")
