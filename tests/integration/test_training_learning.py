@@ -20,6 +20,8 @@ from core.arithmetic import problems
 from core.model.base_model import SHIPPED
 from core.model.episodes import encode_example
 from core.model.prompts import messages
+from research.baseline.audit import Audit, difference
+from research.baseline.setting import Cut, Setting
 
 STEPS, PROMPTS, SAMPLES, LONGEST = 7, 16, 8, 96
 LEARNED = 3.0  # nats that luffy adds to the log-probability of writing; measured in 8 steps: 8.1
@@ -49,6 +51,14 @@ def test_hpt_and_chord_phi_learn_to_write(tmp_path: Path) -> None:
     first, *_, last = (json.loads(line)["data"] for line in (tmp_path / "hpt" / "metrics.jsonl").open())
     assert first["groups/supervised"] > 0.5 > last["groups/supervised"]  # the policy takes over from the targets
     assert last["reward/on_policy"] > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_audit_trains_the_recipe_sft_as_plain_torch_does(tmp_path: Path) -> None:
+    audit = Audit(tmp_path, Setting(steps=4))
+    apart = difference(*(audit.train(code, Cut()) for code in ("plain torch", "ours")), SHIPPED)
+    assert apart.loss < 1e-5 and apart.grad_norm < 1e-4 and apart.weights < 1e-3, apart
 
 
 def train(out: Path, recipe: str, targets: Path) -> float:

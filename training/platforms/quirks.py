@@ -10,8 +10,10 @@ import importlib.metadata
 import logging
 import os
 import socket
+import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from core.machine.processor import computes_on_cpu
 
 PROCESS, CPU_PROCESS, CPU_VLLM, FORKS = "every process", "every process on a CPU", "vLLM's worker on a CPU", "forks"
 TIMEOUT = "TRAINING_PROCESS_GROUP_SECONDS"  # variable of the hardware profiles: actor_rollout_ref.nccl_timeout
+START_TRIES = 60  # to find a new node, a second apart
 LARGE = 4096  # tokens of a vocabulary, from which one number is drawn instead of noise
 
 
@@ -131,6 +134,23 @@ def job() -> None:
 
     job_id = RuntimeContext.get_job_id
     RuntimeContext.get_job_id = lambda self: f"{job_id(self)}-{self.gcs_address.rpartition(':')[2]}"
+
+
+@quirk("ray/_private/node.py:428", PROCESS)
+def start() -> None:
+    """Ray gives a new node 30 s to appear. On a busy machine one question takes as long, and the training fails."""
+    from ray._private import services
+
+    get_node = services.get_node
+
+    def get_late_node(gcs_address: str, node_id: str) -> Any:
+        for _ in range(START_TRIES - 1):
+            with suppress(RuntimeError):
+                return get_node(gcs_address, node_id)
+            time.sleep(1)
+        return get_node(gcs_address, node_id)
+
+    services.get_node = get_late_node
 
 
 @quirk("verl/utils/fsdp_utils.py:549", PROCESS)

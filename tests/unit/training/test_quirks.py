@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from training.platforms import quirks
 from training.platforms.quirks import QUIRKS, Quirk
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,6 +21,7 @@ LINES = {
     "store": "return TCPStore(",
     "timeout": "nccl_timeout: 600",
     "job": "get_job_id()",
+    "start": "raylet_start_wait_time_s = 30",
     "head": "def _select_fsdp2_wrap_targets(",
     "row": "def prepare_fa_kwargs_from_position_ids(",
     "flush": "flush=True",
@@ -54,3 +56,27 @@ def test_a_workaround_names_the_line_that_it_answers(quirk: Quirk) -> None:
 
 def test_an_import_patches_nothing() -> None:
     subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(("refused", "found"), [(2, True), (9, False)])
+def test_a_node_that_is_late_is_found(monkeypatch: pytest.MonkeyPatch, refused: int, found: bool) -> None:
+    from ray._private import services
+
+    asked = []
+
+    def get_node(*names: str) -> str:
+        asked.append(names)
+        if len(asked) <= refused:
+            raise RuntimeError("RPC error: Deadline Exceeded")
+        return "node"
+
+    monkeypatch.setattr(services, "get_node", get_node)
+    monkeypatch.setattr(quirks, "START_TRIES", 3)
+    monkeypatch.setattr(quirks.time, "sleep", lambda seconds: None)
+    quirks.start()
+    if found:
+        assert services.get_node("address", "id") == "node"
+    else:
+        with pytest.raises(RuntimeError, match="Deadline"):
+            services.get_node("address", "id")
+    assert asked == [("address", "id")] * 3
