@@ -5,7 +5,7 @@ micro-batches and the number of ranks. That is the mode ``published``. In every 
 whole batch of an update (all micro-batches of all ranks), which the caller gives, and neither matters.
 
 `agg_loss` reduces the policy loss. `agg_mean` reduces what the original averages over tokens: entropy, KL and
-supervised loss. Only the published modes tell the two apart; ``docs/algorithm.md`` derives their scale.
+supervised loss. Only the published modes tell the two apart; ``docs/results/fidelity.md`` derives their scale.
 """
 
 import math
