@@ -57,7 +57,9 @@ def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[
 def write_calls(calls: Sequence[Call], form: Format) -> str:
     """Return the text that `read_calls` reads as ``calls``; of a call by ``tags``, the first argument as a text."""
     if form == "tags":
-        return "\n".join(f"<{call.name}>{next(iter(call.arguments.values()), '')}</{call.name}>" for call in calls)
+        values = [next(iter(call.arguments.values()), "") for call in calls]
+        texts = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
+        return "\n".join(f"<{call.name}>{text}</{call.name}>" for call, text in zip(calls, texts, strict=True))
     key = "arguments" if form == "hermes" else "parameters"
     objects = [json.dumps({"name": call.name, key: call.arguments}, ensure_ascii=False) for call in calls]
     # JSON reads "<\\/" as "</", and so no tag in an argument ends the call.

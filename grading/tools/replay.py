@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from core.model.calls import Call, Format, Schema, name_of, read_calls
+from core.model.calls import Call, Format, Schema, first_argument, name_of, read_calls
 from core.model.episodes import TOOL
 from core.model.prompts import Messages
 from core.text.excerpt import shorten
@@ -34,19 +34,30 @@ def turns_of(target: Messages) -> Iterator[tuple[str, list[str]]]:
         yield target[start]["content"], [message["content"] for message in target[start + 1 : end]]
 
 
+def call_problem(target: Messages, form: Format, schemas: Sequence[Schema], written: Format) -> Problem | None:
+    """Return which call of an episode in ``form`` has no known form or tool, or cannot be ``written``."""
+    arguments = {name_of(schema): first_argument(schema) for schema in schemas}
+    for number, (text, _) in enumerate(turns_of(target), start=1):
+        for call in read_calls(text, form, schemas):
+            if call.problem:
+                return Problem("bad_call", f"turn {number}: {call.problem}")
+            if call.name not in arguments:
+                detail = f"turn {number} calls {call.name!r:.40}; tools.use has {', '.join(arguments)}"
+                return Problem("unknown_tool", detail)
+            if written == "tags" and [*call.arguments] != [arguments[call.name]]:
+                stated = ", ".join(call.arguments) or "none"
+                detail = f"turn {number}: the format tags writes the argument {arguments[call.name]}, and the call has"
+                return Problem("bad_call", f"{detail} {stated:.80}")
+    return None
+
+
 def problem_of(target: Messages, form: Format, schemas: Sequence[Schema], settings: ToolSettings) -> Problem | None:
     """Return what is wrong with the calls of an episode, without making them."""
-    names = [name_of(schema) for schema in schemas]
+    if problem := call_problem(target, form, schemas, form):
+        return problem
     turns = list(turns_of(target))
     for number, (text, observations) in enumerate(turns, start=1):
         calls = read_calls(text, form, schemas)
-        for call in calls:
-            if call.problem:
-                return Problem("bad_call", f"turn {number}: {call.problem}")
-            if call.name not in names:
-                return Problem(
-                    "unknown_tool", f"turn {number} calls {call.name!r:.40}; tools.use has {', '.join(names)}"
-                )
         if len(calls) != len(observations):
             return Problem("unanswered_call", f"turn {number}: {len(calls)} calls, {len(observations)} observations")
     if turns[-1][1] or len(turns) > settings.turns:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from core.model.calls import rewrite_calls
 from core.model.episodes import TOOL
 from core.model.prompts import OPEN_THOUGHTS, messages
-from grading.tools.replay import differs, problem_of
+from grading.tools.replay import call_problem, differs, problem_of
 from grading.tools.tool import Context
 from grading.verdict import Verdict
 from targets.filter.filters import Stage, rejections
@@ -81,6 +81,7 @@ def _filter_turns(trace: Trace, worker: Worker) -> None:
     """Apply those filters to an episode, with its calls as the policy writes them."""
     template, tools = worker.lengths.template, worker.tools
     assert trace.turns and tools and template.calls
+    problem = call_problem(trace.turns, "hermes", template.tools, template.calls)
     trace.turns = [
         turn if turn["role"] == TOOL else {**turn, "content": rewrite_calls(turn["content"], "hermes", template.calls)}
         for turn in trace.turns
@@ -90,7 +91,7 @@ def _filter_turns(trace: Trace, worker: Worker) -> None:
         EPISODE,
     )
     _reject(Stage.RESPONSE, trace, worker)
-    if problem := problem_of(trace.turns, template.calls, template.tools, tools):
+    if problem := problem or problem_of(trace.turns, template.calls, template.tools, tools):
         trace.reject(Rejection(*problem))
     written = "\n".join(turn["content"] for turn in trace.turns if turn["role"] != TOOL)
     if token := TURN_TOKENS.search(written):

@@ -49,6 +49,8 @@ def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], text
     answers: dict[str, str] = {}
     for message, role, text in zip(messages, roles, texts, strict=True):
         if role in OBSERVATIONS:
+            if not turns:
+                raise Unusable("unanswered_call", "an observation before the first turn")
             of_call = str(message.get("tool_call_id") or "")
             if ids and of_call:
                 answers[of_call] = text

@@ -11,7 +11,7 @@ import pytest
 from core.errors import InputError
 from core.files import digest_file
 from core.model.calls import Call, write_calls
-from grading.tools.replay import differs, problem_of
+from grading.tools.replay import call_problem, differs, problem_of
 from grading.tools.settings import ToolSettings
 from grading.tools.tool import Context, Exchange, open_tool
 from grading.tools.toolbox import Toolbox
@@ -190,6 +190,16 @@ def test_a_recorded_episode_is_replayed(toolbox: Toolbox, target: list[dict[str,
     toolbox.settings = settings
     problem = problem or differs(target, "hermes", schemas, toolbox, CONTEXT)
     assert (problem and problem.reason) == reason
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x": 1}, {"x": 1, "expression": "1+1"}, {"expression": "1+1", "x": 1}])
+def test_a_call_that_tags_cannot_write_is_named(toolbox: Toolbox, arguments: dict[str, Any]) -> None:
+    target = episode(write_calls([Call("calculator", arguments)], "hermes"), "done")
+    schemas = toolbox.settings.schemas()
+    assert call_problem(target, "hermes", schemas, "hermes") is None
+    problem = call_problem(target, "hermes", schemas, "tags")
+    assert problem and problem.reason == "bad_call"
+    assert "tags writes the argument expression, and the call has" in problem.detail
 
 
 @pytest.mark.parametrize(
