@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from core.errors import InputError, first_line
@@ -10,7 +11,7 @@ from targets.read.json_rows import CHUNK_BYTES, LARGEST_ROW, Row
 from targets.trace import Rejection
 
 QUOTE = '"'
-DELIMITERS = ",;\t|"
+DELIMITERS = ",;\t|"  # between the values of a row
 LINE_ENDS = ("\n", "\r")
 
 
@@ -21,8 +22,7 @@ def csv_rows(stream: Any, where: str, delimiter: str) -> Iterator[Row]:
     which begins with ``where``, for a file that is not CSV.
     """
     lines = _Lines(stream)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    header = _header(reader, lines, where, delimiter)
+    reader, header = _open(lines, where, delimiter)
     while True:
         try:
             values = _next(reader, lines, where)
@@ -44,8 +44,7 @@ def csv_rows(stream: Any, where: str, delimiter: str) -> Iterator[Row]:
 
 def csv_columns(stream: Any, where: str, delimiter: str) -> list[str]:
     """The header of a CSV file."""
-    lines = _Lines(stream)
-    return _header(csv.reader(lines, delimiter=delimiter, strict=True), lines, where, delimiter)
+    return _open(_Lines(stream), where, delimiter)[1]
 
 
 class _TooLarge(Exception):
@@ -97,7 +96,9 @@ class _Lines:
         self._ended += self.line.endswith(LINE_ENDS)
 
 
-def _header(reader: Iterator[list[str]], lines: _Lines, where: str, delimiter: str) -> list[str]:
+def _open(lines: _Lines, where: str, delimiter: str) -> tuple[Iterator[list[str]], list[str]]:
+    """Return a reader of the rows below the header, and the header, by which another delimiter is recognised."""
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         names = _next(reader, lines, where)
     except _TooLarge as error:
@@ -106,12 +107,11 @@ def _header(reader: Iterator[list[str]], lines: _Lines, where: str, delimiter: s
         ) from error
     if not names:
         raise InputError(f"{where}: its first line is empty; expected a header, and a row for each trace below it")
-    if len(names) == 1 and (sign := next((sign for sign in DELIMITERS if sign in names[0]), None)):
-        raise InputError(
-            f"{where}: its columns are separated by {sign!r}; expected {delimiter!r} here (commas in .csv "
-            "files, tabs in .tsv files): write it again, or rename it"
-        )
-    return names
+    found = max(DELIMITERS, key=names[0].count)
+    if len(names) == 1 and found in names[0]:
+        reader = csv.reader(chain([lines.line], lines), delimiter=found, strict=True)
+        names = _next(reader, lines, where) or names
+    return reader, names
 
 
 def _next(reader: Iterator[list[str]], lines: _Lines, where: str) -> list[str] | None:

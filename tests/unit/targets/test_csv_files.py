@@ -53,20 +53,16 @@ def test_large_texts_that_are_no_row_are_one_message(tmp_path: Path) -> None:
         read(written(tmp_path / "x.csv", f'{HEADER}p,1,"{"x" * LARGEST_ROW}\nq,2,b\n'))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("x.csv", "", "its first line is empty; expected a header"),
-        ("x.csv", HEADER.replace(",", ";") + "p;1;a\n", "its columns are separated by ';'; expected ','"),
-        ("x.csv", HEADER.replace(",", "\t") + "p\t1\ta\n", r"its columns are separated by '\\t'; expected ','"),
-        ("x.tsv", HEADER, r"its columns are separated by ','; expected '\\t'"),
-    ],
-)
-def test_a_file_without_a_header_or_with_other_separators_is_refused(
-    tmp_path: Path, name: str, text: str, message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        read(written(tmp_path / name, text))
+def test_a_file_without_a_header_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="its first line is empty; expected a header"):
+        read(written(tmp_path / "x.csv", ""))
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("x.csv", ";"), ("x.csv", "\t"), ("x.csv", "|"), ("x.tsv", ",")])
+def test_the_header_says_what_separates_values(tmp_path: Path, name: str, delimiter: str) -> None:
+    text = HEADER.replace(",", delimiter) + f'p, q{delimiter}1{delimiter}"a{delimiter}b\nc"\n' * (delimiter != ",")
+    traces = read(written(tmp_path / name, text + f"r{delimiter}2{delimiter}d\n"))
+    assert [trace.response for trace in traces] == [f"a{delimiter}b\nc", "d"][delimiter == "," :]
 
 
 def test_a_byte_that_is_not_utf8_is_called_so(tmp_path: Path) -> None:
