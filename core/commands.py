@@ -1,8 +1,8 @@
 """Commands: a class for each, which has its options, its help, the settings that it reads, and what it does.
 
 The fields of a command are its inputs and outputs, and become options. A field that is a `Section` has settings,
-from the profile, the variables and ``--set``; `Command.everyday` names those that have an option, too. In the place of
-all options, ``--request FILE`` takes a JSON object with the fields, which another process has written::
+from the profile, the variables and ``--set``; `Command.everyday` names those that have an option, too. Instead of all
+options, ``--request FILE`` takes a JSON object with the fields, which another process has written::
 
     class Suite(Command):
         # its docstring is the help

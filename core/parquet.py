@@ -149,7 +149,7 @@ def open_parquet(stream: Any, where: str) -> Any:
 
 
 def read_table(path: Path, schema: "pa.Schema", advice: str, *, optional: Collection[str] = ()) -> "pa.Table":
-    """Return the columns of ``schema`` from a parquet file, with the file's own metadata.
+    """Return the columns of ``schema`` from a parquet file, with the metadata of the file.
 
     ``optional``: columns that may be missing, or have empty places.
 

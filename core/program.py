@@ -1,4 +1,4 @@
-"""Run a module as a program of its own."""
+"""Run a module as a separate program."""
 
 import os
 import subprocess
@@ -11,10 +11,10 @@ from core.plugins.user_code import python_path
 
 
 def run_module(name: str, *arguments: str, python: str | Path = sys.executable, **variables: str) -> None:
-    """Run ``python -m name`` in a process of its own, so that this one does not keep its memory and torch.
+    """Run ``python -m name`` in a separate process, so that this one does not keep its memory and torch.
 
     Raises:
-        InputError: the program refused its input; the message is the program's own.
+        InputError: the program refused its input; the message comes from the program.
     """
     command = [str(python), "-m", name, *arguments]
     environment = {**os.environ, "PYTHONPATH": python_path(), **variables}

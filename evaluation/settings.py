@@ -134,7 +134,7 @@ class EvaluationSettings(SamplingSettings):
         return self
 
     def of_base(self) -> Self:
-        """Return the options for the base, about which nothing is decided: one sample in the place of until_decided."""
+        """Return the options for the base, which needs no decision: one sample instead of until_decided."""
         return self.model_copy(update={"samples": 1}) if self.until_decided else self
 
     @property

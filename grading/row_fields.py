@@ -10,7 +10,7 @@ OPTIONS = "options"  # the options of a question
 
 
 def row_fields(data_source: str, problem: str | None, more: str | None) -> dict[str, Any]:
-    """Return the fields of a row: its source or benchmark, what is asked, and those in ``more``, a JSON object.
+    """Return the fields of a row: its source or benchmark, the problem, and the fields of ``more``, a JSON object.
 
     >>> row_fields("law", "Who?", '{"court": "civil"}')
     {'data_source': 'law', 'problem': 'Who?', 'court': 'civil'}

@@ -13,7 +13,7 @@ MATHEMATICS = ("math", "math_whole_text")  # types of verifiers
 
 
 def domain_of(spec: VerifierSpec) -> str:
-    """Return the domain of answers that ``spec`` verifies, where nothing else is said."""
+    """Return the domain of answers that ``spec`` verifies, by default."""
     return "math" if spec.type in MATHEMATICS else spec.type
 
 

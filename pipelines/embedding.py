@@ -38,7 +38,7 @@ def luffy_definitions(
             ``storage.root`` of its own.
         settings: Values by section and key that override the profile's.
         ray: A resource of dagster-ray with ``lifecycle=Lifecycle(create=False)``, or the ``ComputeResource`` of
-            dagster-slurm. Each step that trains or samples starts its cluster, in the place of
+            dagster-slurm. Each step that trains or samples starts a cluster, instead of using
             ``interpreter.backend``, and ends it.
 
     Raises:

@@ -36,7 +36,7 @@ def draw_answers(
 ) -> tuple[Answer, ...]:
     """Choose samples of `ANSWERS` problems that both GRADED tables have, half of them right afterwards if possible.
 
-    A digest of its name draws a problem, so that nobody chooses.
+    A problem is drawn by a digest of its name, so nobody chooses it.
     """
     earlier, later = _first_samples(before), _first_samples(after)
     common = earlier.keys() & later.keys() & problems.keys()

@@ -39,7 +39,7 @@ class Trials:
         """Prepare targets, base model and problems, and score the base model.
 
         Raises:
-            TaskFailed: it did not end well; the command has said why.
+            TaskFailed: it failed; the command has printed why.
         """
         status = api.run(self.profile, self.sets, PREPARE, self.home)
         if status == INTERRUPTED:

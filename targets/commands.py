@@ -86,7 +86,7 @@ class Prepare(Command):
         return self
 
     def run(self) -> int:
-        """Prepare targets, and split and check them as asked; the exit status is 1 if a check blocks."""
+        """Prepare targets, and split and check them; the exit status is 1 if a check blocks."""
         from core.parquet import is_there
         from core.progress import Progress, Terminal
         from targets.check.expectations import check_suite

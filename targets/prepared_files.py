@@ -122,7 +122,7 @@ def read_prepared(folder: Path) -> Prepared:
 
 
 def find_unchanged(folder: Path, inputs: dict[str, str]) -> Prepared | None:
-    """Return the preparation in ``folder`` if it is of the same content and settings."""
+    """Return the preparation in ``folder`` if it has the same content and settings."""
     try:
         metadata = read_metadata(folder / PREPARED, REMEDY)
         unchanged = all(metadata.get(name) == value for name, value in inputs.items())

@@ -33,7 +33,7 @@ def read_problems(
     generated: Path | None = None,
     tools: ToolSettings | None = None,
 ) -> "pa.Table":
-    """BENCHMARK rows: each problem with its first gold answer, as a policy is asked it.
+    """BENCHMARK rows: each problem, as a policy sees it, with its first gold answer.
 
     Traces that cannot be read, and problems that fail the filters or have too long a prompt, are left out.
     ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name;

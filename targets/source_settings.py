@@ -143,7 +143,7 @@ def _parsed(spec: str) -> VerifierSpec:
 
 
 class Source(BaseModel):
-    """One source with what is particular to it. What is not said here is as in the settings of all sources."""
+    """One source with what is particular to it. Fields that are None come from the settings for all sources."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -111,7 +111,7 @@ class Trace:
 
     @property
     def conclusion(self) -> str:
-        """What follows the thoughts; the whole response where it has not been taken apart."""
+        """What follows the thoughts; the whole response if it was not split."""
         if self.turns:
             return self.final.rpartition(CLOSE_THINK.strip())[2]
         return self.target.partition(CLOSE_THINK)[2] if self.target else self.response or ""

@@ -72,7 +72,7 @@ SAMPLES = 8  # per validation, in the tables of trackers, unless trainer.log_val
 
 
 class FirstStageFailed(Exception):
-    """The command of a first stage, which has told why, ended with ``status``."""
+    """The command of a first stage ended with ``status`` and has printed why."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)

@@ -65,7 +65,7 @@ class Sampler:
         """Return the answers of ``model`` to the benchmarks ``names``.
 
         Args:
-            seed: None: that of the settings.
+            seed: None: the seed of the settings.
             counts: Number of samples of each problem by benchmark, if the settings leave it to the decision.
         """
         options = self.settings if seed is None else self.settings.model_copy(update={"seed": seed})

@@ -110,7 +110,7 @@ def remove(
     """Delete the ``removals`` that are still not in use, yielding each when it is gone.
 
     A folder gets another name first, and is then looked at once more: what began to be used in between comes back.
-    Nobody moves the champion meanwhile.
+    The champion does not change meanwhile.
 
     Args:
         named: Looks which paths are in use now, besides those that the storage itself names. An error that it raises

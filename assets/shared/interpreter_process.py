@@ -63,7 +63,7 @@ class TrainingInterpreter(InterpreterSettings, dg.ConfigurableResource):
         """Run ``python -m <arguments>`` to its end, passing on each message of the program as it comes.
 
         Raises dg.Failure with the program's own message, and `ProgramKilled` if SIGKILL ended it or its job. If the
-        step is interrupted, the program gets TERM, ``grace_seconds`` later KILL, and what is ``kept`` is said.
+        step is interrupted, the program gets TERM, ``grace_seconds`` later KILL; the log says what is ``kept``.
         """
         try:
             self._run(context, arguments, on_message)

@@ -1,4 +1,4 @@
-"""A Ray cluster for each step that needs GPUs, in the place of one that always runs.
+"""A Ray cluster for each step that needs GPUs, instead of a permanent cluster.
 
 The cluster is a resource of the user's: one of dagster-ray, such as ``dagster_ray.kuberay.KubeRayCluster``, or the
 ``ComputeResource`` of dagster-slurm. So nothing of the two packages is imported where the definitions load. The

@@ -1,6 +1,6 @@
 """Run a command so that none of its processes outlives us: ``python -m core.backends.supervisor -- command …``.
 
-Ray and vLLM start processes in sessions of their own, so a signal to a process group misses most of a job. The
+Ray and vLLM start processes in new sessions, so a signal to a process group misses most of a job. The
 supervisor adopts the orphans of the job, dies with its own parent, and ends every descendant when the command ends,
 when it receives a signal itself, or when its parent ends: first the command, which may then say what it leaves.
 """

@@ -42,7 +42,7 @@ class Segment(NamedTuple):
 
 
 class Example(NamedTuple):
-    """Token ids of a prompt and of a response with its end tokens; ``mask`` is 0 for those of observations, else 1."""
+    """Token ids of a prompt and of a response with its end tokens; ``mask`` is 0 for tokens of observations, else 1."""
 
     prompt: list[int]
     response: list[int]

@@ -123,7 +123,7 @@ def render_prompt(
 
     Args:
         conversation: ends with the user's message.
-        tokenizer: not needed by a template with a text of its own.
+        tokenizer: not needed by a template with a fixed text.
         template: the chat template by default.
         bare: If the tokenizer has no chat template, join the contents with newlines instead of raising InputError.
     """

@@ -1,4 +1,4 @@
-"""Count tokens with the policy's own tokenizer, from its ``tokenizer.json``: no torch, no transformers."""
+"""Count tokens with the policy's tokenizer, from its ``tokenizer.json``: no torch, no transformers."""
 
 import json
 from collections.abc import Iterator, Sequence

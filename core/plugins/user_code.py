@@ -1,4 +1,4 @@
-"""The user's own code: how its functions are named and imported, and what of it an identity covers.
+"""The user's code: how its functions are named and imported, and what an identity covers of it.
 
 An identity covers a Python file, and the neighbouring modules that it imports.
 """
@@ -43,7 +43,7 @@ def function_path(value: str, folder: Path) -> str:
 
 
 def function_name(path: str) -> str:
-    """Return the function's own name in a `function_path`."""
+    """Return the name of the function in a `function_path`."""
     return path.rpartition(":")[2]
 
 
@@ -89,7 +89,7 @@ def check_defined(path: str) -> None:
 
 @cache
 def load_function(path: str) -> Callable[..., Any]:
-    """Return the function of a `function_path`; its module can import from its own folder."""
+    """Return the function of a `function_path`; its module can import from its folder."""
     module, _, name = path.rpartition(":")
     if module.endswith(".py") and (folder := str(Path(module).parent)) not in sys.path:
         sys.path.append(folder)
@@ -97,7 +97,7 @@ def load_function(path: str) -> Callable[..., Any]:
 
 
 def python_path() -> str:
-    """Return ``PYTHONPATH`` for processes that the project starts: the project, and the folders of the user's own."""
+    """Return ``PYTHONPATH`` for processes that the project starts: the project, and the user's folders."""
     given = (folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder)
     return os.pathsep.join(dict.fromkeys([str(PROJECT), *(str(Path(folder).absolute()) for folder in given)]))
 

@@ -182,7 +182,7 @@ class _Suite(BaseModel):
 def load_suite(name_or_path: str | Path) -> list[Benchmark]:
     """Read the benchmarks of a shipped suite (a file of ``suites``) or of the user's YAML file; open no data file.
 
-    A relative path in it, of a verifier or of a data file that is there, is of the folder that the YAML file is in.
+    Relative paths of verifiers and of existing data files start in the folder of the YAML file.
     """
     path = config_file(SUITES, str(name_or_path))
     content, context = read_yaml(path, "benchmark suite"), {"folder": path.resolve().parent}

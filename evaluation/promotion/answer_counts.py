@@ -35,7 +35,7 @@ def most_answers(suite: Sequence[Benchmark], problems: Mapping[str, int]) -> dic
 def next_round(comparison: Match, answers: Mapping[str, int]) -> dict[str, int] | None:
     """Return the ``answers`` by benchmark of the next round; None if it is decided, or the budget cannot decide it.
 
-    Losses out of domain matter once there is a gain: before that, only benchmarks in domain are asked.
+    Losses out of domain matter once there is a gain: before that, only benchmarks in domain are answered.
     """
     losses = comparison.losses
     if comparison.gain.shown:

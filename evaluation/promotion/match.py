@@ -103,7 +103,7 @@ def answer_differences(opponent: "pa.Table", policy: "pa.Table") -> "NDArray":
     """Subtract the opponent's answers from the policy's, by number, in GRADED tables of one benchmark.
 
     Raises:
-        InputError: a problem was asked of one of them only.
+        InputError: only one of them answered a problem.
     """
     import numpy as np
 

@@ -71,7 +71,7 @@ class Checkpoint(_Record):
 
 
 class Contenders(_Record):
-    """A policy, the base that it was trained from, and the model that answered the same problems beside it, if any."""
+    """A policy, the base that it was trained from, and the model that it was compared with, if any."""
 
     policy: Checkpoint
     base: Checkpoint

@@ -42,7 +42,7 @@ def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, t
     A problem that is there several times counts once: its copies have the same samples, which are right if any copy's
     gold answer says so.
     With ``thinking`` an answer counts only after ``</think>``. A sample that was cut at the token limit solves nothing.
-    The verifier is told ``data_source``.
+    The verifier gets ``data_source``.
     """
     columns = [
         TRACE.field(name)

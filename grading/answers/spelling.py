@@ -289,7 +289,7 @@ def _as_fraction(number: Match) -> str:
 
 
 def same_string(first: str, second: str) -> bool:
-    r"""Return whether two answers are equal after `normalize`, apart from ``\text``, the case of words, and blanks.
+    r"""Return whether two answers are equal after `normalize`, except for ``\text``, the case of words, and blanks.
 
     Blanks between digits count, because ``1 1/2`` is not ``11/2``.
 

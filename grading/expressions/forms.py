@@ -135,7 +135,7 @@ def mapped(form: Form, change: Callable[[Any], Any]) -> Form:
 
 
 def matched(ones: Sequence[Any], others: Iterable[Any], agree: Agree) -> bool:
-    """Return whether each item has a partner of its own that agrees with it; their order does not count."""
+    """Return whether the items can be paired so that each agrees with its partner; their order does not count."""
     left = list(others)
     if len(ones) != len(left):
         return False

@@ -1,7 +1,7 @@
 r"""Read a normalised answer completely.
 
-`read` gives a gold answer its kind; `read_as` reads an answer as that kind. Mathematics is taken apart at the signs
-that divide it (commas, brackets, relations, set operations), and each piece is read as a value. What has a part that
+`read` gives a gold answer its kind; `read_as` reads an answer as that kind. Mathematics is split at the signs that
+divide it (commas, brackets, relations, set operations), and each piece is read as a value. What has a part that
 nothing reads is not read at all.
 """
 

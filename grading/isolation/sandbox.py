@@ -1,6 +1,6 @@
 """A Python program that a model wrote, run where it can reach nothing: no network, no files, no other process.
 
-Bubblewrap (the program ``bwrap``) gives it namespaces of its own, a read-only view of the interpreter, and an empty
+Bubblewrap (the program ``bwrap``) gives it separate namespaces, a read-only view of the interpreter, and an empty
 ``/tmp``. Limits of the kernel bound each process; the sum of their memory is watched from outside. The end of the first
 process in the namespace is the end of all.
 

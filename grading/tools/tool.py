@@ -42,7 +42,7 @@ class ToolError(Exception):
 class Tool(BaseModel):
     """A tool: its fields are its options, and it has no state.
 
-    ``name`` is how the policy calls it, by default that of its type. ``memory_mb``: MiB that a call may take.
+    ``name`` is how the policy calls it, by default the name of its type. ``memory_mb``: MiB that a call may take.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -85,7 +85,7 @@ def schema_of(name: str, description: str, properties: Mapping[str, Any]) -> dic
 
 
 class FunctionTool(Tool):
-    """A plain function of the user's, whose arguments and docstring are the schema."""
+    """A plain function of the user's; its arguments and docstring are the schema."""
 
     path: str
 

@@ -1,4 +1,4 @@
-"""Make the calls of a turn: each tool in a worker process of its own, within limits."""
+"""Make the calls of a turn: each tool in a separate worker process, within limits."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ DECISIVE = (Verdict.TRUNCATED, Verdict.NO_THINK_END, Verdict.GOLD_UNPARSED, Verd
 
 
 class CombinedOptions(VerifierOptions):
-    """A combination has no answer of its own."""
+    """A combination has no answer."""
 
     @model_validator(mode="after")
     def _has_no_place(self) -> Self:

@@ -45,7 +45,7 @@ UNDECISIVE = ("url", "limit_s", "budget_tokens", "cache")
 class JudgeOptions(ScoredOptions):
     """``budget_tokens``: what this judge may spend in all, prompts and answers, by the ledger in ``cache``.
 
-    ``structured``: the endpoint is asked to let the model write nothing but JSON of the form that is read.
+    ``structured``: the endpoint restricts the model to JSON of the expected form.
     """
 
     answer: str = "after_thoughts"

@@ -1,4 +1,4 @@
-"""Start the programs of the training interpreter in the place of this one."""
+"""Replace this process by a program of the training interpreter."""
 
 import os
 from collections.abc import Sequence

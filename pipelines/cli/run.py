@@ -88,7 +88,7 @@ def run_graph(
 def unread(recipe: str, sets: Sequence[str]) -> list[str]:
     """Return the keys of the training among the options ``sets`` that ``recipe`` does not read.
 
-    Keys of a profile are often meant for several recipes, so that nothing is said of them.
+    Keys of a profile are often meant for several recipes, so they are not reported.
     """
     given = [text.removeprefix(CONFIG) for text in sets if text.startswith(CONFIG)]
     return [key_of(text) for text in read_by(recipe, given)[1]]

@@ -145,7 +145,7 @@ def refusal(trace: Trace, worker: Worker) -> str | None:
 
 
 def chat_tokens(trace: Trace, worker: Worker) -> str | None:
-    """Reject problems that hold the tokens between turns. Those in a target are found when it is taken apart."""
+    """Reject problems that hold the tokens between turns. Markers in a target are found when it is split."""
     match = TURN_TOKENS.search(trace.problem or "")
     return f"{match.group()} in the problem" if match else None
 

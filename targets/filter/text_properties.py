@@ -1,6 +1,6 @@
 """Measure what the text of a trace shows: the profile of a target, wrong equations, loops, damaged encodings, language.
 
-`measure` copies nothing from the filters that accepted a target: it takes the text apart again, so that a mistake of a
+`measure` copies nothing from the filters that accepted a target: it splits the text again, so that a mistake of a
 filter shows.
 """
 

@@ -92,7 +92,7 @@ def _episode(messages: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> Cha
 
 
 def with_thoughts(thoughts: str, text: str) -> str:
-    """A response with ``thoughts`` apart from its ``text``."""
+    """A response with its ``thoughts`` separate from its ``text``."""
     return f"{OPEN_THINK}{thoughts}{CLOSE_THINK}{text}"
 
 

@@ -94,7 +94,7 @@ def _call(value: Any) -> Call:
 
 
 def split_code(text: str) -> Turns:
-    """Return the turns and observations of a text with pairs of code and what the interpreter said; [] without any."""
+    """Return the turns and observations of a text with pairs of code and the interpreter's output; [] without any."""
     turns: Turns = []
     start = 0
     for pair in CODE.finditer(text):

@@ -53,7 +53,7 @@ THOUGHT_SOLUTION = ("<|begin_of_thought|>", "<|end_of_thought|>", "<|begin_of_so
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A response taken apart: thoughts and answer, stripped, and the format they came in."""
+    """A response, split into thoughts and answer, stripped, and the format they came in."""
 
     reasoning: str
     answer: str

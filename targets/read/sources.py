@@ -1,7 +1,7 @@
 """Read traces from their sources: the embedded generator, data files, or a hub data set.
 
 A source is read as shards: files, a dataset, or what a generator makes. The digest of a shard names its content. A
-process reads a piece of a shard on its own; the decisions on a piece are what preparation caches.
+process reads one piece of a shard; the decisions on a piece are what preparation caches.
 """
 
 import json

@@ -19,7 +19,7 @@ def stable_hash(*parts: int | str) -> int:
 
 
 def prompt_key(messages: Messages) -> int:
-    """Return a number for what the policy is asked: equal for targets of one problem."""
+    """Return a number for a problem, equal for all its targets."""
     return stable_hash(*(text for message in messages for text in (message["role"], message["content"])))
 
 

@@ -56,7 +56,7 @@ def sft_token_loss(
 def sft_weight(log_prob: Float[Tensor, "..."], name: Weight) -> Float[Tensor, "..."]:
     """Return the factor ``w(p)`` of ``-log p`` at each token, without gradient.
 
-    The gradient of ``-w log p`` by ``log p`` is ``-w``, so that ``w`` alone tells methods apart:
+    The gradient of ``-w log p`` by ``log p`` is ``-w``, so methods differ only in ``w``:
 
     ============  =================================================================================
     ``one``       1: supervised fine-tuning

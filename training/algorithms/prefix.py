@@ -184,7 +184,7 @@ def cut_prefix(mask: Sequence[int], ratio: float, *, response_length: int) -> in
     """Return how many tokens of a target the response starts with: those up to the last one of its share.
 
     The share is of the tokens that count, each end of a turn included: an observation belongs to the tokens around it,
-    and one behind the last token of the share is left to the tool.
+    and an observation behind the last token of the share is left to the tool.
 
     >>> [cut_prefix([1, 1, 0, 0, 1, 1], ratio, response_length=8) for ratio in (0.0, 0.5, 0.75, 1.0)]
     [0, 2, 5, 6]

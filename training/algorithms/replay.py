@@ -1,4 +1,4 @@
-"""What ExGRPO repeats: the policy's own successes (arXiv 2510.02245). No torch."""
+"""The replay of ExGRPO: successes of the policy (arXiv 2510.02245). No torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from training.algorithms.options import Options, Share
 
 
 class Replay(Options):
-    """A replay of the policy's own right samples."""
+    """A replay of the policy's right samples."""
 
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # largest share of a batch's prompts
     start: Share = 0.35  # share of right samples above which it begins
 
 
 class Trajectory(NamedTuple):
-    """A right sample: its tokens, their log-probabilities when it was generated, and 0 for those of observations."""
+    """A right sample: its tokens, their log-probabilities when it was generated, and 0 for tokens of observations."""
 
     tokens: Sequence[int]
     log_probs: Sequence[float]

@@ -82,7 +82,7 @@ class Samples:
         return (of_group & self.sampled & self.on_policy).nonzero().squeeze(-1).tolist()
 
     def mean_reward(self, name: str) -> float:
-        """Return the mean of one of several rewards over the policy's own samples.
+        """Return the mean of one of several rewards over the on-policy samples.
 
         Raises:
             InputError: the reward function returns no number of this name.

@@ -48,7 +48,7 @@ def translations() -> dict[str, str]:
 
 
 def hint(key: str) -> str | None:
-    """Return what to do about a key of another project; None for a name that is ours, or nobody's.
+    """Return what to do about a key of another project; None for our keys and for unknown names.
 
     >>> hint("actor_rollout_ref.actor.grad_clip")
     'use actor_rollout_ref.actor.optim.clip_grad'

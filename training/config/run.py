@@ -1,7 +1,7 @@
 """One run as one tree: each section with its keys, their defaults and what they may be. No torch.
 
 `Run` is what a recipe, a hardware profile and ``--set`` describe together (`training.config.compose`). The class
-of the algorithm validates the section ``method``. A key of verl's own keeps verl's name.
+of the algorithm validates the section ``method``. A key of verl has verl's name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,7 +77,7 @@ class ColocateAsync(Asynchronous):
 
 
 class SeparateAsync(Asynchronous):
-    """On GPUs of their own."""
+    """On separate GPUs."""
 
     type: Literal["separate_async"] = "separate_async"
     gpus: CountOrAuto = "auto"  # per node, besides trainer.n_gpus_per_node; auto: what is left, or half of them
@@ -332,7 +332,7 @@ def settable() -> list[str]:
 
 
 def fields(kind: type[BaseModel] | None = None, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the dotted name and the field of each key of ours, sections apart."""
+    """Yield the dotted name and the field of each of our keys, without the sections."""
     kind = kind or Run
     for name, field in kind.model_fields.items():
         parts = [part for part in (field.annotation, *get_args(field.annotation)) if isinstance(part, type)]

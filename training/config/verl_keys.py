@@ -1,4 +1,4 @@
-"""The keys of verl's own that a run reads, with what their values must be (``verl_keys.yaml``)."""
+"""The keys of verl that a run reads, with what their values must be (``verl_keys.yaml``)."""
 
 import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,7 +64,7 @@ def kind_of(key: str) -> Kind | None:
 
 @cache
 def verl_file() -> Path | None:
-    """Return verl's own configuration, found without importing verl; None where it is not installed."""
+    """Return verl's configuration without importing verl; None if verl is not installed."""
     spec = importlib.util.find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         return None

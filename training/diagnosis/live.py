@@ -1,6 +1,6 @@
 """Warn of known causes while a training runs: after every step, and in the samples of the first.
 
-A warning stops nothing, and neither does a test that fails. Each cause is told once, and again only after it was gone.
+A warning stops nothing, and neither does a test that fails. Each cause is reported once, and again if it comes back.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -152,7 +152,7 @@ class TrainingRequest(Placement):
         )
 
     def record(self) -> RequestRecord:
-        """Return the request with digests in the place of its files, as ``lineage.json`` has it."""
+        """Return the request with digests instead of its files, as in ``lineage.json``."""
         return RequestRecord(
             recipe=self.recipe_name,
             hardware=self.hardware,

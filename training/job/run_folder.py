@@ -1,6 +1,6 @@
 """The folder of a training run: its files, and the request that it belongs to.
 
-request.json         what the run was asked for, as `python -m training --request` takes it
+request.json         the request of the run, as `python -m training --request` takes it
 config.yaml          the resolved configuration
 attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .causes: its exceptions, .json: how it ended
 job/                 request, log and events of the job that a cluster runs, by its submissions

@@ -58,7 +58,7 @@ def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str,
         trackers: their names; others than mlflow and wandb have no runs.
         project: the experiment of MLflow and the project of W&B.
         name: Name of the runs.
-        config: the resolved configuration. MLflow refuses another one for a run, so that gets a run of its own.
+        config: the resolved configuration. MLflow refuses another for the same run, so it gets a new run.
 
     Returns:
         The variables that make verl use the runs.

@@ -48,7 +48,7 @@ class Method(Options):
 
     @property
     def chooses(self) -> bool:
-        """Whether `choose` and `skips` are asked."""
+        """Whether `choose` and `skips` are called."""
         return False
 
     @property
@@ -66,7 +66,7 @@ class Method(Options):
         return 0
 
     def keeps(self, *, solved: bool, off_policy: bool) -> bool:
-        """Return whether a group of one outcome teaches nevertheless.
+        """Return whether a group with equal scores is used.
 
         Args:
             solved: one of its samples that decide is right.
@@ -88,13 +88,13 @@ class Method(Options):
 
     @property
     def draws_more(self) -> bool:
-        """Whether `draw_more` is asked."""
+        """Whether `draw_more` is called."""
         return False
 
     def draw_more(self, prompt: Prompt, group: Group, n: int) -> dict[int, Start]:
         """Return how more samples of ``prompt`` start, by their numbers; a number that the group has is drawn again.
 
-        It is asked until it returns none, in the processes of the agent loop, which have no state of the method. Then
+        It is called until it returns none, in the processes of the agent loop, which have no state of the method. Then
         the group must have ``n`` samples.
         """
         return {}

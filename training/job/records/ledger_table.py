@@ -1,4 +1,4 @@
-"""The ledger of a finished training: every use of a target, and for each target what its uses came to.
+"""The ledger of a finished training: every use of a target, and a verdict on each target.
 
 The trainer writes ``ledger/STEP.parquet`` (`training.verl_hooks.target_uses`). When the run ends, `write_ledger` puts
 the steps that the policy has seen into ``ledger.parquet`` and one row per target of the training set into
