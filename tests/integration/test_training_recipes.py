@@ -20,7 +20,7 @@ from core.plugins.config_files import RECIPES, config_names
 QUICK = ("luffy", "sft")
 SUPERVISED = ("dft", "sft")
 WITH_KL_LOSS = ("exopd", "gspo", "rl_sft_loss", "uft")
-WITH_A_TEACHER = ("luffy_opd", "opd", "exopd", "opsd", "rlsd", "sdpo")
+WITH_A_TEACHER = ("luffy_opd", "opd", "exopd", "rlsd", "sdpo")  # that scores the sampled token
 PARTLY = ("prefix_rft", "trapo")  # what follows a part of the target is generated
 WITH_SUPERVISED_LOSS = ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "srft", "uft")
 TWO_STAGES = {"first_stage__set": '["data.train_batch_size=8","trainer.total_training_steps=3"]'}
@@ -50,6 +50,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "rollouts__type": "colocate_async",
     },
     "exopd": {"method__teacher__model": "base"},
+    "opsd": {"method__divergence": "{k: 16}"},
     "pope": {"method__prefix__n": "2", "method__guide": "until_solved"},
     "on_policy": {"method__correction__type": "tis", "method__reward_kl": "{}"},
     "rl_sft_loss": {"method__correction__type": "seq-mask-tis", "method__reference": "{}"},
@@ -160,6 +161,7 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
             whole = OFF_POLICY.get(recipe, 0) == 1 and recipe != "luffy_failed"
             assert data["batch/generation_requests"] == (12 if whole else 16 - replayed)
         assert ("distillation/kl" in data) == (recipe in WITH_A_TEACHER)
+        assert ("actor/divergence" in data) == ("distillation/mass" in data) == (recipe == "opsd")
         if (
             recipe == "luffy_opd" and data["training/global_step"] == 1
         ):  # the teacher is the model that the run starts from

@@ -30,6 +30,7 @@ class LossInputs:
         valid: the tokens that count at all.
         phi: the probability of each off-policy token under what wrote it; negative where unknown.
         rollout_log_prob: of the rollout engine, when it sampled the tokens.
+        from_logits: what `Term.on_logits` returned, by the names of the terms.
     """
 
     log_prob: Float[Tensor, "batch length"]
@@ -42,6 +43,7 @@ class LossInputs:
     valid: Bool[Tensor, "batch length"]
     off_policy: Bool[Tensor, "batch length"]
     rollout_log_prob: Float[Tensor, "batch length"] | None = None
+    from_logits: Mapping[str, Float[Tensor, "batch length"]] = field(default_factory=dict)
 
     def row_entropy(self) -> Float[Tensor, "batch 1"]:
         """Return the mean entropy of each row.
@@ -67,6 +69,17 @@ class Term(Options):
 
     name: ClassVar[str]
     stream: ClassVar[str]
+    reads_logits: ClassVar[bool] = False
+
+    def on_logits(self, logits: Tensor, ids: Tensor, log_probs: Tensor) -> Tensor:
+        """Return a number for each token, which `losses` then finds in `LossInputs.from_logits`, if it reads logits.
+
+        Args:
+            logits: ``[tokens, vocabulary]``, of the policy that is being updated.
+            ids: ``[tokens, k]``: the likeliest tokens of the teacher.
+            log_probs: ``[tokens, k]``: what the teacher says of them; NaN where it had nothing to see.
+        """
+        raise NotImplementedError
 
     def losses(self, x: LossInputs) -> LossOutputs:
         """Return the losses of the tokens."""

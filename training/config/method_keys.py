@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 
 GROUP_LOOPS = "training.verl_hooks.group_loop.GroupLoopManager"
+# With one of them verl's actor has no logits of all tokens for a loss, or has them at other places.
+HIDES_LOGITS = ("actor_rollout_ref.model.use_fused_kernels", "actor_rollout_ref.actor.fsdp_config.pad_to_length")
 
 
 def of_run(config: "DictConfig") -> Method:
@@ -34,7 +36,8 @@ def lay_out_method(config: "DictConfig") -> None:
     method, rollout = of_run(config), config.actor_rollout_ref.rollout
     ratio = config.data.sample_target_ratio
     if not method.supervised:
-        method.check(RunValues(rollout.n, config.rollouts, rollout.temperature, ratio))
+        hides_logits = next((key for key in HIDES_LOGITS if OmegaConf.select(config, key) is True), "")
+        method.check(RunValues(rollout.n, config.rollouts, rollout.temperature, ratio, hides_logits))
     for key, value in verl_keys(method).items():
         OmegaConf.update(config, key, value, force_add=True)
 

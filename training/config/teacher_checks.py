@@ -8,7 +8,16 @@ from core.errors import InputError, first_line
 from core.files import read_object
 from core.model.endpoints import open_client
 from core.model.model_folder import HUB_ID, check_model, download_model
-from training.config.teacher_settings import BASE, MODEL, SELF, endpoint_of, has_server, longest_scored, teacher_of
+from training.config.teacher_settings import (
+    BASE,
+    MODEL,
+    SELF,
+    endpoint_of,
+    has_server,
+    longest_scored,
+    teacher_of,
+    top_tokens,
+)
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -58,7 +67,7 @@ def check_teacher(config: "DictConfig", model: Path) -> None:
             f"of an endpoint that returns prompt_logprobs, or {BASE}"
         )
     if endpoint := endpoint_of(teacher.model):
-        return check_endpoint(*endpoint, model)
+        return check_endpoint(*endpoint, model, top_tokens(config))
     folder = served_folder(config, model)
     assert folder is not None
     check_model(folder, "sample")
@@ -90,8 +99,10 @@ def vocabulary(folder: Path) -> Mapping[str, int]:
     return _tokenizer(folder).get_vocab(with_added_tokens=True)
 
 
-def check_endpoint(name: str, url: str, model: Path) -> None:
+def check_endpoint(name: str, url: str, model: Path, top: int = 0) -> None:
     """Ask an endpoint for the scores of some tokens of ``model``, and compare what it says they are.
+
+    ``top``: how many scores each place must have.
 
     Raises:
         InputError: it cannot be reached, refuses the request, returns no ``prompt_logprobs``, or has other tokens.
@@ -104,16 +115,17 @@ def check_endpoint(name: str, url: str, model: Path) -> None:
     where = f"{MODEL}={name}@{url}"
     try:
         answer = open_client(url, timeout=SECONDS).completions.create(
-            model=name, prompt=probed, max_tokens=1, extra_body={"prompt_logprobs": 0}
+            model=name, prompt=probed, max_tokens=1, extra_body={"prompt_logprobs": top}
         )
     except (openai.OpenAIError, ValueError, ImportError) as error:  # also no JSON, or a proxy that cannot be used
         raise InputError(
             f"{where}: the endpoint does not score tokens of {model}: {first_line(error)}. Check the address, the name "
             "of the model and OPENAI_API_KEY; a model with fewer tokens has another tokenizer"
+            + (f"; for method.divergence.k={top} start vLLM with --max-logprobs {top}" if top else "")
         ) from error
     choices = getattr(answer, "choices", None) or [None]
     scores: Any = getattr(choices[0], "prompt_logprobs", None)
-    if not scores or len(scores) != len(probed) or any(entry is None for entry in scores[1:]):
+    if not scores or len(scores) != len(probed) or any(len(entry or ()) < max(top, 1) for entry in scores[1:]):
         raise InputError(
             f"{where}: it returns no prompt_logprobs for a prompt of token ids: expected a server that does, such as "
             "`vllm serve`"

@@ -58,19 +58,29 @@ def has_server(config: "DictConfig") -> bool:
     return teacher is not None and teacher.model not in (None, SELF) and endpoint_of(teacher.model) is None
 
 
+def top_tokens(config: "DictConfig") -> int:
+    """Return how many of its likeliest tokens the teacher scores; 0: the sampled token alone."""
+    divergence = config.method.get("divergence")
+    return 0 if divergence is None else divergence.k
+
+
 def teacher_gpus(config: "DictConfig") -> int:
     """Return the number of the teacher's GPUs on each node."""
     return config.method.teacher.gpus if has_server(config) else 0
 
 
 def lengthen_context(config: "DictConfig") -> None:
-    """Raise the context of vLLM by the target, where a prompt can hold it."""
+    """Raise the context of vLLM by the target, where a prompt can hold it, and the scores that it gives of a token."""
+    from omegaconf import OmegaConf
+
     teacher, rollout = teacher_of(config), config.actor_rollout_ref.rollout
     scores = teacher is not None and teacher.sees != "nothing" and teacher.model == SELF
     if scores or shown_share(config):
         share = float(teacher.sees != "answer") if teacher is not None and scores else shown_share(config)
         rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
         rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
+    if top := top_tokens(config):  # vLLM's own limit is 20; the server of a teacher has the same
+        OmegaConf.update(rollout, "engine_kwargs.vllm.max_logprobs", top, force_add=True)
     if teacher is not None:
         if teacher.model is not None:
             endpoint_of(teacher.model)  # raises what is wrong with its address

@@ -16,12 +16,14 @@ class RunValues(NamedTuple):
         rollouts: sync, colocate_async or separate_async.
         temperature: of the samples.
         target_ratio: share of the prompts that use their target.
+        hides_logits: the key because of which no logits reach a loss; "" without any.
     """
 
     n: int
     rollouts: str = "sync"
     temperature: float = 1.0
     target_ratio: float = 1.0
+    hides_logits: str = ""
 
 
 class Prompt(NamedTuple):

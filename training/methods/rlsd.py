@@ -24,9 +24,11 @@ class Rlsd(OnPolicy):
 
     def check(self, run: RunValues) -> None:
         super().check(run)
+        why = "the teacher scales the advantage of the group"
+        if self.divergence is not None:
+            raise contradiction("method.divergence", "set", "method.type", "rlsd", why)
         for name, unread in {"coef": 1.0, "max_advantage": None, "task_rewards": True}.items():
             if (value := getattr(self.teacher, name)) != unread:
-                why = "the teacher scales the advantage of the group"
                 raise contradiction(f"method.teacher.{name}", value, "method.type", "rlsd", why)
 
     @property

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from core.errors import InputError
 from core.machine.processor import LARGE, compute_dtype
 from training.config.run import OFFLOADS, SEPARATE
-from training.config.teacher_settings import has_server, teacher_gpus
+from training.config.teacher_settings import has_server, teacher_gpus, top_tokens
 from training.config.to_verl import set_precision
 from training.resources.attention import AUTO, choose_attention, installed_kernels
 from training.resources.layout import GPUS, STORE, Layout
@@ -173,8 +173,9 @@ def _processor(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
     """Say how actor and vLLM compute on a CPU: a large model packed, on all cores, in what the processor multiplies
     fastest; a small one padded, on one core and in float32, with the same numbers on every machine."""
     large = shape.parameters >= LARGE
+    hidden = ["use_fused_kernels"] if top_tokens(config) else []  # a divergence reads the logits
     for key in ("use_remove_padding", "use_fused_kernels"):
-        _fill(config, f"actor_rollout_ref.model.{key}", large)
+        _fill(config, f"actor_rollout_ref.model.{key}", large and key not in hidden)
         config.actor_rollout_ref.actor[key] = config.actor_rollout_ref.model[key]  # verl's reference to it is resolved
     at_once = config.trainer.n_gpus_per_node * (1 if config.rollouts == "sync" else 2)  # processes that compute
     _fill(config, "threads", max(1, (machine.cpus or 1) // at_once) if large else 1)

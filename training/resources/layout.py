@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from training.config.method_keys import of_run
 from training.config.run import SEPARATE
-from training.config.teacher_settings import has_server, shown_share, shown_tokens, teacher_gpus
+from training.config.teacher_settings import has_server, shown_share, shown_tokens, teacher_gpus, top_tokens
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # the orchestration reads plans, too, and has no OmegaConf
@@ -34,6 +34,7 @@ class Layout:
         self.offload: str = config.offload
         self.fused = bool(model.use_fused_kernels)
         self.packed = bool(model.use_remove_padding)
+        self.scores = top_tokens(config)  # of each token, for a divergence
         self.checkpointing = bool(model.enable_gradient_checkpointing)
         self.attention: str = config.attention
         self.utilization: float = rollout.gpu_memory_utilization

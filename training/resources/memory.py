@@ -17,6 +17,7 @@ OPTIMIZER, BFLOAT16 = 8, 2
 # Bytes per logit: bfloat16 and twice float32; flash-attn's cross-entropy saves one. The fused kernel has five float32
 # copies of a chunk of tokens.
 LOGIT, LOGIT_FLASH, LOGIT_CHUNK, CHUNK = 10, 8, 20, 512
+LOGIT_COMPARED = 12  # of a divergence: log-probabilities in float32, and two gradients
 ASLEEP = 5.5e9  # vLLM asleep, CUDA graphs and contexts: an estimate
 CONTEXT = 1.5e9  # a CUDA context and NCCL's buffers, where there is no vLLM
 GRAPHS = 2e9  # CUDA graphs and workspace of vLLM awake
@@ -70,6 +71,7 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
     # What a reduce-scatter reads: the float32 gradients of the unit of the model and of a layer.
     scattered = PARAMETER * (shape.root + shape.layer) if layout.shards > 1 and not layout.lora_rank else 0.0
     logit = LOGIT_FLASH if layout.attention == "flash_attention_2" else LOGIT
+    logit += LOGIT_COMPARED * (layout.scores > 0)
     return {
         "state": 0.0 if layout.offload == "always" else state_bytes(shape, layout) / layout.shards,
         "gathered": root + 2 * shape.layer * width,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 SHARED = 200 * MIB  # memory of NCCL and vLLM for each GPU
 TRANSFER = 64  # bytes per token of a step in the TransferQueue: ids, masks, positions, log-probabilities, advantages
+SCORE = 8  # bytes of a token that a teacher scores for a divergence: its id and log-probability
 # Logical CPUs that verl reserves for each GPU: of the actor, of rollouts that have their own, of supervised training.
 BUNDLE, ROLLOUT_BUNDLE, SUPERVISED_BUNDLE = 3, 2, 1
 
@@ -83,7 +84,7 @@ def _of_a_node(
 def object_store(layout: Layout) -> int:
     """Return the size of Ray's object store in bytes: what travels in a step, with room for what is freed late."""
     tokens = layout.sequences * (layout.prompt_length + layout.response_length)
-    return int(max(1e9, 4 * TRANSFER * tokens))
+    return int(max(1e9, 4 * (TRANSFER + SCORE * layout.scores) * tokens))
 
 
 def shared_memory(shape: ModelShape, layout: Layout, config: "DictConfig") -> float:

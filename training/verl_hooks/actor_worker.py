@@ -18,8 +18,9 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 
 class PolicyTrainingWorker(TrainingWorker):
-    """verl's worker with two additions that a batch can ask for.
+    """verl's worker with three additions that a batch can ask for.
 
+    ``reads_logits``: the loss is called with the logits, too.
     ``skip_grad_norm``: an update with a larger gradient norm is left out, as one that is not finite is.
     ``sft_clip_grad``: a second optimizer with moments of its own and a constant learning rate makes the update, and the
     norm of the gradient is held to this. It is in the checkpoint.
@@ -34,6 +35,8 @@ class PolicyTrainingWorker(TrainingWorker):
                 stack.enter_context(skipping_above(self.engine, limit))
             if clip_grad := cast("float | None", tu.get_non_tensor_data(data, "sft_clip_grad", None)):
                 stack.enter_context(self._sft_optimizer(clip_grad))
+            if tu.get_non_tensor_data(data, "reads_logits", False):
+                tu.assign_non_tensor(data, distillation_use_topk=True)  # so verl calls it
             return super().train_batch(data)
 
     @contextmanager

@@ -60,7 +60,8 @@ class OffPolicyOutput(AgentLoopOutput):
     seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
     token that counts; None where the method does not read them. ``guided``: its prompt shows a part of the target.
     ``group_off_policy``: some samples of its group start with a part of the target, or their prompts show one.
-    ``teacher_log_probs`` are a teacher's for each token of the response; None without a teacher.
+    ``teacher_log_probs`` are a teacher's for each token of the response; None without a teacher. For a divergence these
+    are ``top_ids`` and ``top_log_probs``, ``[length, k]``, and ``teacher_mass``, ``[length]``, the sum of the ``k``.
     """
 
     prefix_length: int
@@ -70,6 +71,9 @@ class OffPolicyOutput(AgentLoopOutput):
     guided: bool = False
     group_off_policy: bool = False
     teacher_log_probs: list[float] | None = None
+    top_ids: Any = None
+    top_log_probs: Any = None
+    teacher_mass: Any = None
 
     def as_dict(self) -> dict[str, Any]:
         # As tensors they become fields of the batch; verl would carry plain ints beside it.

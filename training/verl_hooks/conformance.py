@@ -22,13 +22,14 @@ from training.algorithms.samples import Samples
 from training.methods.given import Group, Prompt
 from training.methods.guided import Guided
 from training.methods.method import Method
-from training.verl_hooks.loss import PHI, WEIGHTS, step_loss
+from training.verl_hooks.loss import PHI, TOP, WEIGHTS, from_logits, step_loss
 from training.verl_hooks.metrics import batch_metrics, update_counts
 from training.verl_hooks.target_uses import target_uses
 
 GROUPS, N, PROMPT, LIMIT, STEP = 3, 8, 5, 10, 7
 AT, HOLE = 2, 3  # where an observation stands in a response, and its tokens
 ROWS = GROUPS * N
+OTHERS, TOP_TOKENS = 4, 3  # tokens of the vocabulary besides the sampled one, and those that a teacher scores
 # The ranks of an update, and where it is cut into micro-batches.
 CUTS = ((1, (0, 8, 16, ROWS)), (2, (0, 12, ROWS)), (2, (0, 3, 12, 17, ROWS)))
 TOLERANCE = 1e-9  # relative: everything is in float64
@@ -167,7 +168,8 @@ class Update:
         self.log_probs = [-2 * uniform((PROMPT + length,), random) for length in self.lengths]
         self.entropies = [2 * uniform((PROMPT + length,), random) for length in self.lengths]
         rows = samples.rows
-        names = "response_mask", "old_log_probs", "rollout_log_probs", "ref_log_prob"
+        self.others = [-2 * uniform((*row.shape, OTHERS), random) for row in self.log_probs]
+        names = "response_mask", "old_log_probs", "rollout_log_probs", "ref_log_prob", *TOP
         fields = {name: rows[name] for name in names}
         fields |= {PHI: rows["off_policy_log_probs"]} if "off_policy_log_probs" in method.fields() else {}
         fields |= {
@@ -219,10 +221,19 @@ class Update:
                 key: torch.nested.nested_tensor_from_jagged(torch.cat([of_rows[row] for row in part]), offsets)
                 for key, of_rows in (("log_probs", leaves), ("entropy", self.entropies))
             }
-            share, _ = step_loss(self.losses, LIMIT, output, tu.get_tensordict(given, rest))
+            given["input_ids"] = output["log_probs"].detach()  # of which the lengths are read
+            data = tu.get_tensordict(given, rest)
+            for key, values in from_logits(self.losses, self.logits(leaves, part), data).items():
+                output[key] = torch.nested.nested_tensor_from_jagged(values[0], offsets)
+            share, _ = step_loss(self.losses, LIMIT, output, data)
             share.backward()
             total += float(share.detach()) / ranks
         return total, [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad / ranks for leaf in leaves]
+
+    def logits(self, leaves: Sequence[Tensor], part: range) -> Tensor:
+        """Return logits for rows, ``[1, tokens, vocabulary]``: the numbers of ``leaves`` are those of one token."""
+        rows = [torch.cat([leaves[row].unsqueeze(-1), self.others[row]], dim=-1) for row in part]
+        return torch.cat(rows).unsqueeze(0)
 
     def figures(self) -> dict[str, float]:
         """Return the metrics of the step, and what the ledger says of its targets."""
@@ -240,6 +251,7 @@ def _check_observations(update: Update, observed: Update) -> None:
     at = PROMPT - 1 + AT  # what the model says of a token stands where the token before it does
     observed.log_probs = [with_hole(row, at) for row in update.log_probs]
     observed.entropies = [with_hole(row, at) for row in update.entropies]
+    observed.others = [with_hole(row.T, at).T for row in update.others]
     figures, others = update.figures(), observed.figures()
     for name, value in figures.items():
         equal = math.isclose(value, others[name], rel_tol=ROUNDING, abs_tol=TOLERANCE) or math.isnan(value)
@@ -263,7 +275,9 @@ def with_observations(samples: Samples) -> Samples:
     rows: dict[str, Tensor] = {}
     for name, values in samples.rows.items():
         counted = name in ("response_mask", "rm_scores") or not values.is_floating_point()
-        rows[name] = with_hole(values, AT, 0.0 if counted else math.nan) if values.dim() == 2 else values
+        if values.dim() > 1:
+            values = with_hole(values.transpose(1, -1), AT, 0.0 if counted else math.nan).transpose(1, -1)
+        rows[name] = values
     rows["prefix_length"] = rows["prefix_length"] + HOLE * (rows["prefix_length"] > AT)
     return replace(samples, rows=TensorDict(rows, batch_size=ROWS))
 
@@ -334,6 +348,9 @@ def seeded_samples(method: Method) -> Samples:
         "rm_scores": torch.zeros_like(mask).scatter_(1, lengths.unsqueeze(-1) - 1, solved.double().unsqueeze(-1)),
         "off_policy_log_probs": -uniform(mask.shape, random) * mask,
         "teacher_log_probs": -2 * uniform(mask.shape, random) * mask,
+        "teacher_mass": uniform(mask.shape, random) * mask,
+        "top_ids": torch.randint(OTHERS + 1, (*mask.shape, TOP_TOKENS), generator=random),
+        "top_log_probs": -2 - 2 * uniform((*mask.shape, TOP_TOKENS), random),
         "rollout_versions": torch.randint(STEP - 2, STEP + 1, mask.shape, generator=random),
         "prompt_key": torch.arange(ROWS) // N,
         "solved": solved,

@@ -5,7 +5,7 @@ loss nor its gradient depends on how the batch was cut into micro-batches, ranks
 ``published``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -15,6 +15,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.nested._internal.nested_tensor import NestedTensor
 from verl.utils.metric import AggregationType, Metric
+from verl.utils.ulysses import get_ulysses_sequence_parallel_world_size, slice_input_tensor
 
 from core.errors import InputError
 from core.plugins.user_code import load_function
@@ -28,6 +29,7 @@ from training.verl_hooks.target_uses import row_figures
 Losses = tuple[Tensor, dict[str, Metric]]
 WEIGHTS = "weights/"  # before the name of a stream: the field with its weights
 PHI = "phi"  # the field with the log-probabilities of what wrote the off-policy tokens
+TOP = ("top_ids", "top_log_probs")  # the likeliest tokens of the teacher at each token of a response
 FIELDS = (
     "response_mask",
     "prefix_length",
@@ -46,9 +48,61 @@ def losses_of(path: str, fields: str) -> Mapping[str, Loss]:
     return cast("type[Method]", load_function(path)).model_validate_json(fields).losses()
 
 
-def method_loss(path: str, fields: str, *arguments: Any, **options: Any) -> Losses:
-    """Return `step_loss` of a method."""
-    return step_loss(losses_of(path, fields), *arguments, **options)
+def method_loss(
+    path: str, fields: str, *arguments: Any, student_logits: Tensor | None = None, **options: Any
+) -> Losses | dict[str, Tensor]:
+    """Return `step_loss` of a method; or `from_logits`, where verl calls it with the logits, before."""
+    losses = losses_of(path, fields)
+    if student_logits is None:
+        return step_loss(losses, *arguments, **options)
+    return from_logits(losses, student_logits, options["data"])
+
+
+def from_logits(losses: Mapping[str, Loss], logits: Tensor, data: TensorDict) -> dict[str, Tensor]:
+    """Return what the terms of an update read of the logits, by their names, before its loss is computed.
+
+    verl's engine calls the loss with the logits once the model has run, gathers what it returns over the ranks of
+    Ulysses, and hands it to the loss with the log-probabilities.
+
+    Args:
+        logits: ``[1, tokens, vocabulary]``: this rank's share of the rows, one after the other, prompt and response.
+        data: the micro-batch, with what the teacher said of the tokens of the responses.
+
+    Returns:
+        ``[1, tokens]`` each: a number of a token stands where the token before it does.
+    """
+    said = [at_logits(cast("NestedTensor", data[name]), data) for name in TOP]
+    if get_ulysses_sequence_parallel_world_size() > 1:
+        said = [slice_input_tensor(values, dim=0) for values in said]
+    ids, log_probs = said
+    terms = [term for term in losses[cast("str", data["loss"])].terms if term.reads_logits]
+    return {term.name: term.on_logits(logits[0], ids.long(), log_probs).unsqueeze(0) for term in terms}
+
+
+def at_logits(said: "NestedTensor", data: TensorDict) -> Tensor:
+    """Return what is ``said`` of the tokens of responses where their logits are: ``[tokens, k]``, 0 elsewhere.
+
+    It is the inverse of `of_responses`: the logits of a token stand where the token before it does, and nothing waits
+    for the device. What a row has too much, which verl copied to fill a batch up, is left out.
+
+    Args:
+        said: ``[batch, length, k]``, as jagged as the responses.
+        data: the micro-batch.
+    """
+    rows = cast("NestedTensor", data["input_ids"])
+    lengths = cast("NestedTensor", data["response_mask"]).offsets().diff()
+    values = said.values()
+    total = len(rows.values())
+    # Of each token that something is said of: its row, and its number in the response.
+    number = torch.arange(len(values), device=values.device)
+    row = torch.bucketize(number, said.offsets()[1:], right=True)
+    position = number - said.offsets()[row]
+
+    place = rows.offsets()[1:][row] - lengths[row] - 1 + position
+    place = torch.where(position < lengths[row], place, total)  # the last place is cut off
+    packed = values.new_zeros(total + 1, values.shape[1])
+    packed[place] = values
+    return packed[:total]
 
 
 def step_loss(
@@ -69,7 +123,7 @@ def step_loss(
     counts = cast("Mapping[str, tuple[float, float]]", data["counts"])
     names = [name for name in map(str, data.keys()) if name in FIELDS or name.startswith(WEIGHTS)]
     fields = data.select(*names).to_padded_tensor()
-    x = loss_inputs(fields, model_output, data)
+    x = loss_inputs(fields, model_output, data, [term.name for term in terms if term.reads_logits])
     kept = counts.get("kept", (data["batch_num_tokens"], counts["valid"][1]))
     # An update can be all padding, where groups were dropped: its sums are 0, whatever they are divided by.
     tokens, rows = kept[0] or 1, kept[1] or 1
@@ -100,8 +154,10 @@ def step_loss(
     return total, as_metrics(shares, stats)
 
 
-def loss_inputs(fields: TensorDict, model_output: dict[str, Tensor], data: TensorDict) -> LossInputs:
-    """Return what a term reads of a micro-batch, padded to ``[batch, response]``."""
+def loss_inputs(
+    fields: TensorDict, model_output: dict[str, Tensor], data: TensorDict, on_logits: Sequence[str] = ()
+) -> LossInputs:
+    """Return what a term reads of a micro-batch, padded to ``[batch, response]``; ``on_logits``: see `from_logits`."""
     valid = fields["response_mask"].bool()
     entropy = model_output.get("entropy")
     phi = fields.get(PHI)
@@ -119,6 +175,7 @@ def loss_inputs(fields: TensorDict, model_output: dict[str, Tensor], data: Tenso
         valid=kept,
         off_policy=valid if prefix is None else mask_of_prefix(prefix, valid),  # None: all rows are targets
         rollout_log_prob=fields.get("rollout_log_probs"),
+        from_logits={name: of_responses(model_output[name], data, valid.shape[1]) for name in on_logits},
     )
 
 

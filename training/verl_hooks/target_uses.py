@@ -131,7 +131,7 @@ def target_uses(samples: Samples, signal: Signal, terms: Sequence[Term], step: i
     losses = torch.zeros_like(x.log_prob)
     gate = torch.zeros_like(x.log_prob)
     ratio = None
-    for term in (term for term in terms if term.stream in OF_TARGETS):
+    for term in (term for term in terms if term.stream in OF_TARGETS and not term.reads_logits):
         given = signal.weights.get(term.stream)
         weight = x.off_policy if given is None else given.expand(samples.mask.shape)[index] * x.off_policy
         if not weight.any():

@@ -195,6 +195,7 @@ class MixedPolicy(PromptTrainer):
             counts=counts,
             coefficients=signal.coefficients,
             loss=signal.loss,
+            reads_logits=any(term.reads_logits for term in terms),
             skip_grad_norm=signal.skip_grad_norm,
         )
         return batch

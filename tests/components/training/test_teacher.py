@@ -46,7 +46,7 @@ from training.resources.layout import Layout
 from training.resources.memory import Estimate, estimates
 from training.resources.model_shape import ModelShape
 from training.resources.requirements import check_requirements, logical_cpus
-from training.verl_hooks.teacher import EndpointTeacher, _TeacherLoopWorker
+from training.verl_hooks.teacher import EndpointTeacher, Scores, _TeacherLoopWorker
 
 RUN = Path("run")
 
@@ -168,6 +168,22 @@ def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:
     assert teacher_folder(str(short)) == short
 
 
+def test_a_divergence_needs_logits_and_more_scores() -> None:
+    chosen = [f"method.teacher.model={BASE}", "method.divergence={k: 32}"]
+    fused, padded = "actor_rollout_ref.model.use_fused_kernels", "actor_rollout_ref.actor.pad_to_length"
+    for overrides, words in (([], fused), ([f"{fused}=false", f"{padded}=true"], "fsdp_config.pad_to_length")):
+        with pytest.raises(InputError, match=rf"method\.divergence=set contradicts \S*{words}=True"):
+            composed(*chosen, *overrides, hardware="gpu")
+    plain, compared = (planned(SHAPE_7B, f"{fused}=false", *more) for more in ([], chosen[1:]))
+    name = "each GPU while it trains"
+    assert compared[name].parts["logits"] > 2 * plain[name].parts["logits"]
+    config = composed(*chosen)
+    resolve_auto(config, machine("H100", 2), SHAPE_7B, teacher=SHAPE_7B)
+    assert config.actor_rollout_ref.model.use_fused_kernels is False  # auto
+    lay_out_teacher(config, str(SHIPPED))
+    assert config.distillation.teacher_models.teacher_model.inference.engine_kwargs.vllm.max_logprobs == 32
+
+
 def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     """Of the same size, but with two tokens exchanged; further tokens of the teacher do no harm."""
     other, more = copy_of(tmp_path / "other"), copy_of(tmp_path / "more")
@@ -229,9 +245,9 @@ def test_the_words_around_a_target_have_fewer_bytes_than_are_allowed_for() -> No
 )
 def test_the_prompt_of_a_teacher_shows_what_it_sees_of_a_row(sees: str, target: Any, shown: str | None) -> None:
     class Asked:
-        async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+        async def scores(self, prompt: list[int], response: list[int], top: int) -> Scores:
             texts.append(tokenizer.decode(prompt))
-            return [-1.0] * len(response)
+            return [[token] for token in response], [[-1.0]] * len(response)
 
     texts, tokenizer = list[str](), AutoTokenizer.from_pretrained(SHIPPED)
     worker, output = (
@@ -239,7 +255,7 @@ def test_the_prompt_of_a_teacher_shows_what_it_sees_of_a_row(sees: str, target: 
         SimpleNamespace(prefix_length=0, response_mask=[1, 1]),
     )
     worker.sees, worker.template, worker.tokenizer, worker.teacher = sees, CHAT, tokenizer, Asked()
-    worker.drawing, worker.drawn = set(), asyncio.Event()
+    worker.drawing, worker.drawn, worker.top = set(), asyncio.Event(), 0
     row = {"raw_prompt": [{"role": "user", "content": "1+1=?"}], "target": target}
     row["reward_model"] = {"ground_truth": "42"}
     asyncio.run(worker._compute_teacher_logprobs(output, tokenizer.encode("1+1=?"), [5, 6], False, row))
@@ -249,9 +265,9 @@ def test_the_prompt_of_a_teacher_shows_what_it_sees_of_a_row(sees: str, target: 
 
 def test_a_teacher_sees_the_first_other_sample_that_is_right() -> None:
     class Asked:
-        async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+        async def scores(self, prompt: list[int], response: list[int], top: int) -> Scores:
             texts.append(tokenizer.decode(prompt))
-            return [-1.0] * len(response)
+            return [[token] for token in response], [[-1.0]] * len(response)
 
     async def score(number: int, answer: str, solved: bool) -> list[float]:
         info = {"reward_extra_info": {"solved": solved}}
@@ -271,7 +287,7 @@ def test_a_teacher_sees_the_first_other_sample_that_is_right() -> None:
     texts, tokenizer = list[str](), AutoTokenizer.from_pretrained(SHIPPED)
     worker = _TeacherLoopWorker.__new__(_TeacherLoopWorker)
     worker.sees, worker.template, worker.tokenizer, worker.teacher = "sample", CHAT, tokenizer, Asked()
-    worker.drawing, worker.groups, worker.readers = set(), {}, Counter()
+    worker.drawing, worker.groups, worker.readers, worker.top = set(), {}, Counter(), 0
     first, second, third = asyncio.run(group(False, True, False))
     assert set(first) == set(third) == {-1.0} and all(math.isnan(value) for value in second)
     assert ["x=1" in text and "why" not in text for text in texts] == [True, True]
@@ -285,13 +301,16 @@ def scores(tokenizer: tokenizers.Tokenizer) -> Callable[[dict[str, Any]], tuple[
     """What `vllm serve` answers with a model of ``tokenizer``."""
 
     def answer(request: dict[str, Any]) -> tuple[int, Any]:
-        tokens: list[int] = request["prompt"]
+        tokens, top = request["prompt"], request["prompt_logprobs"]
         if max(tokens) >= tokenizer.get_vocab_size():
             return 400, {"error": {"message": f"Token id {max(tokens)} is out of vocabulary"}}
-        rest = [
-            {str(token): {"logprob": -token / 1000, "rank": 1, "decoded_token": tokenizer.decode([token], False)}}
-            for token in tokens[1:]
-        ]
+
+        def score(token: int, log_prob: float, rank: int) -> dict[str, Any]:
+            return {str(token): {"logprob": log_prob, "rank": rank, "decoded_token": tokenizer.decode([token], False)}}
+
+        # The token of the prompt first; then the likeliest ones, from 1 here, of which it can be one.
+        ranked = dict(item for rank in range(1, top + 1) for item in score(rank, -rank / 10, rank).items())
+        rest = [score(token, -token / 1000, top + 1) | ranked for token in tokens[1:]]
         choice = {"index": 0, "text": "x", "finish_reason": "length", "prompt_logprobs": [None, *rest]}
         return 200, {"id": "x", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
 
@@ -305,7 +324,8 @@ def test_an_endpoint_is_asked_about_its_tokens(teacher: tuple[Teacher, str]) -> 
     state.answer = scores(tokenizer)
     check_teacher(config, SHIPPED)
     endpoint = EndpointTeacher(*(endpoint_of(name) or ()))
-    assert asyncio.run(endpoint.log_probs([5, 6], [7, 9])) == [-0.007, -0.009]
+    assert asyncio.run(endpoint.scores([5, 6], [7, 9], 0)) == ([[7], [9]], [[-0.007], [-0.009]])
+    assert asyncio.run(endpoint.scores([5, 6], [7, 1], 2)) == ([[1, 2]] * 2, [[-0.1, -0.2]] * 2)
 
     def refused(answer: Callable[[dict[str, Any]], tuple[int, Any]], words: str) -> None:
         state.answer = answer
@@ -320,4 +340,8 @@ def test_an_endpoint_is_asked_about_its_tokens(teacher: tuple[Teacher, str]) -> 
     refused(scores(tokenizers.Tokenizer(tokenizers.models.BPE())), "does not score tokens of .*out of vocabulary")
     plain = {"id": "x", "object": "text_completion", "created": 0, "model": "m"}
     refused(lambda _: (200, {**plain, "choices": [{"index": 0, "text": "x"}]}), "it returns no prompt_logprobs")
+    config.method.divergence = {"a": 0.5, "k": 2}
+    state.answer = scores(tokenizer)
+    check_teacher(config, SHIPPED)
+    refused(lambda request: scores(tokenizer)({**request, "prompt_logprobs": 0}), "it returns no prompt_logprobs")
     refused(lambda _: (404, {"error": {"message": "no such model"}}), "no such model. Check the address")

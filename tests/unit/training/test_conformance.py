@@ -18,6 +18,8 @@ from training.verl_hooks.conformance import check_method
 MORE = [
     {"type": "luffy", "prompts": {}, "guide": "until_solved"},
     {"type": "opd", "teacher": {"scale": 1.25}, "reference": {"coef": 0.0}},
+    {"type": "opd", "divergence": {}},
+    {"type": "luffy", "teacher": {}, "divergence": {"a": 0.0}},
     {"type": "luffy", "on_policy": {"type": "vespo"}},
     {"type": "on_policy", "advantage": {"rewards": {"correct": 1.0, "form": 0.5}}},
     {"type": "luffy", "correction": {"type": "negative-mask", "negative_kl": 0.1}},
