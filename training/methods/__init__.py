@@ -39,7 +39,7 @@ def resolved(values: Mapping[str, Any], folder: Path | None = None) -> dict[str,
     """
     path, of_class = class_of(values, folder)
     fields = {key: value for key, value in values.items() if key != TYPE}
-    method = validated(of_class, merged(of_class().model_dump(), fields), f"{SECTION}.")
+    method = validated(of_class, merged(of_class.model_construct().model_dump(), fields), f"{SECTION}.")
     name = values[TYPE] if values[TYPE] in METHODS else path
     return {TYPE: name, **method.model_dump()}
 

@@ -1,7 +1,9 @@
 """What every method must hold, tried on seeded samples: ``luffy train check``."""
 
+import inspect
 import json
 import math
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -18,8 +20,8 @@ from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
 from training.algorithms.replay import Trajectory
-from training.algorithms.samples import Samples
-from training.methods.given import Group, Prompt
+from training.algorithms.samples import Samples, Signal
+from training.methods.given import Group, Prompt, Start
 from training.methods.guided import Guided
 from training.methods.method import Method
 from training.verl_hooks.loss import PHI, TOP, WEIGHTS, from_logits, step_loss
@@ -34,6 +36,7 @@ OTHERS, TOP_TOKENS = 4, 3  # tokens of the vocabulary besides the sampled one, a
 CUTS = ((1, (0, 8, 16, ROWS)), (2, (0, 12, ROWS)), (2, (0, 3, 12, 17, ROWS)))
 TOLERANCE = 1e-9  # relative: everything is in float64
 ROUNDING = 1e-6  # of figures, which are in float32 in part
+LONGEST = 300  # characters of an error of the user's
 PUBLISHED = "published"  # the mode of `Reduce` that depends on the cut, as the original does
 
 
@@ -70,9 +73,32 @@ def check_method(method: Method) -> list[str]:
     """Return what was tried.
 
     Raises:
-        InputError: something does not hold; the message says what, and in which loss.
+        InputError: something does not hold; the message says what, and in which loss or line of the user's file.
     """
+    try:
+        return _tried(method)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the user's class raises
+        raise InputError(f"method: {_place_of(error, method)}{type(error).__name__}: {_in_one_line(error)}") from error
+
+
+def _place_of(error: Exception, method: Method) -> str:
+    """Return the last line of the method's file that led to an error; "" if none did."""
+    file = inspect.getfile(type(method))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"{frames[-1].name}() in line {frames[-1].lineno} of {file}: " if frames else ""
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:LONGEST]
+
+
+def _tried(method: Method) -> list[str]:
     losses = method.losses()
+    require(
+        isinstance(losses, Mapping), f"losses(): got {type(losses).__name__}, expected a mapping of names to losses"
+    )
     if method.supervised:
         return ["losses"]
     require("policy" in losses, "losses(): expected a loss called policy")
@@ -116,12 +142,16 @@ def _check_hooks(method: Method, samples: Samples) -> Iterator[str]:
             len(drawn) == N,
             f"plan(): expected {N} starts, one for each sample, got {len(drawn)}",
         )
+        wrong = {type(start).__name__ for start in drawn.values() if not isinstance(start, Start)}
+        require(not wrong, f"plan(): got {', '.join(sorted(wrong))}, expected starts, such as Start(ratio=0.5)")
     method.begin_epoch(ROWS, GROUPS)
     method.choose(tools, GROUPS)
     yield "plan"
     none = replace(samples, sampled=torch.zeros(ROWS, dtype=torch.bool))
     for batch in (samples, none):
-        method.note(batch, tools)
+        noted = method.note(batch, tools)
+        wrong = [name for name, value in noted.items() if not isinstance(value, int | float)]
+        require(not wrong, f"note(): {', '.join(wrong)}: expected metrics that are numbers")
         method.end_step({"actor/entropy": 0.5} if batch is samples else {})
         method.after_update(tools)
     require(
@@ -159,6 +189,7 @@ class Update:
     def __init__(self, method: Method, samples: Samples) -> None:
         self.losses, self.samples = method.losses(), samples
         self.signal = signal = method.signal(samples, samples.rows["rm_scores"], STEP)
+        require(isinstance(signal, Signal), f"signal(): got {type(signal).__name__}, expected a Signal")
         for name, values in {"advantages": signal.advantages, "ratio_weights": signal.ratio_weights}.items():
             shapes = f"got {list(values.shape)}, expected {list(samples.mask.shape)}, a number for each token"
             require(values.shape == samples.mask.shape, f"signal(): {name}: {shapes}")
@@ -226,6 +257,7 @@ class Update:
             for key, values in from_logits(self.losses, self.logits(leaves, part), data).items():
                 output[key] = torch.nested.nested_tensor_from_jagged(values[0], offsets)
             share, _ = step_loss(self.losses, LIMIT, output, data)
+            require(share.requires_grad, f"loss {name}: it does not depend on the policy, and so has no gradient")
             share.backward()
             total += float(share.detach()) / ranks
         return total, [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad / ranks for leaf in leaves]

@@ -22,7 +22,7 @@ from core.plugins.user_code import load_function
 from training.algorithms.aggregate import MEAN_AGG_MODES, BatchSize, agg_loss, agg_mean
 from training.algorithms.policy import Stats
 from training.algorithms.tensors import mask_of_prefix, working_precision
-from training.algorithms.term import EntropyBonus, Loss, LossInputs, Term
+from training.algorithms.term import EntropyBonus, Loss, LossInputs, LossOutputs, Term
 from training.methods.method import Method
 from training.verl_hooks.target_uses import row_figures
 
@@ -142,6 +142,8 @@ def step_loss(
             own_tokens, own_rows = counts[term.stream]
             own_size = replace(size, tokens=own_tokens or 1, sequences=own_rows or 1)
         outputs = term.losses(replace(x, tokens=own))
+        if not isinstance(outputs, LossOutputs):
+            raise InputError(f"losses() of {type(term).__name__}: got {type(outputs).__name__}, expected LossOutputs")
         if outputs.losses.shape != own.shape:
             shapes = f"got {list(outputs.losses.shape)}, expected {list(own.shape)}, a loss for each token"
             raise InputError(f"losses() of {type(term).__name__}: {shapes}")

@@ -1,5 +1,6 @@
 """`luffy train check`: the shipped methods hold, and what does not is named."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,9 +133,55 @@ class Curious(Luffy):
         return ["difficulty"]
 
 
+class Bare(Policy):
+    def losses(self, x: LossInputs) -> Any:
+        return -x.advantages * x.log_prob
+
+
+class ByTensor(Luffy):
+    def policy(self) -> Policy:
+        return Bare(on=self.on_policy, off=self.off_policy)
+
+
+class Constant(Policy):
+    def losses(self, x: LossInputs) -> LossOutputs:
+        return LossOutputs(-x.advantages * x.log_prob.detach(), {})
+
+
+class Detached(Luffy):
+    def policy(self) -> Policy:
+        return Constant(on=self.on_policy, off=self.off_policy)
+
+
+class Misspelled(Luffy):
+    def note(self, samples: Any, tools: Any) -> dict[str, float]:
+        return {"length": samples.lenghts.mean()}
+
+
+class Worded(Luffy):
+    def note(self, samples: Samples, tools: Any) -> Any:
+        return {"length": "long"}
+
+
+class Shares(Luffy):
+    def plan(self, prompt: Any, n: int) -> Any:
+        return [0.5] * n
+
+
+class Unsigned(Luffy):
+    def signal(self, samples: Samples, rewards: Any, step: int) -> Any:
+        return None
+
+
 @pytest.mark.parametrize(
     ("method", "words"),
     [
+        (ByTensor(), r"losses\(\) of Bare: got Tensor, expected LossOutputs"),
+        (Detached(), "does not depend on the policy"),
+        (Misspelled(), r"note\(\) in line \d+ of .*test_conformance.py: AttributeError: .*'lenghts'"),
+        (Worded(), r"note\(\): length: expected metrics that are numbers"),
+        (Shares(), r"plan\(\): got float, expected starts"),
+        (Unsigned(), r"signal\(\): got NoneType, expected a Signal"),
         (Cut(), "in one micro-batch, .* in 3 on 1 ranks"),
         (Overflowing(), "not finite where all probabilities are 1e-30"),
         (Positional(), "where responses have observations"),
@@ -151,3 +198,11 @@ class Curious(Luffy):
 def test_what_does_not_hold_is_named(method: Luffy, words: str) -> None:
     with pytest.raises(InputError, match=words):
         check_method(method)
+
+
+def test_a_field_without_a_default_is_asked_of_the_recipe(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from training.methods.luffy import Luffy\nclass Mine(Luffy):\n    power: float\n")
+    with pytest.raises(InputError, match=r"method\.power: Field required"):
+        resolved({"type": f"{file}:Mine"})
+    assert resolved({"type": f"{file}:Mine", "power": 2})["power"] == 2
