@@ -64,7 +64,7 @@ def run(
     status = make_trials(Trials(file.profile, sets or [], work, runs), trials)
     if status == INTERRUPTED:
         return status
-    page = write_page(file, runs, work / "page")
+    page = write_page(file, runs, work / "page", seeds)
     if copy_to:
         source = page.parent / DRIFT if (page.parent / DRIFT).is_dir() else page.parent
         for made in sorted(made for made in source.iterdir() if made.name != PAGE):

@@ -123,6 +123,10 @@ class ComparisonFile(_Part):
         """Return the names of everything that can be compared: the recipes, then the variants."""
         return [*config_names(RECIPES), *self.variants]
 
+    def seeds_of(self, name: str) -> int:
+        """Return the number of seeds of a recipe or variant."""
+        return self.seeds.get(name, self.seeds["default"])
+
     def with_files(self, recipes: Sequence[str]) -> "ComparisonFile":
         """Return the comparison with the ``recipes`` that are files as variants, named after the file."""
         files = [Path(recipe).absolute() for recipe in recipes if is_path(recipe)]
@@ -139,7 +143,7 @@ class ComparisonFile(_Part):
         """
         names = names or self.recipes or list(self.variants)
         check_names(names, self.names(), "RECIPE")
-        counts = {name: seeds or self.seeds.get(name, self.seeds["default"]) for name in names}
+        counts = {name: seeds or self.seeds_of(name) for name in names}
         for seed in range(max(counts.values())):
             for name in (name for name, count in counts.items() if seed < count):
                 variant = self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))

@@ -18,15 +18,17 @@ from research.trials import BASE, SUITE
 PAGE, DRIFT = "comparison.html", "drift"
 
 
-def write_page(comparison: ComparisonFile, runs: Path, out: Path) -> Path:
+def write_page(comparison: ComparisonFile, runs: Path, out: Path, seeds: int | None = None) -> Path:
     """Write page, tables and figures of the recorded ``runs`` into the folder ``out``, and return the page's path.
+
+    ``seeds``: how many of each recipe it has, if there are as many. None: as many as the file says.
 
     Variants with stale rollouts have a report of their own in the folder ``drift``.
 
     Raises:
         InputError: there are fewer than two recipes to compare, or runs of different inputs.
     """
-    trained = recorded_recipes(comparison, runs)
+    trained = recorded_recipes(comparison, runs, seeds)
     compared = _compare(comparison, trained, runs)
     drift = drift_report([recipe for recipe in trained if recipe.name in comparison.variants])
     with atomic_folder(out, replace=True) as temporary:
@@ -36,7 +38,7 @@ def write_page(comparison: ComparisonFile, runs: Path, out: Path) -> Path:
     return out / PAGE
 
 
-def recorded_recipes(comparison: ComparisonFile, runs: Path) -> list[Recipe]:
+def recorded_recipes(comparison: ComparisonFile, runs: Path, seeds: int | None = None) -> list[Recipe]:
     """Return the recorded recipes and variants with one run per seed: recipes by name, then the file's variants.
 
     Raises:
@@ -44,7 +46,9 @@ def recorded_recipes(comparison: ComparisonFile, runs: Path) -> list[Recipe]:
     """
     by_name: dict[str, list[tuple[Path, RecordedRun]]] = {}
     for file in sorted(runs.glob("*.zip")):
-        by_name.setdefault(file.stem.rpartition("-")[0], []).append((file, read_run(file)))
+        name, _, seed = file.stem.rpartition("-")
+        if int(seed) < (seeds or comparison.seeds_of(name)):
+            by_name.setdefault(name, []).append((file, read_run(file)))
     last = list(comparison.variants)
     names = sorted(by_name, key=lambda name: (last.index(name) if name in last else -1, name))
     first = by_name[names[0]][0][1] if names else None
