@@ -40,6 +40,8 @@ def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[
     [Call(name='sum', arguments={'a': 1}, problem='')]
 
     Args:
+        text: The turn. Its thoughts may mention calls.
+        form: The format in which it calls.
         schemas: The tools; ``tags`` reads the calls of these alone.
     """
     text = text.rpartition(THOUGHTS_END)[2]
@@ -55,18 +57,26 @@ def read_calls(text: str, form: Format, schemas: Sequence[Schema] = ()) -> list[
 
 
 def write_calls(calls: Sequence[Call], form: Format) -> str:
-    """Return the text that `read_calls` reads as ``calls``; of a call by ``tags``, the first argument as a text."""
+    """Return the text that `read_calls` reads as ``calls``.
+
+    Args:
+        calls: Of one turn.
+        form: The format; ``tags`` writes the first argument of a call, as a text.
+    """
     if form == "tags":
-        values = [next(iter(call.arguments.values()), "") for call in calls]
-        texts = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
-        return "\n".join(f"<{call.name}>{text}</{call.name}>" for call, text in zip(calls, texts, strict=True))
+        return "\n".join(f"<{call.name}>{_first_value(call)}</{call.name}>" for call in calls)
     key = "arguments" if form == "hermes" else "parameters"
     objects = [json.dumps({"name": call.name, key: call.arguments}, ensure_ascii=False) for call in calls]
     # JSON reads "<\\/" as "</", and so no tag in an argument ends the call.
     escaped = [text.replace("</", r"<\/") for text in objects]
-    return (
-        "; ".join(escaped) if form == "llama" else "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in escaped)
-    )
+    if form == "llama":
+        return "; ".join(escaped)
+    return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in escaped)
+
+
+def _first_value(call: Call) -> str:
+    value = next(iter(call.arguments.values()), "")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def rewrite_calls(text: str, old: Format, new: Format, schemas: Sequence[Schema] = ()) -> str:
@@ -74,17 +84,33 @@ def rewrite_calls(text: str, old: Format, new: Format, schemas: Sequence[Schema]
 
     >>> rewrite_calls('{"name": "sum", "parameters": {"a": 1}}', "llama", "hermes")
     '<tool_call>\\n{"name": "sum", "arguments": {"a": 1}}\\n</tool_call>'
+
+    Args:
+        text: The turn. What looks like a call within its thoughts is left there.
+        old: The format of its calls.
+        schemas: The tools; ``tags`` reads the calls of these alone.
     """
     calls = read_calls(text, old, schemas)
     if new == old or not calls or any(call.problem for call in calls):
         return text
-    thoughts, end, rest = text.rpartition(THOUGHTS_END)
+    thoughts, end, said = text.rpartition(THOUGHTS_END)
+    if old == "hermes":
+        said = _without_tags(said, [HERMES])
+    elif old == "tags":
+        said = _without_tags(said, [name_of(schema) for schema in schemas])
+    else:  # the calls are the whole turn
+        said = ""
+    around = f"{thoughts}{end}{said}".strip()
+    written = write_calls(calls, new)
+    return f"{around}\n{written}" if around else written
+
+
+def _without_tags(text: str, names: Collection[str]) -> str:
     parts, last = list[str](), 0
-    for tag in _tagged(rest, [HERMES] if old == "hermes" else [name_of(schema) for schema in schemas]):
-        parts.append(rest[last : tag.start])
+    for tag in _tagged(text, names):
+        parts.append(text[last : tag.start])
         last = tag.end
-    around = "" if old == "llama" else "".join([*parts, rest[last:]])
-    return "\n".join(filter(None, (f"{thoughts}{end}{around}".strip(), write_calls(calls, new))))
+    return "".join([*parts, text[last:]])
 
 
 class _Tag(NamedTuple):

@@ -214,16 +214,18 @@ class Endpoint:
             raise self._explained(failure) from failure
 
     def _most(self, request: SampleRequest, sampling: Sampling) -> int:
-        """Return the most tokens of all prompts of a sample: tokens never exceed bytes.
+        """Return the maximum number of tokens in all prompts of a sample.
 
-        Each turn of an episode asks with everything before it, where a character of an observation counts as a token.
+        A prompt has at most as many tokens as bytes. Each turn of an episode asks with the prompt, the schemas of the
+        tools, all turns before it, and their observations, where a character counts as a token.
         """
         prompt = len(request.prompt.encode())
         if self.tools is None or request.episode is None:
             return prompt
         turns, schemas = self.tools.turns, len(json.dumps(self.tools.schemas()))
         observed = self.tools.calls * self.tools.observation_chars
-        return turns * (prompt + schemas + sampling.max_tokens) + observed * turns * (turns - 1) // 2
+        asked = turns * (prompt + schemas + sampling.max_tokens)
+        return asked + observed * turns * (turns - 1) // 2
 
     def _reach(self, client: "openai.OpenAI") -> None:
         """Raise an InputError if nothing listens at the address, before every request retries it."""

@@ -205,10 +205,14 @@ def _completions(
 
 
 def _asked_bytes(request: SampleRequest, completion: Completion) -> int:
-    """Return the bytes of the prompts of a sample: each turn asks with everything before it."""
+    """Return the bytes of the prompts of a sample.
+
+    Each turn of an episode asks with everything before it; a sample of one turn asks once.
+    """
     total, before = 0, len(request.prompt.encode())
     for message in completion.turns or [{"role": "assistant", "content": ""}]:
-        total += before if message["role"] != TOOL else 0
+        if message["role"] != TOOL:
+            total += before
         before += len(message["content"].encode())
     return total
 
@@ -231,15 +235,22 @@ def _rows(
             columns[field.name] = columns.pop(name)
         problem = by_id[request.id]
         if model.tools:
+            # A prompt that fills the context has no turn.
             turns = columns["turns"] or [{"role": "assistant", "content": columns["response"]}]
-            columns[CHAT.name] = [*messages(problem.text), *(_as_hermes(turn, model) for turn in turns)]
+            written = [_as_hermes(turn, model) for turn in turns]
+            columns[CHAT.name] = [*messages(problem.text), *written]
         stated = {"problem": problem.text, "answer": problem.answer, "id": problem.id, "sample": request.sample}
         rows.append({**stated, **facts, **columns, FIELDS.name: problem.fields})
     return rows
 
 
 def _as_hermes(turn: dict[str, str], model: LocalModel | Endpoint) -> dict[str, str]:
-    """Return a turn of an episode with its calls in the format ``hermes``, which `targets.read.episodes` reads."""
+    """Return a turn of an episode with its calls in the format ``hermes``.
+
+    That is what `targets.read.episodes` reads, whatever the teacher's chat template writes.
+    """
     if turn["role"] == TOOL or model.tools is None or model.call_format is None:
         return turn
-    return {**turn, "content": rewrite_calls(turn["content"], model.call_format, "hermes", model.tools.schemas())}
+    schemas = model.tools.schemas()
+    text = rewrite_calls(turn["content"], model.call_format, "hermes", schemas)
+    return {**turn, "content": text}

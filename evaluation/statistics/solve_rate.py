@@ -71,16 +71,22 @@ def verdicts_of(
     items: dict[bool, list[Item]] = {True: [], False: []}
     needs_end = []
     for row in rows:
-        answer, fields = _answer(row), row_fields(data_source, row["problem"], row.get(FIELDS.name))
-        needs_end.append(thinking and (not row.get(CHAT.name) or OPEN_THOUGHTS in answer))
-        items[needs_end[-1]].append(Item(answer, row["answer"], fields, row["finish_reason"] == "length"))
+        answer = _answer(row)
+        fields = row_fields(data_source, row["problem"], row.get(FIELDS.name))
+        thinks = thinking and (not row.get(CHAT.name) or OPEN_THOUGHTS in answer)
+        needs_end.append(thinks)
+        cut = row["finish_reason"] == "length"
+        items[thinks].append(Item(answer, row["answer"], fields, cut))
     grades = {thinks: iter(verifier.verify_many(asked, thinking=thinks)) for thinks, asked in items.items()}
     return [next(grades[thinks]).verdict.value for thinks in needs_end]
 
 
 def _answer(row: Mapping[str, Any]) -> str:
     """Return what a row of a TRACE file answers: its response, or the last turn of its chat."""
-    return final_turn(row[CHAT.name][1:]) if row.get(CHAT.name) else row["response"] or ""
+    if row.get(CHAT.name):
+        _question, *turns = row[CHAT.name]
+        return final_turn(turns)
+    return row["response"] or ""
 
 
 def as_suite(problems: pa.Table, samples: int) -> pa.Table:

@@ -160,7 +160,8 @@ def _filter_lengths(traces: Sequence[Trace], worker: Worker) -> None:
             count.prompt,
             count.target + count.observations,
         )
-        trace.calls, trace.observation_tokens = sum(turn["role"] == TOOL for turn in trace.messages), count.observations
+        trace.calls = sum(turn["role"] == TOOL for turn in trace.messages)
+        trace.observation_tokens = count.observations
         _align_log_probs(trace, worker)
 
 

@@ -32,10 +32,15 @@ def calls_tools(message: Mapping[str, Any], role: str) -> bool:
 
 def called_names(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the names of the tools that messages call."""
-    values = [call.get("function", call) for message in messages for call in message.get("tool_calls") or ()]
-    values += [message["function_call"] for message in messages if message.get("function_call")]
-    names = dict.fromkeys(value.get("name", "a tool") for value in values if isinstance(value, Mapping))
-    return ", ".join(map(str, names)) or "a tool"
+    names = dict[str, None]()
+    for message in messages:
+        values = [call.get("function", call) for call in message.get("tool_calls") or ()]
+        if message.get("function_call"):
+            values.append(message["function_call"])
+        for value in values:
+            if isinstance(value, Mapping):
+                names[str(value.get("name", "a tool"))] = None
+    return ", ".join(names) or "a tool"
 
 
 def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], texts: Sequence[str]) -> Turns:
