@@ -98,8 +98,8 @@ def verdicts() -> dict[str, Any]:
 
 
 def unpack(folder: Path, profile: str = "*") -> dict[str, Path]:
-    """The folder with lineage.json and scores/BENCHMARK.parquet of each recorded run ``profile/recipe-seed``."""
-    archives = sorted((PROJECT / "research/runs").glob(f"{profile}/*.zip"))
+    """The folder with lineage.json and scores/BENCHMARK.parquet of the first three seeds ``profile/recipe-seed``."""
+    archives = sorted((PROJECT / "research/runs").glob(f"{profile}/*-[012].zip"))
     runs = {name: folder / name for name in (f"{file.parent.name}/{file.stem}" for file in archives)}
     for file, run in zip(archives, runs.values(), strict=True):
         zipfile.ZipFile(file).extractall(run)
@@ -132,7 +132,7 @@ def over_seeds(recorded: dict[str, Tables]) -> dict[str, Tables]:
     recipes: dict[str, dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
     for run, results in recorded.items():
         for name, table in results.items():
-            parts = recipes[run.rpartition("-")[0] + " over seeds"][name]
+            parts = recipes[run.rpartition("-")[0] + " over three seeds"][name]
             number = pa.array([len(parts)] * len(table), table.schema.field("sample").type)
             parts.append(table.set_column(table.schema.get_field_index("sample"), "sample", number))
     return {run: {name: pa.concat_tables(parts) for name, parts in of.items()} for run, of in recipes.items()}
