@@ -34,13 +34,24 @@ def called_names(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the names of the tools that messages call."""
     names = dict[str, None]()
     for message in messages:
-        values = [call.get("function", call) for call in message.get("tool_calls") or ()]
-        if message.get("function_call"):
-            values.append(message["function_call"])
-        for value in values:
+        for value in _calls_of(message):
             if isinstance(value, Mapping):
                 names[str(value.get("name", "a tool"))] = None
     return ", ".join(names) or "a tool"
+
+
+def _tool_calls(message: Mapping[str, Any]) -> list[Any]:
+    """Return the field ``tool_calls``, which may be anything, as a list."""
+    calls = message.get("tool_calls") or []
+    return calls if isinstance(calls, list) else [calls]
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[Any]:
+    """Return the calls in the fields of a message, of whatever form."""
+    values = [call.get("function", call) if isinstance(call, Mapping) else call for call in _tool_calls(message)]
+    if message.get("function_call"):
+        values.append(message["function_call"])
+    return values
 
 
 def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], texts: Sequence[str]) -> Turns:
@@ -69,7 +80,7 @@ def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], text
             continue
         if role not in ("assistant", *CALLS):
             raise Unusable("several_turns", f"a message of {role} between the turns; expected one user message")
-        ids = [str(call["id"]) for call in message.get("tool_calls") or () if call.get("id")]
+        ids = [str(call["id"]) for call in _tool_calls(message) if isinstance(call, Mapping) and call.get("id")]
         text = "\n".join(filter(None, (text if role == "assistant" else "", _calls_text(message, role, text))))
         if turns and turns[-1]["role"] == "assistant":
             turns[-1]["content"] = "\n".join(filter(None, (turns[-1]["content"], text)))
@@ -82,9 +93,7 @@ def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], text
 
 def _calls_text(message: Mapping[str, Any], role: str, text: str) -> str:
     """Return the calls of a message that do not stand in its text, as text."""
-    values = [call.get("function", call) for call in message.get("tool_calls") or ()]
-    values += [message["function_call"]] if message.get("function_call") else []
-    values += [text] if role in CALLS else []
+    values = [*_calls_of(message), *([text] if role in CALLS else [])]
     return write_calls([_call(value) for value in values], "hermes") if values else ""
 
 

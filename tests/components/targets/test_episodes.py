@@ -70,6 +70,7 @@ GOOD: dict[str, tuple[Any, list[dict[str, str]]]] = {
 }
 BAD = {
     "bad_call": chat([("assistant", "<tool_call>{</tool_call>"), ("tool", "1"), ("assistant", LAST)]),
+    "bad_call: not an object": openai(tool_calls=["code"]),
     "unknown_tool": called(CELLS[0], tool="gold"),
     "unanswered_call": chat([("assistant", hermes("1") * 2), ("tool", "1"), ("assistant", LAST)]),
     "unanswered_call: an observation comes first": chat([("tool", "1"), ("assistant", LAST)]),

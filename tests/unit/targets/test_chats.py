@@ -58,6 +58,7 @@ def test_instructions_are_the_system_message(jsonl: Any, role: str) -> None:
             [USER, said("assistant", None, tool_calls=[{"name": "add"}]), said("tool", "8"), ANSWER],
             "it calls add: name",
         ),
+        ([USER, said("assistant", None, tool_calls=["add"]), said("tool", "8"), ANSWER], "it calls a tool: name"),
         ([USER, said("assistant", [{"type": "tool_use", "name": "add"}])], "a part of type 'tool_use'"),
         ([{"from": "human", "value": "a"}, {"from": "observation", "value": "b"}], "user, observation"),
         ([USER, ANSWER] * 9, "…"),
