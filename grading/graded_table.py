@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.model.prompts import OPEN_THOUGHTS, PromptRecord
+from core.model.episodes import must_end_thoughts
+from core.model.prompts import PromptRecord
 from grading.row_fields import row_fields
 from grading.spec_values import read_spec
 from grading.verifiers.spec import VerifierSpec, open_verifier
@@ -136,7 +137,7 @@ def _golds(problem: dict[str, Any]) -> list[str]:
 
 def _thinks(row: dict[str, Any], thinking: bool) -> bool:
     """Return whether the answer of a sample counts only after its thoughts."""
-    return thinking and (row.get("turns") is None or OPEN_THOUGHTS in row["response"])
+    return thinking and must_end_thoughts(row["response"], is_episode=row.get("turns") is not None)
 
 
 def _items(

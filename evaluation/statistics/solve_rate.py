@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import InputError
-from core.model.episodes import final_turn
-from core.model.prompts import OPEN_THOUGHTS
+from core.model.episodes import final_turn, must_end_thoughts
 from core.parquet import read_table
 from core.schemas import ENTRIES_KEY, FIELDS
 from evaluation.benchmarks.suite import Benchmark, Source
@@ -73,7 +72,7 @@ def verdicts_of(
     for row in rows:
         answer = _answer(row)
         fields = row_fields(data_source, row["problem"], row.get(FIELDS.name))
-        thinks = thinking and (not row.get(CHAT.name) or OPEN_THOUGHTS in answer)
+        thinks = thinking and must_end_thoughts(answer, is_episode=bool(row.get(CHAT.name)))
         needs_end.append(thinks)
         cut = row["finish_reason"] == "length"
         items[thinks].append(Item(answer, row["answer"], fields, cut))

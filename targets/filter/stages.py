@@ -7,8 +7,8 @@ processes and on Ray Data.
 from collections.abc import Sequence
 
 from core.model.calls import rewrite_calls
-from core.model.episodes import TOOL
-from core.model.prompts import OPEN_THOUGHTS, messages
+from core.model.episodes import TOOL, must_end_thoughts
+from core.model.prompts import messages
 from grading.tools.replay import call_problem, differs, problem_of
 from grading.tools.tool import Context
 from grading.verdict import Verdict
@@ -134,7 +134,7 @@ def _compare(trace: Trace, worker: Worker) -> tuple[str, str]:
     fields = trace.verifier_fields
     if not mathematics and (problem := verifier.gold_problem(gold, fields)):
         return "gold_unparsed", f"gold {_quote(gold)}: {problem}"
-    thinking = not trace.turns or OPEN_THOUGHTS in trace.final
+    thinking = must_end_thoughts(trace.final, is_episode=bool(trace.turns))
     grade = verifier.verify(trace.final, gold, fields=fields, thinking=thinking)
     if not grade.solved:
         detail = f"answer {_quote(grade.extracted)}, gold {_quote(gold)}: {grade.reason}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-from core.model.prompts import OPEN_THOUGHTS
+from core.model.episodes import must_end_thoughts
 from grading.row_fields import PROBLEM, row_fields
 from grading.verdict import Verdict
 from grading.verifiers.combined import WeightedVerifier
@@ -73,7 +73,7 @@ def compute_score(
     fields = row_fields(data_source, extra.get(PROBLEM), extra.get("fields"))
     truncated = bool(extra.get(TRUNCATED))
     if (final := extra.get(FINAL)) is not None:  # the answer of an observation does not count
-        solution_str, thinking = final, thinking and OPEN_THOUGHTS in final
+        solution_str, thinking = final, thinking and must_end_thoughts(final, is_episode=True)
     grade = verifier.verify(solution_str, ground_truth, fields=fields, thinking=thinking, truncated=truncated)
     # Mathematics is compared as far as the answer allows: a failure there is the answer's.
     failed = grade.verdict is Verdict.ERROR and not isinstance(verifier, MathVerifier | WholeTextVerifier)
