@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -68,6 +69,10 @@ class ToolSettings(Section):
 
     def schemas(self) -> list[Schema]:
         """Return the schemas of the tools."""
+        return list(self._schemas)
+
+    @cached_property
+    def _schemas(self) -> list[Schema]:
         return [tool.schema() for tool in self.tools()]
 
     def template(self, tokenizer: ChatTokenizer, template: Template = CHAT) -> Template:
