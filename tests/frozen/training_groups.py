@@ -204,7 +204,7 @@ def resolve(recipe: str, hardware: str) -> dict[str, str]:
     teacher = ["method.teacher.model=base"] if recipe in ("opd", "luffy_opd", "exopd") else []
     config = compose_run(recipe, hardware, teacher, run=Path("run"))
     flat = leaf_values(OmegaConf.to_container(config, resolve=True))
-    return {key: repr(value).replace(str(PROJECT), "PROJECT") for key, value in flat}
+    return {key: repr(value).replace(str(PROJECT), "PROJECT").replace("/tmp/ray/", "RAY/") for key, value in flat}
 
 
 def trainings() -> dict[str, Any]:
