@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.model.episodes import must_end_thoughts
-from core.model.prompts import PromptRecord
+from core.model.prompts import PromptRecord, must_end_thoughts
 from grading.row_fields import row_fields
 from grading.spec_values import read_spec
 from grading.verifiers.spec import VerifierSpec, open_verifier

@@ -128,11 +128,6 @@ def final_turn(target: Messages) -> str:
     return f"{OPEN_THOUGHTS}\n{last}" if is_open and not last.startswith(OPEN_THOUGHTS) else last
 
 
-def must_end_thoughts(final: str, *, is_episode: bool) -> bool:
-    """Return whether an answer counts only after ``</think>``: in an episode, if its last turn thinks."""
-    return not is_episode or OPEN_THOUGHTS in final
-
-
 def without_special(text: str) -> str:
     """Return ``text`` with a space in what a tokenizer would read as the token of a turn.
 

@@ -191,6 +191,11 @@ def render_target(prompt: str, target: str, eos: str | None) -> str:
     return target
 
 
+def must_end_thoughts(final: str, *, is_episode: bool) -> bool:
+    """Return whether an answer counts only after ``</think>``: in an episode, if its last turn thinks."""
+    return not is_episode or OPEN_THOUGHTS in final
+
+
 def encode_prompt(conversation: Messages, tokenizer: Any, template: Template = CHAT) -> list[int]:
     """Return the tokens of a prompt in the chat template, which writes the special ones itself."""
     return tokenizer.encode(render_prompt(conversation, tokenizer, template), add_special_tokens=False)

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import InputError
-from core.model.episodes import final_turn, must_end_thoughts
+from core.model.episodes import final_turn
+from core.model.prompts import must_end_thoughts
 from core.parquet import read_table
 from core.schemas import ENTRIES_KEY, FIELDS
 from evaluation.benchmarks.suite import Benchmark, Source

@@ -7,8 +7,8 @@ processes and on Ray Data.
 from collections.abc import Sequence
 
 from core.model.calls import rewrite_calls
-from core.model.episodes import TOOL, must_end_thoughts
-from core.model.prompts import messages
+from core.model.episodes import TOOL
+from core.model.prompts import messages, must_end_thoughts
 from grading.tools.replay import call_problem, differs, problem_of
 from grading.tools.tool import Context
 from grading.verdict import Verdict

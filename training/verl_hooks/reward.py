@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-from core.model.episodes import must_end_thoughts
+from core.model.prompts import must_end_thoughts
 from grading.row_fields import PROBLEM, row_fields
 from grading.verdict import Verdict
 from grading.verifiers.combined import WeightedVerifier
