@@ -18,8 +18,9 @@ from research.comparison_file import Trial
 from research.recorded_run import INDEX, RecordedRun, read_run, record_run, record_tables, write_index
 
 SUITE, BASE = "suite.parquet", "base"  # beside the recorded runs: the problems, and the scores before any training
-PREPARE = '+key:targets/train or +key:"evals/base/*" or +key:"ood/base/*"'
-SCORE = 'key:training/policy or key:"evals/policy/*" or key:"ood/policy/*"'
+# The benchmarks of a suite may be of any groups.
+PREPARE = '+key:targets/train or +key:"*/base/*"'
+SCORE = 'key:training/policy or key:"*/policy/*"'
 
 
 class Trials:

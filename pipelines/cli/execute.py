@@ -27,6 +27,7 @@ from core.machine.processes import die_with_parent
 from core.plugins.config_files import recipe_name
 from core.progress import Terminal
 from core.settings import profile_name, read_run
+from evaluation.benchmarks.suite import GROUPS
 from pipelines.cli.terminal import RunMonitor, RunView
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.dead_runs import end_dead_runs, owner_tag
@@ -169,7 +170,7 @@ def _kept(storage: Storage, run_id: str, view: RunView) -> Iterator[str]:
 
     if done := view.names(done=True):
         yield f"kept: the outputs of {', '.join(done)}"
-    if any(name.startswith(("evals/", "ood/")) for name in view.names(done=False)):
+    if any(name.partition("/")[0] in GROUPS for name in view.names(done=False)):
         yield "kept: the samples that were generated, except for the last seconds'"
     for file in sorted(storage.path.glob("training/policy/*/request.json")):
         run = file.parent
