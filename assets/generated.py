@@ -24,8 +24,8 @@ from core.progress import progress_line
 from core.shared_settings import InterpreterSettings
 from evaluation.generation.endpoint import Endpoint
 from evaluation.settings import GenerateSettings
-from grading.spec_values import spec_text
 from grading.tools.settings import ToolSettings
+from grading.verifiers.spec import spec_text
 from targets.settings import TargetSettings
 from targets.source_settings import GENERATED as NAME
 from targets.source_settings import Source

@@ -39,9 +39,8 @@ from evaluation.settings import (
 )
 from grading.graded_table import Verifiers, grade_table, problems_of
 from grading.row_fields import Columns
-from grading.spec_values import read_spec, require_fields, spec_text
 from grading.tools.settings import ToolSettings
-from grading.verifiers.spec import open_verifier, parse_spec
+from grading.verifiers.spec import open_verifier, parse_spec, read_spec, require_fields, spec_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,7 @@ from core.errors import InputError
 from core.files import digest_bytes
 from core.model.prompts import PromptRecord, must_end_thoughts
 from grading.row_fields import row_fields
-from grading.spec_values import read_spec
-from grading.verifiers.spec import VerifierSpec, open_verifier
+from grading.verifiers.spec import VerifierSpec, open_verifier, read_spec
 from grading.verifiers.verifier import Item, Verifier
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from core.files import read_json_lines
 from core.text.parse import parse_yaml
 from grading.answers.gold import number_text
 from grading.row_fields import PROBLEM, name_columns, row_fields
-from grading.spec_values import require_fields
 from grading.verdict import Grade, Verdict
-from grading.verifiers.spec import VerifierSpec, open_verifier
+from grading.verifiers.spec import VerifierSpec, open_verifier, require_fields
 from grading.verifiers.verifier import Item
 
 RESPONSE, GOLDS, PROBLEMS = "response", ("gold", "answer"), (PROBLEM, "question")  # keys of a row

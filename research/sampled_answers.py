@@ -6,8 +6,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from core.files import digest_bytes
-from core.text.excerpt import shorten
-from core.text.markdown import escape_markdown
+from core.text.markdown import escape_markdown, shorten
 from pipelines.api import Verdict
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.schemas import BENCHMARK
 from grading.row_fields import DATA_SOURCE
-from grading.spec_values import spec_text
 from grading.tools.settings import ToolSettings
+from grading.verifiers.spec import spec_text
 from targets.filter.filters import Stage, rejections
 from targets.filter.stages import prompt_of
 from targets.filter.worker import Worker

@@ -20,7 +20,7 @@ from core.model.prompts import TEMPLATE_KWARGS
 from core.plugins.config_files import entries, entry
 from core.plugins.user_code import check_defined, function_file, function_name, function_path, user_code_digest
 from core.settings import Section, UserPath, yaml_path
-from grading.spec_values import MATHEMATICS
+from grading.verifiers.spec import MATHEMATICS
 from targets.source_settings import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
 FILTERS = "luffy.filters"  # entry points of packages

@@ -26,8 +26,7 @@ from core.settings import UserPath
 from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import Columns, name_columns
-from grading.spec_values import domain_of, require_fields
-from grading.verifiers.spec import SpecValue, VerifierSpec, parse_spec
+from grading.verifiers.spec import SpecValue, VerifierSpec, domain_of, parse_spec, require_fields
 
 EMBEDDED = "embedded"
 FIELDS = "fields"  # column of the traces of a teacher

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.model.episodes import final_turn
 from core.schemas import DECISION, REJECTED
-from core.text.excerpt import shorten
+from core.text.markdown import shorten
 from grading.row_fields import row_fields
 
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"

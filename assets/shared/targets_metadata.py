@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.shared.metadata import PREVIEW_ROWS, columns, counts, percents, pictures, preview, rounded, rows_table
 from core.parquet import ROWS_PER_READ, count_rows, read_batches, read_shards, shards
-from grading.spec_values import spec_text
+from grading.verifiers.spec import spec_text
 
 if TYPE_CHECKING:
     from targets.check.version_diff import Example

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from core.errors import InputError
 from core.files import atomic_write
-from core.text.excerpt import shorten
+from core.text.markdown import shorten
 from core.text.patterns import Match, compile_pattern
 
 FOLDER = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Show texts of users and models inside Markdown unchanged, with nothing interpreted."""
+"""Texts for people: those of users and models inside Markdown, with nothing interpreted, and long ones shortened."""
 
 import html
 from collections.abc import Collection, Iterable, Sequence
@@ -27,3 +27,11 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: 
     rule = "|".join("---" if number in left else "--:" for number in range(len(columns)))
     header, *body = (f"| {' | '.join(line)} |" for line in (columns, *rows))
     return "\n".join([header, f"|{rule}|", *body])
+
+
+def shorten(text: str, longest: int) -> str:
+    """Return ``text``, or its two ends of ``longest`` characters together, with a note of how much is left out."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n\n[… {len(text) - 2 * half:,} characters left out …]\n\n{text[-half:]}"

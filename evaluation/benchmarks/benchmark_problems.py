@@ -20,7 +20,7 @@ from grading.answers.extraction import LETTERS, SEPARATOR
 from grading.answers.options import labels_in, read_options, shuffled, with_options
 from grading.gym_tasks import ENTRY, read_entries
 from grading.row_fields import OPTIONS, row_fields
-from grading.spec_values import require_fitting_golds, spec_text
+from grading.verifiers.spec import require_fitting_golds, spec_text
 
 FIRST_TASK_SEED = 1_000_000  # first seed of the problems that benchmarks generate
 

@@ -21,8 +21,7 @@ from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import OPTIONS
 from grading.row_fields import Columns as NamedColumns
-from grading.spec_values import domain_of, require_fields
-from grading.verifiers.spec import SpecValue, VerifierSpec, parse_spec
+from grading.verifiers.spec import SpecValue, VerifierSpec, domain_of, parse_spec, require_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa

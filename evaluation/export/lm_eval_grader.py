@@ -13,8 +13,7 @@ from typing import Any
 
 try:
     from grading.row_fields import row_fields
-    from grading.spec_values import read_spec
-    from grading.verifiers.spec import open_verifier
+    from grading.verifiers.spec import open_verifier, read_spec
     from grading.verifiers.verifier import Verifier
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from core.model.calls import Call, Format, Schema, first_argument, name_of, read_calls
 from core.model.episodes import TOOL
 from core.model.prompts import Messages
-from core.text.excerpt import shorten
+from core.text.markdown import shorten
 from core.text.patterns import compile_quick_pattern
 from grading.isolation.sandbox import SandboxFailed
 from grading.tools.settings import ToolSettings

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from core.errors import InputError
 from core.model.calls import Call
-from core.text.excerpt import shorten
+from core.text.markdown import shorten
 from grading.isolation.sandbox import SandboxFailed
 from grading.pool import WorkerPool
 from grading.tools.settings import ToolSettings

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from core.model.prompts import CHAT
 from core.model.token_counts import Lengths, load_lengths
 from grading.contamination import BenchmarkIndex, Match
-from grading.spec_values import MATHEMATICS
 from grading.tools.settings import ToolSettings
 from grading.tools.toolbox import Toolbox
-from grading.verifiers.spec import VerifierSpec, open_verifier
+from grading.verifiers.spec import MATHEMATICS, VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.filter.text_properties import repair
 from targets.settings import TargetSettings

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.benchmarks.benchmark_problems import read_suite
 from examples import tasks
-from grading.spec_values import read_spec
+from grading.verifiers.spec import read_spec
 from targets.prepare import prepare
 from tests.defs.project import settings_of
 

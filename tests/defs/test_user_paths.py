@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evaluation.commands import Difficulty
-from grading.spec_values import read_spec
+from grading.verifiers.spec import read_spec
 from pipelines.embedding import luffy_definitions
 from pipelines.settings import load
 

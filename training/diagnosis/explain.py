@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from core.metric_table import REWARD, SFT_LOSS, metric_of
 from core.progress import sparkline
-from core.text.excerpt import shorten
-from core.text.markdown import escape_markdown
+from core.text.markdown import escape_markdown, shorten
 from training.diagnosis import samples, updates
 from training.diagnosis.record import AFTER, ROSE, Cause, Evidence, RunRecord, cause
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.schemas import TURNS
-from core.text.excerpt import shorten
+from core.text.markdown import shorten
 from grading.verdict import Verdict
 
 LONGEST = 6_000  # characters of a response on the page
