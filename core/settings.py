@@ -72,8 +72,13 @@ def without_nulls(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def yaml_path(value: Any, folder: Path) -> Any:
-    """Return the path of a YAML file as `user_path` does; another text is a name."""
-    return user_path(value, folder) if isinstance(value, str) and is_path(value) else value
+    """Return the path of a YAML file as `user_path` does, also of one that is nowhere; another text is a name."""
+    if not isinstance(value, str) or not is_path(value):
+        return value
+    path = user_path(value, folder)
+    if "://" in path or os.path.exists(PROJECT / path):
+        return path
+    return str((folder / path).absolute())
 
 
 def output_path(value: Any, folder: Path) -> Any:

@@ -99,6 +99,25 @@ class ColumnMapping(BaseModel):
         there = {name: [path for path in paths if path.split(".")[0] in columns] for name, paths in several.items()}
         return self.model_copy(update={name: (there[name] or paths)[0] for name, paths in several.items()})
 
+    def renamed(self, names: dict[str, str]) -> "ColumnMapping":
+        """The mapping of the columns that a source calls by ``names``.
+
+        >>> mapping = ColumnMapping(problem="question", answer="info.gold", response=["first", "second"])
+        >>> renamed = mapping.renamed({"question": "Question", "info": "INFO"})
+        >>> renamed.problem, renamed.answer, renamed.response
+        ('Question', 'INFO.gold', ['first', 'second'])
+        """
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, list):
+                return [moved(part) for part in value]
+            column, dot, rest = value.partition(".")
+            return names.get(column, column) + dot + rest
+
+        # The other fields are flags and the form of the answers.
+        paths = {key: moved(value) for key, value in self if isinstance(value, str | list) and key != "answer_form"}
+        return self.model_copy(update=paths)
+
 
 def top_level(paths: Any) -> list[str]:
     """The columns that dotted paths begin with, each once."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from core.errors import InputError
+from core.errors import InputError, validated
 from core.files import write_text
 from core.model.base_model import SHIPPED
 from core.parquet import read_shards
@@ -26,6 +26,7 @@ from targets.prepare import prepare
 from targets.prepared_files import Prepared, column_texts, hint_texts, read_example
 from targets.read.sources import read_source
 from targets.settings import TargetSettings
+from targets.source_settings import ColumnMapping
 from targets.trace import Trace
 
 HELDOUT, VERIFIER, BASE = "heldout.jsonl", "verifier.py", "shared/learn"  # two files, and a profile
@@ -73,7 +74,10 @@ def new(file: Path, verifier: str | None, mapping: str | None, tools: str | None
     files = {HERE: "", HELDOUT: "", **({VERIFIER: STUB} if verifier == PYTHON else {})}
     if there := [name for name in files if Path(name).exists()]:
         raise InputError(f"{', '.join(there)}: already here; go to an empty folder, or move it away")
-    source: dict[str, Any] = {"path": str(file), **({"mapping": parse_yaml(mapping, "--mapping")} if mapping else {})}
+    columns = parse_yaml(mapping, "--mapping") if mapping else None
+    if isinstance(columns, dict):
+        validated(ColumnMapping, columns, "--mapping: ", "; expected {problem: …, answer: …, response: …}")
+    source: dict[str, Any] = {"path": str(file), **({"mapping": columns} if columns else {})}
     # The chat template of the model shows no tools, so calls are written as tags.
     calls = {"tools": {"use": parse_yaml(tools, "--tools"), "format": "tags"}} if tools else {}
     with tempfile.TemporaryDirectory() as folder:

@@ -41,29 +41,41 @@ NEAREST_MAPPINGS = 5  # in a message
 
 
 def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
-    """The mapping to read ``columns`` with; InputError if none fits, with the columns that are there."""
-    chosen = _choose(mapping, columns, where)
+    """The mapping to read ``columns`` with.
+
+    A ready mapping also fits columns with other capitals, or with blanks around their names.
+
+    Args:
+        mapping: the columns that a user names, a ready mapping, or ``auto``.
+        where: the source, for messages.
+
+    Raises:
+        InputError: none fits; the message has the columns that are there.
+    """
+    names = {name.strip().lower(): name for name in columns}
+    names |= {name: name for name in columns}  # a column of exactly that name comes first
+
+    chosen = _choose(mapping, columns, names, where)
     there: dict[str, Any] = {
-        name: name for name in OPTIONAL_COLUMNS if name in columns and getattr(chosen, name) is None
+        name: names[name] for name in OPTIONAL_COLUMNS if name in names and getattr(chosen, name) is None
     }
     if chosen.system is None and isinstance(chosen.problem, str):
-        there["system"] = "system" if "system" in columns else chosen.problem
-    if chosen.options is None and (options := [name for name in OPTION_COLUMNS if name in columns]):
+        there["system"] = names.get("system", chosen.problem)
+    if chosen.options is None and (options := [names[name] for name in OPTION_COLUMNS if name in names]):
         there |= {"options": options[0], "options_required": False}
-    thoughts = [name for name in REASONING_COLUMNS if name in columns]
+    thoughts = [names[name] for name in REASONING_COLUMNS if name in names]
     if thoughts and chosen.reasoning is None and not chosen.steps:
         there |= {"reasoning": thoughts[0], "reasoning_required": False}
     return chosen.model_copy(update=there)
 
 
-def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
-    blank = [name for name in columns if name != name.strip()]
-    present = f"it has {_named(columns)}{_blanks_text(blank)}"
+def _choose(mapping: ColumnMapping | str, columns: list[str], names: dict[str, str], where: str) -> ColumnMapping:
+    present = f"it has {_named(columns)}"
     ready = ready_mappings()
     if mapping == "auto":
-        for candidate in (mapping.resolve(columns) for mapping in ready.values()):
-            if set(candidate.columns()) <= set(columns):
-                return candidate
+        for candidate in (mapping.resolve([*names]) for mapping in ready.values()):
+            if names.keys() >= {*candidate.columns()}:
+                return candidate.renamed(names)
         needed = {name: mapping.resolve(()).columns() for name, mapping in ready.items()}
         nearest = sorted(needed, key=lambda name: (name != "plain", len({*needed[name]} - {*columns})))[
             :NEAREST_MAPPINGS
@@ -79,7 +91,7 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
             raise InputError(
                 f"mapping {mapping!r} does not exist: expected auto, one of {', '.join(ready)}, or the columns"
             )
-        mapping = ready[mapping]
+        mapping = ready[mapping].resolve([*names]).renamed(names)
     mapping = mapping.resolve(columns)
     if missing := [column for column in mapping.columns() if column not in columns]:
         dotted = [column for column in columns if "." in column]
@@ -88,16 +100,13 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
     return mapping
 
 
-def _blanks_text(names: Sequence[str]) -> str:
-    """A remark on columns that look like others in a message, for the blanks around their names."""
-    return f" (with blanks around {', '.join(map(repr, names[:NAMED_COLUMNS]))}: rename them)" if names else ""
-
-
 def _named(columns: Sequence[str]) -> str:
     """The first columns, for a message: a file without a header has a row in place of their names."""
     more = f" and {len(columns) - NAMED_COLUMNS:,} more" if len(columns) > NAMED_COLUMNS else ""
     names = [name if len(name) <= LONGEST_COLUMN else f"{name[:LONGEST_COLUMN]}…" for name in columns[:NAMED_COLUMNS]]
-    return f"{', '.join(' '.join(name.split()) for name in names) or 'no columns'}{more}"
+    # Blanks around a name would not be seen.
+    shown = [repr(name) if name != name.strip() else " ".join(name.split()) for name in names]
+    return f"{', '.join(shown) or 'no columns'}{more}"
 
 
 def check_columns(source: Source, columns: list[str], where: str) -> None:

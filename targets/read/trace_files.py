@@ -304,7 +304,8 @@ def _readable(file: DataFile) -> Iterator[None]:
             raise
         # The message of another storage names its server.
         what = reason(error) if local else first_line(error)
-        raise InputError(f"source {file.address}: cannot be read: {what}") from error
+        advice = "; its end is missing: get the whole file again" if isinstance(error, EOFError) else ""
+        raise InputError(f"source {file.address}: cannot be read: {what}{advice}") from error
 
 
 def _decompressed(file: DataFile) -> Any:

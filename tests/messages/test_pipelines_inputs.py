@@ -129,7 +129,7 @@ ROWS: list[Row] = [
     (
         f"{LUFFY} new r.csv --mapping '{{problem: q, answer: a}}'",
         {"r.csv": "q,a\n1,2\n"},
-        "targets.source.0.mapping: expected a column of the response, or of reasoning",
+        "--mapping: expected a column of the response, or of reasoning",
     ),
     (f"{LUFFY} champion promote ''", {}, "'' is neither a run's folder nor the digest of a policy"),
     (f"{LUFFY} champion promote abcd", {}, "'abcd' is neither a run's folder nor the digest of a policy"),

@@ -58,7 +58,12 @@ def check_teacher(config: "DictConfig", model: Path) -> None:
         InputError: none is named, it is not there or not whole, its context is too short, it has another tokenizer, or
             an endpoint does not return what it should.
     """
-    teacher = teacher_of(config)
+    teacher, top = teacher_of(config), top_tokens(config)
+    count = len(vocabulary(model)) if top else 0
+    if top > count:
+        raise InputError(
+            f"method.divergence.k={top}: the tokenizer of {model} has only {count} tokens: lower it to {count} or less"
+        )
     if teacher is None or teacher.model == SELF:
         return
     if teacher.model is None:
@@ -67,7 +72,7 @@ def check_teacher(config: "DictConfig", model: Path) -> None:
             f"of an endpoint that returns prompt_logprobs, or {BASE}"
         )
     if endpoint := endpoint_of(teacher.model):
-        return check_endpoint(*endpoint, model, top_tokens(config))
+        return check_endpoint(*endpoint, model, top)
     folder = served_folder(config, model)
     assert folder is not None
     check_model(folder, "sample")

@@ -18,7 +18,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
-from core.errors import InputError
+from core.errors import InputError, did_you_mean
 from training.algorithms.replay import Trajectory
 from training.algorithms.samples import Samples, Signal
 from training.methods.given import Group, Prompt, Start
@@ -94,7 +94,25 @@ def _in_one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:LONGEST]
 
 
+def _check_names(method: Method) -> None:
+    """Refuse a public name of the user's that nobody calls and that looks like one that is called.
+
+    Other public names may be helpers.
+    """
+    ours = next(kind for kind in type(method).__mro__ if kind.__module__.startswith("training."))
+    called = [name for name in vars(Method) if not name.startswith(("_", "model_"))]
+    for name in sorted({*dir(type(method))} - {*dir(ours)}):
+        if name.startswith("_"):
+            continue
+        guess = did_you_mean(name, called)
+        require(
+            not guess,
+            f"{name}: nothing calls or reads it{guess} The name of a helper begins with _",
+        )
+
+
 def _tried(method: Method) -> list[str]:
+    _check_names(method)
     losses = method.losses()
     require(
         isinstance(losses, Mapping), f"losses(): got {type(losses).__name__}, expected a mapping of names to losses"

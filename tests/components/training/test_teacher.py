@@ -28,7 +28,7 @@ from core.model.base_model import SHIPPED
 from core.model.lineage_file import InputRecord
 from core.model.model_folder import model_digest, model_files
 from core.model.prompts import CHAT
-from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
+from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder, vocabulary
 from training.config.teacher_settings import (
     BASE,
     SELF,
@@ -165,6 +165,8 @@ def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:
         check_teacher(composed(f"method.teacher.model={short}"), SHIPPED)
     limits = ["data.max_prompt_length=64", "data.max_response_length=144"]
     check_teacher(composed(f"method.teacher.model={short}", *limits), SHIPPED)
+    with pytest.raises(InputError, match=rf"k=4096: .* has only {len(vocabulary(SHIPPED))} tokens"):
+        check_teacher(composed(f"method.teacher.model={BASE}", "method.divergence.k=4096", *limits), SHIPPED)
     assert teacher_folder(str(short)) == short
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,11 +112,14 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.parametrize("written", [str, str.upper, " {} ".format])
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_published_sets_are_recognised_by_their_columns(tmp_path: Path, name: str) -> None:
+def test_published_sets_are_recognised_by_their_columns(
+    tmp_path: Path, name: str, written: Callable[[str], str]
+) -> None:
     """The columns of the published cards: open-thoughts/OpenThoughts-114k, its math part, simplescaling/s1K(-1.1)."""
     path = tmp_path / f"{name}.parquet"
-    pq.write_table(pa.Table.from_pylist([PUBLISHED[name]]), path)
+    pq.write_table(pa.Table.from_pylist([{written(column): value for column, value in PUBLISHED[name].items()}]), path)
     for mapping in ("auto", name):
         (trace,) = read(path, mapping=mapping)
         assert not trace.reasons and (trace.problem, trace.gold) == ("Find 2+2.", "4")

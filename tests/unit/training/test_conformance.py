@@ -153,6 +153,11 @@ class Detached(Luffy):
         return Constant(on=self.on_policy, off=self.off_policy)
 
 
+class Misnamed(Luffy):
+    def after_updates(self, tools: Any) -> dict[str, float]:
+        return {}
+
+
 class Misspelled(Luffy):
     def note(self, samples: Any, tools: Any) -> dict[str, float]:
         return {"length": samples.lenghts.mean()}
@@ -178,6 +183,7 @@ class Unsigned(Luffy):
     [
         (ByTensor(), r"losses\(\) of Bare: got Tensor, expected LossOutputs"),
         (Detached(), "does not depend on the policy"),
+        (Misnamed(), r"after_updates: nothing calls or reads it; did you mean after_update\?"),
         (Misspelled(), r"note\(\) in line \d+ of .*test_conformance.py: AttributeError: .*'lenghts'"),
         (Worded(), r"note\(\): length: expected metrics that are numbers"),
         (Shares(), r"plan\(\): got float, expected starts"),
