@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GROUP = "luffy.verifiers"
 PYTHON = "python"
+MATHEMATICS = ("math", "math_whole_text")  # types
 TYPES: Mapping[str, str] = {  # the class of each
     "math": "grading.verifiers.math:MathVerifier",
     "math_whole_text": "grading.verifiers.math:WholeTextVerifier",
@@ -170,9 +171,6 @@ SpecValue = Annotated[str | dict[str, Any], UserPath(_located), BeforeValidator(
 
 Relative paths in it are of the ``folder`` in the context of the validation, or else of the current folder.
 """
-
-
-MATHEMATICS = ("math", "math_whole_text")  # types of verifiers
 
 
 def domain_of(spec: VerifierSpec) -> str:

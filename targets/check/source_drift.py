@@ -16,6 +16,15 @@ from typing import TYPE_CHECKING, Any
 from core.parquet import read_shards
 from targets.files import read_metadata
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+REMEDY = "prepare targets first"
+STANDARD_ERRORS = 3
+FEWEST_TARGETS = 20  # of a source, with fewer of which a share says little
+FEWEST_READ = 0.8  # of the rows of a source block; with fewer, a file that is gone is a loss
+
 
 @dataclass(frozen=True)
 class Named:
@@ -63,16 +72,6 @@ def _common_blocks(before: list[str], now: list[str]) -> tuple[dict[str, str], d
         pairs = [(old, now_, f"{now_} ({old} before)") for old, now_ in zip(gone, new, strict=False)]
         names = {old: name for old, _, name in pairs}, {now_: name for _, now_, name in pairs}
     return {name: names[0].get(name, name) for name in before}, {name: names[1].get(name, name) for name in now}
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-REMEDY = "prepare targets first"
-STANDARD_ERRORS = 3
-FEWEST_TARGETS = 20  # of a source, with fewer of which a share says little
-FEWEST_READ = 0.8  # of the rows of a source block; with fewer, a file that is gone is a loss
 
 
 @dataclass(frozen=True)
