@@ -27,6 +27,7 @@ from core.machine.processor import computes_on_cpu
 PROCESS, CPU_PROCESS, CPU_VLLM, FORKS = "every process", "every process on a CPU", "vLLM's worker on a CPU", "forks"
 TIMEOUT = "TRAINING_PROCESS_GROUP_SECONDS"  # variable of the hardware profiles: actor_rollout_ref.nccl_timeout
 START_TRIES = 60  # to find a new node, a second apart
+LOOP = "off_policy"  # name of our agent loop in training/verl_hooks/agent_loops.yaml
 LARGE = 4096  # tokens of a vocabulary, from which one number is drawn instead of noise
 
 
@@ -134,6 +135,21 @@ def job() -> None:
 
     job_id = RuntimeContext.get_job_id
     RuntimeContext.get_job_id = lambda self: f"{job_id(self)}-{self.gcs_address.rpartition(':')[2]}"
+
+
+@quirk("verl/experimental/agent_loop/agent_loop.py:683", PROCESS)
+def loop() -> None:
+    """Hydra makes the agent loop of each sample, and copies a configuration for it: 6 ms, of which the loop takes 1."""
+    import hydra.utils
+
+    by_hydra = hydra.utils.instantiate
+
+    def instantiate(config: Any, *args: Any, **values: Any) -> Any:
+        if getattr(config, "name", None) != LOOP:
+            return by_hydra(config, *args, **values)
+        return hydra.utils.get_class(config["_target_"])(**values)
+
+    hydra.utils.instantiate = instantiate
 
 
 @quirk("ray/_private/node.py:428", PROCESS)

@@ -6,7 +6,9 @@ import tomllib
 from importlib import metadata, util
 from pathlib import Path
 
+import hydra.utils
 import pytest
+from omegaconf import OmegaConf
 
 from training.platforms import quirks
 from training.platforms.quirks import QUIRKS, Quirk
@@ -26,6 +28,7 @@ LINES = {
     "row": "def prepare_fa_kwargs_from_position_ids(",
     "flush": "flush=True",
     "weight": "if remove_weight:",
+    "loop": "hydra.utils.instantiate(",
     "noise": "if len(generators) != probs.shape[0]:",
     "numbers": "ActorClassID.from_random()",
 }
@@ -80,3 +83,13 @@ def test_a_node_that_is_late_is_found(monkeypatch: pytest.MonkeyPatch, refused: 
         with pytest.raises(RuntimeError, match="Deadline"):
             services.get_node("address", "id")
     assert asked == [("address", "id")] * 3
+
+
+def test_our_agent_loop_alone_is_made_without_hydra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hydra.utils, "instantiate", lambda config, **values: ("by hydra", values))
+    quirks.loop()
+    (ours,) = OmegaConf.load(ROOT / "training" / "verl_hooks" / "agent_loops.yaml")
+    ours["_target_"] = "fractions.Fraction"
+    assert hydra.utils.instantiate(config=ours, numerator=3) == 3
+    for config in (OmegaConf.create({"_target_": "fractions.Fraction"}), {"_target_": "fractions.Fraction"}, None):
+        assert hydra.utils.instantiate(config, numerator=3) == ("by hydra", {"numerator": 3})
