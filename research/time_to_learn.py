@@ -5,15 +5,19 @@ It is compared by a log-rank test (Mantel 1966) at each look; the bound of a loo
 that O'Brien and Fleming's function gives it (Lan and DeMets 1983), so looking again costs nothing.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from core.errors import InputError
 from core.text.markdown import markdown_table
+from research.outcomes import permutation_test
 from research.recorded_run import read_run
+from research.trials import SUITE
 
 LOOKS: tuple[int, ...] = (8, 16, 24, 48)  # pairs of seeds
 ERROR_RATE = 0.05  # two-sided, over all looks
@@ -142,8 +146,25 @@ def _row(
     return name, learned, interval, f"{statistic:+.2f}", "" if bound is None else f"{bound:.2f}", decided
 
 
+def final_scores(runs: Path, recipe: str, seeds: Sequence[int]) -> list[float]:
+    """Return the share of right answers in domain after the training of each seed; benchmarks count alike."""
+    import pyarrow.parquet as pq
+
+    entries = json.loads((pq.read_schema(runs / SUITE).metadata or {})[b"benchmarks"])
+    names = [entry["name"] for entry in entries if entry["group"] == "evals"]
+    tables = [read_run(runs / f"{recipe}-{seed}.zip").tables for seed in seeds]
+    return [fmean(fmean(of_seed[name]["score"].to_pylist()) for name in names) for of_seed in tables]
+
+
 def sections(recipes: Sequence[str], against: str, runs: Path) -> Iterator[str]:
     """Yield a Markdown section per recipe of ``recipes``, each compared with ``against``."""
     baseline = read_times(runs, against)
     for recipe in recipes:
-        yield f"`{recipe}` and `{against}`:\n\n{looks_table(read_times(runs, recipe), baseline)}\n"
+        times = read_times(runs, recipe)
+        table = looks_table(times, baseline)
+        seeds = sorted(times.keys() & baseline.keys())
+        seeds = seeds[: max(pairs for pairs in LOOKS if pairs <= len(seeds))]
+        first, second = (final_scores(runs, name, seeds) for name in (recipe, against))
+        p = permutation_test(first, second)
+        scores = f"{fmean(first):.1%} and {fmean(second):.1%} (p {'<0.001' if p < 0.001 else f'{p:.3f}'})"
+        yield f"`{recipe}` and `{against}`:\n\n{table}\n\nRight in domain after these pairs: {scores}.\n"
