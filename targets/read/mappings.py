@@ -71,12 +71,12 @@ def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str)
 
 def _choose(mapping: ColumnMapping | str, columns: list[str], names: dict[str, str], where: str) -> ColumnMapping:
     present = f"it has {_named(columns)}"
-    ready = ready_mappings()
+    ready = {name: one.resolve([*names]).renamed(names) for name, one in ready_mappings().items()}
     if mapping == "auto":
-        for candidate in (mapping.resolve([*names]) for mapping in ready.values()):
-            if names.keys() >= {*candidate.columns()}:
-                return candidate.renamed(names)
-        needed = {name: mapping.resolve(()).columns() for name, mapping in ready.items()}
+        for candidate in ready.values():
+            if set(candidate.columns()) <= set(columns):
+                return candidate
+        needed = {name: one.resolve(()).columns() for name, one in ready_mappings().items()}
         nearest = sorted(needed, key=lambda name: (name != "plain", len({*needed[name]} - {*columns})))[
             :NEAREST_MAPPINGS
         ]
@@ -91,7 +91,7 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], names: dict[str, s
             raise InputError(
                 f"mapping {mapping!r} does not exist: expected auto, one of {', '.join(ready)}, or the columns"
             )
-        mapping = ready[mapping].resolve([*names]).renamed(names)
+        mapping = ready[mapping]
     mapping = mapping.resolve(columns)
     if missing := [column for column in mapping.columns() if column not in columns]:
         dotted = [column for column in columns if "." in column]
