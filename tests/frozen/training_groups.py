@@ -1,6 +1,7 @@
 """The groups that need torch and verl: ``python training_groups.py GROUP FILE``."""
 
 import json
+import re
 import signal
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from training.verl_hooks.metrics import batch_metrics, update_counts
 from training.verl_hooks.target_uses import target_uses
 
 yaml.SafeLoader = yaml.CSafeLoader  # three times as fast, and reads the same
+RAY = re.compile(r"/[^/']+/ray/")  # the folder in which verl expects Ray's files
 INPUTS = Path(__file__).resolve().parents[1] / "golden/frozen/inputs"
 N, PROMPT, LIMIT, RANKS, STEP = 8, 5, 10, 2, 7
 CUTS = ((0, 24), (0, 3, 10, 12, 24), (0, 12, 17, 24))  # into micro-batches: of all rows, or of the halves of two ranks
@@ -204,7 +206,7 @@ def resolve(recipe: str, hardware: str) -> dict[str, str]:
     teacher = ["method.teacher.model=base"] if recipe in ("opd", "luffy_opd", "exopd") else []
     config = compose_run(recipe, hardware, teacher, run=Path("run"))
     flat = leaf_values(OmegaConf.to_container(config, resolve=True))
-    return {key: repr(value).replace(str(PROJECT), "PROJECT").replace("/tmp/ray/", "RAY/") for key, value in flat}
+    return {key: RAY.sub("RAY/", repr(value).replace(str(PROJECT), "PROJECT")) for key, value in flat}
 
 
 def trainings() -> dict[str, Any]:
