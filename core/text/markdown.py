@@ -1,4 +1,4 @@
-"""Texts for people: those of users and models inside Markdown, with nothing interpreted, and long ones shortened."""
+"""Show texts to people: unchanged inside Markdown, with nothing interpreted, and shortened if they are long."""
 
 import html
 from collections.abc import Collection, Iterable, Sequence
