@@ -20,9 +20,9 @@ _COMMANDS = {  # commands, and the characters that stand for them
     "\\blacksquare ": "\u220e\u25a0", "\\square ": "\u25a1", "\\ell ": "\u2113",
     "'": "\u2032\u2019", "''": "\u2033\u201d", "-": "\u2212\u2010\u2011\u2012\u2013\u2014", "/": "\u2044\u2215",
     ":": "\u2236", ",": "\u3001", ".": "\u3002", "~": "\u00a0", "\\,": "\u2009\u202f", " ": "\u3000",
-    "\\text{ euros}": "\u20ac", "\\text{ pounds}": "\u00a3", "\\text{ yen}": "\u00a5\uffe5", "\\text{ cents}": "\u00a2",
-    "\\text{ rupees}": "\u20b9\u20a8", "\\text{ won}": "\u20a9", "\\text{ rubles}": "\u20bd",
-    "angstrom": "\u00c5\u212b", "": "\u200b\u200c\u200d\u2060\ufeff\u2061\u2062\ufe0f",
+    "\\text{ euros}": "\u20ac", "\\text{ pounds}": "\u00a3", "\\text{ \u00a5}": "\u00a5\uffe5",
+    "\\text{ cents}": "\u00a2", "\\text{ rupees}": "\u20b9\u20a8", "\\text{ won}": "\u20a9",
+    "\\text{ rubles}": "\u20bd", "angstrom": "\u00c5\u212b", "": "\u200b\u200c\u200d\u2060\ufeff\u2061\u2062\ufe0f",
 }  # fmt: skip
 _GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "εϵ", "zeta": "ζ", "eta": "η", "theta": "θϑ",

@@ -31,8 +31,8 @@ _EQUAL = {  # spellings of a command
     "\\theta": r"\vartheta", "\\rho": r"\varrho", "\\sigma": r"\varsigma", "\\mathrm": r"\mathop",
     "\\mathbb{R}": r"\R \reals", "\\mathbb{Z}": r"\Z", "\\mathbb{N}": r"\N", "\\mathbb{Q}": r"\Q",
     "\\vec": r"\overrightarrow", "\\text{ pounds}": r"\pounds \textsterling", "\\$": r"\textdollar \mathdollar",
-    "\\text{ euros}": r"\euro \texteuro",
-    "\\text{ yen}": r"\yen \textyen", "\\text{ cents}": r"\textcent", "^\\circ\\text{C}": r"\celsius",
+    "\\text{ euros}": r"\euro \texteuro", "P": r"\Pr",
+    "\\text{ \u00a5}": r"\yen \textyen", "\\text{ cents}": r"\textcent", "^\\circ\\text{C}": r"\celsius",
     "": r"\left \right \big \bigl \bigr \bigg \biggl \biggr \Big \Bigl \Bigr \Bigg \Biggl \Biggr \! \limits"
         r" \displaylimits \null",
 }  # fmt: skip
@@ -52,7 +52,7 @@ _NUMBER = compile_full_match(r"-?\d+(?:\.\d+)?")
 _THOUSANDS = compile_full_match(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _ROUND_THOUSANDS = compile_quick_pattern(
     r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!,?\d)"
-    r"|,\d{3}(?:\.\d{1,20})?(?= ?\\text| ?\\?%| (?!and|or|und|oder)[a-z]{3}))"
+    r"|,\d{3}(?:\.\d{1,20})?(?= ?\\text| ?\\?%| (?!and|or|und|oder)(?:[a-z]{3}|[a-zA-Z]{1,3}(?:/[a-z]+|\^\d)?\Z)))"
 )
 _POINTED_THOUSANDS = compile_quick_pattern(r"(?<![\d.])[1-9]\d{0,2}(?:\.\d{3}){2,9}(?![\d.])")
 _BRACED_THOUSANDS = compile_full_match(r"[1-9]\d{0,2}(?:\{,\}\d{3})+(?:\.\d+)?")

@@ -68,6 +68,7 @@ _NO_SOLUTION = compile_full_match(
 _BASED = compile_full_match(r"(\d{1,200}|(?=[A-Z]{0,200}\d)[\dA-Z]{2,200})_ ?\{? ?(\d{1,4}) ?\}?")
 _TO = compile_quick_pattern(r"(\d)(?: to |\s?\\text ?\{ ?to ?\}\s?)(?=\d)")
 _NEXT_QUANTITY = compile_quick_pattern(r"(?<=\})[ ,]*(?=\d)")
+_POINT = compile_full_match(r"[A-Z](?:_ ?(?:\w|\{ ?\w ?\}))?'? ?")  # A(1,2) is the point A = (1,2)
 _DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
 _DOUBLE = {"\\pm": "+-", "\\mp": "-+"}
 
@@ -188,6 +189,9 @@ def _read_list(parts: list[str]) -> Form:
             if len(pieces) > MOST_ITEMS or not all(pieces):
                 raise Unread("a list with nothing between its commas")
             return _grouped(separator, [_read_list(piece) for piece in pieces])
+    start = parts.index("(") if "(" in parts else 0
+    if start and _POINT("".join(parts[:start])) and enclosed(parts[start:]) and "," in parts:
+        parts = [*parts[:start], "=", *parts[start:]]
     return _read_item(parts)
 
 

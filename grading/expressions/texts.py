@@ -75,7 +75,7 @@ _SHORT_WORDS = frozenset(
 )
 _VERDICTS = frozenset(("yes", "no", "true", "false", "none", "odd", "even"))
 _LABEL = compile_quick_pattern(
-    r"\A(?:[A-Za-z](?:_\{?\w\}?)?|(?:the )?(?:final )?answer(?: is)?) ?[=:] ?|\A(?i:the answer is) "
+    r"\A(?:[A-Za-z](?:_\{?\w\}?)?|(?:the )?(?:final )?answer(?: is)?) ?[=:] ?|\A(?i:the answer is|it is|it's|they are) "
 )
 
 
@@ -203,6 +203,7 @@ _WORD = compile_quick_pattern(r"[^\W\d_]+")
 _FINAL_MARK = compile_quick_pattern(r"(?<=[^\s.!?]) ?[.!?]\Z")
 _PERCENT_TWICE = compile_quick_pattern(r"(?<=\d)\\?%(?= ?- ?\d)")
 _JOIN = compile_quick_pattern(r"(?<=[\w.]) ?(--?| to | bis ) ?(?=\d)|(?<=\d) ?/ ?(?=\d)")
+_LETTERS = compile_full_match(r"[A-Z](?:,[A-Z])+")
 _LISTED = compile_quick_pattern(r" ?([,;]) ?(?:and )?| and ")
 
 
@@ -210,9 +211,11 @@ def folded(prose: str) -> str:
     """Return a text without what makes no difference: the case of words, articles, blanks between capitals and signs.
 
     >>> folded("The Ellipse."), folded("B A C"), folded("5 to 7 days") == folded("5-7 day"), folded("B, A")
-    ('ellipse', 'BAC', True, 'B,A')
+    ('ellipse', 'BAC', True, 'BA')
     """
     prose = _FINAL_MARK.sub("", prose.strip())
+    if _LETTERS(listed := _LISTED.sub(",", prose)):
+        return listed.replace(",", "")
     if (code := capitals(prose)) and prose.lower() not in _VERDICTS:
         return code
     if span := _RANGE(_PERCENT_TWICE.sub("", prose)):

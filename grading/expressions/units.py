@@ -125,7 +125,7 @@ _RAISED_WORD = compile_full_match(rf"([{_LETTER}.-]*[{_LETTER}])\^?(-?\d)?")
 _WORD = compile_full_match(rf"[{_LETTER}]+(?:-[{_LETTER}]+)*\.?(?:[a-zA-Z]\.?)?(?:\^?-?\d)?")
 _SYMBOLS = str.maketrans(
     {"µ": "u", "Ω": "ohm", "°": " degree ", "%": "percent", "‰": "permille", "€": "euro", "$": "usd", "£": "pounds"}
-    | {"¥": "yen", "Å": "angstrom", "·": " ", "⋅": " "}
+    | {"Å": "angstrom", "·": " ", "⋅": " "}
 )
 
 
@@ -279,7 +279,8 @@ _DEGREES = compile_quick_pattern(
 )
 _PERCENT = compile_quick_pattern(r"\s?\\?%\s?\Z")
 _CURRENCIES = (
-    "euros?|pounds?|yen|yuan|rupees?|won|rubles|dollars?|cents?|USD|EUR|GBP|CNY|RMB|JPY|INR|CAD|AUD|CHF|HKD|Rs|rs"
+    "euros?|pounds?|yen|yuan|\u00a5|rupees?|won|rubles|dollars?|cents?|[Rr]s"
+    "|USD|EUR|GBP|CNY|RMB|JPY|INR|CAD|AUD|CHF|HKD"
 )
 _MONEY = compile_quick_pattern(
     rf"\A(-?)\s?(?:\\\$|\\text ?\{{ ?({_CURRENCIES})\.? ?\}}|({_CURRENCIES})\.?(?![a-zA-Z]))\s?(-?)\s?(?=[\d.\\])"
@@ -365,9 +366,9 @@ def _words_behind(text: str) -> tuple[str, str]:
         letters = blank and ("/" in words or words in _LONE_LETTERS or listed[0] in ("sq", "cu"))  # each may be a unit
         known = all(word in SHORT_UNITS and (len(word) > 1 or letters) for word in listed)
         long = blank and all(map(is_spoken, listed)) and len(words) >= 3
-        number = text[:start].rstrip()[-1:]
-        if (known or long) and number and (number.isdigit() or number == "}"):
-            return text[:start].strip(), words + (bare.group(2) or "")
+        number = text[:start].strip()
+        if (known or long) and (number[-1:].isdigit() or number.endswith(("}", "\\pi"))):
+            return number, words + (bare.group(2) or "")
     return text, ""
 
 

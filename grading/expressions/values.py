@@ -10,7 +10,9 @@ from grading.expressions.units import DEGREE, PERCENT, TOTAL, total_of
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 UNIT_VECTORS = tuple(Symbol(f"mathbf{{{letter}}}") for letter in "ijk")  # of \\mathbf{i}, \\mathbf{j}, \\mathbf{k}
-_POUNDS = ({"pound", "lb"}, {"pound", "gbp"})  # a pound may be of money or of weight
+_EITHER = (  # a pound may be of money or of weight, and one sign is of two currencies
+    {"pound", "lb"}, {"pound", "gbp"}, {"\u00a5", "yen"}, {"\u00a5", "yuan"},
+)  # fmt: skip
 CONSTANTS = ("c", "K", "k")  # names of C, the constant of an integration
 ARGUMENTS = frozenset("xt")  # of the functions that a constant may be a factor of
 
@@ -37,7 +39,7 @@ def same_value(one: Value, other: Value) -> bool:
     if any(TOTAL in (unit or "") for unit in units):
         first, second = total_of([one]), total_of([other])
         return first is not None and second is not None and first[1] == second[1] and equal(first[0], second[0])
-    if len(units) == 2 and units not in _POUNDS:
+    if len(units) == 2 and units not in _EITHER:
         return False
     for quantity, plain in ((one, other), (other, one)):
         if quantity.unit and not plain.unit and plain.expression.free_symbols:
