@@ -65,29 +65,32 @@ _STATED = compile_quick_pattern(
     r"\s++(?:(?:option|choice|answer)\s++)?)\(?\s*+(?P<label>[A-J]|[a-j](?=[).]{0,4}\s*+\Z))(?![a-zA-Z'])"
 )
 _CONCLUDED = compile_quick_pattern(
-    r"(?:(?:\A|[.!:\n]\s{1,2}|(?i:so|thus|hence|therefore),? )(?i:option |choice )?\(?(?P<named>[A-J])\)? is (?:the )?"
+    r"(?:(?i:which (?:is|matches|corresponds to)) (?i:option|choice) \(?(?P<fitting>[A-J])\)?"
+    r"|(?:\A|[.!:\n]\s{1,2}|(?i:so|thus|hence|therefore),? )(?i:option |choice )?\(?(?P<named>[A-J])\)? is (?:the )?"
     r"(?:correct|right|best|answer)(?: (?:answer|option|choice|one))?"
-    r"|(?i:\b(?:so|thus|hence|therefore),? (?:(?:the )?(?:correct )?(?:option|choice|answer)s?:? )?)"
+    r"|(?i:\b(?:so|thus|hence|therefore),? (?:(?:the )?(?:correct )?(?:option|choice|answer)s?:? |it(?: is|'s) )?)"
     r"\(?(?P<last>[A-J])\)?)[.!]{0,2}\s*+\Z"
 )
+# A label is all, or begins the only line.
+_ALONE = compile_full_match(r"\s*[(\[]*[A-J](?:[)\]]*\.?|[.)] (?!(?i:no|or|wait)\b)[^\n]{1,200})\s*")
 _PLAIN = rules(  # one language without formats
     ("", r"[（），：Ａ-Ｊ]", lambda sign: unicodedata.normalize("NFKC", sign.group())),
     (
         "",
-        r"(?:(?:正确)?(?:答案|选项|答え)(?:是|为|选)?|(?:故|所以|因此|应)?(?<!不)选(?:择|项)?)\s{0,2}[:：]?\s{0,2}"
+        r"(?:(?:正确)?(?:答案|选项|答え|정답)(?:是|为|选|は|은)?|(?:故|所以|因此|应)?(?<!不)选(?:择|项)?)\s{0,2}[:：]?\s{0,2}"
         r"(?=[*(（]{0,3}[A-J])",
         "answer: ",
     ),
     (
         "",
-        r"(?i)\b(?:(?:(?:richtige )?antwort|lösung) (?:ist|lautet)|respuesta (?:correcta )?es"
+        r"(?i)\b(?:(?:(?:richtige )?antwort|lösung) (?:ist|lautet)|respuesta (?:correcta )?es(?: la opción)?"
         r"|réponse (?:correcte )?est|risposta (?:corretta )?è)(?!\w)",
         "answer is",
     ),
-    (":", r"(?i)\b(?:antwort|lösung|respuesta|réponse|risposta) ?:", "answer:"),
+    ("", r"(?i)\b(?:antwort|lösung|respuesta|réponse|risposta|ответ) ?:|<answer>", "answer:"),
     ("。", "。", "."),
     ("’", "’", "'"),
-    ("\\", r"\\(?:text|math)(?:bf|rm|it)?\{([^{}]*)\}|\\[ ,]", r"\1 "),
+    ("\\", r"\\(?:text|math)(?:bf|rm|it)?\{([^{}]*)\}|\\[ ,()\[\]]", r"\1 "),
     ("", r"[*$`\"“”„‘«»]", ""),
     ("[", r"\[([A-J])\]", r"(\1)"),
     ("'", r"'\(?([A-J])\)?\.?'", r"\1"),
@@ -116,11 +119,10 @@ def extract_choice(text: str) -> str | None:
     stated = _stated(text)
     if boxed is not None:
         return choice_in(boxed, stated)
-    alone = text.strip().removesuffix(".").strip("()[]")
-    if len(alone) == 1 and alone in LETTERS:
-        return alone
+    if stated is None and _ALONE(text) and (named := choice_in(text)) in LETTERS:
+        return named
     if stated is None and (concluded := _CONCLUDED.search(text)):
-        return concluded["named"] or concluded["last"]
+        return concluded["named"] or concluded["last"] or concluded["fitting"]
     return stated
 
 
