@@ -19,7 +19,8 @@ from grading.tools.tool import TYPES, Tool, open_tool, tool_path
 
 
 def _located(value: Any, folder: Path) -> Any:
-    """Return a tool's options with the paths in it as absolute ones."""
+    """Return a tool's options with the paths in it as absolute ones; a text is the type of a tool without options."""
+    value = {"type": value} if isinstance(value, str) else value
     if not isinstance(value, dict):
         return value
     return {key: part if key == "name" else user_path(part, folder) for key, part in value.items()}
@@ -30,7 +31,7 @@ class ToolSettings(Section):
 
     use: list[Annotated[dict[str, Any], UserPath(_located)]] = Field(
         min_length=1,
-        description="The tools: {type: calculator}, {type: python, name: code, memory_mb: 512}, {type: sql, database: "
+        description="The tools: calculator, {type: python, name: code, memory_mb: 512}, {type: sql, database: "
         "shop.db}, {type: search, folder: texts}, or your own class or function, {type: FILE.py:NAME}.",
     )
     format: Literal["auto", "hermes", "llama", "tags"] = Field(

@@ -12,7 +12,7 @@ from typing import Any
 
 from core.errors import first_line
 from core.text.patterns import compile_quick_pattern
-from targets.read.episodes import FIELDS, Turns, called_names, calls_tools, read_turns
+from targets.read.episodes import FIELDS, Turns, called_names, calls_tools, read_turns, split_message
 from targets.read.response_format import find_format
 from targets.source_settings import REASONING_COLUMNS
 from targets.trace import CLOSE_THINK, OPEN_THINK, Unusable
@@ -29,10 +29,7 @@ ROLES = {
 }
 TEXT_PARTS = ("text", "input_text", "output_text")  # types of the parts of a content
 THOUGHT_PARTS = ("thinking", "reasoning", "summary_text")
-HIDDEN_PARTS = (
-    "redacted",
-    "encrypted",
-)  # in the type of a part that nobody but its provider can read
+HIDDEN_PARTS = ("redacted", "encrypted")  # in the type of a part that nobody but its provider can read
 REASONING_PARTS = "reasoning_details"  # a field of a message with thoughts in parts
 MESSAGE_AS_TEXT = compile_quick_pattern(r"""\{\s*["'](?:role|from|content|value)["']\s*:""")
 HEAD = 200  # characters of a text that show whether it is a chat
@@ -58,6 +55,7 @@ def read_chat(value: Any, role: str, *, tools: bool = False) -> Chat | None:
     messages = _messages(value, role)
     if messages is None:
         return None
+    messages = [part for message in messages for part in split_message(message)]
     roles = [_role(message, role) for message in messages]
     if tools and any(calls_tools(message, role) for message, role in zip(messages, roles, strict=True)):
         return _episode(messages, roles)
@@ -161,6 +159,8 @@ def _join_parts(content: Any) -> tuple[str, str]:
             reason = "several_turns" if "tool" in kind else "wrong_type"
             raise Unusable(reason, f"content: a part of type {kind!r:.80}; expected text")
         names = ("text", "thinking", "reasoning", "summary", "content")
+        if "type" not in part and not any(name in part for name in names):
+            raise Unusable("wrong_type", f"content: a mapping of {', '.join(map(str, part))!r:.80}; expected text")
         inner = "".join(_join_parts(next((part[name] for name in names if part.get(name)), None)))
         (thoughts if kind in THOUGHT_PARTS else texts).append(inner)
     return "".join(texts), "".join(thoughts)

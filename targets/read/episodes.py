@@ -1,7 +1,8 @@
 """Read episodes, responses in which tools are called, into turns and observations.
 
-A chat in the spelling of OpenAI (``tool_calls`` and the role ``tool``), of ShareGPT (``function_call`` and
-``observation``) or with calls in its texts (``<tool_call>``) is read, and a text with ``<code>…</code><interpreter>…``.
+A chat in the spelling of OpenAI (``tool_calls`` and the role ``tool``), of Anthropic (parts ``tool_use`` and
+``tool_result``), of ShareGPT (``function_call`` and ``observation``) or with calls in its texts (``<tool_call>`` and
+``<tool_response>``) is read, and a text with ``<code>…</code><interpreter>…``.
 Calls that stand outside of a text are written into it in the format ``hermes``; the filters write them as the policy
 does.
 """
@@ -20,9 +21,26 @@ CALLS = ("function_call", "tool_call")  # roles
 FIELDS = ("tool_calls", "function_call")  # of a message that calls a tool
 CODE = compile_pattern(r"(?s)<code>(.*?)</code>\s*<interpreter>(.*?)</interpreter>")
 FENCE = compile_pattern(r"(?s)^\s*```(?:python|py)?\n(.*?)\n?```\s*$")
+RESPONSE = compile_pattern(r"(?s)<tool_response>\s*(.*?)\s*</tool_response>")
 CODE_TOOL = "code"  # what the tool of such texts is called
 
 Turns = list[dict[str, str]]
+
+
+def split_message(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a message in the spelling of OpenAI, in which each observation is a message of its own."""
+    parts = message.get("content", message.get("value"))
+    if isinstance(parts, str) and parts.lstrip().startswith("<tool_response>"):
+        return [{**message, "role": TOOL, "content": text} for text in RESPONSE.findall(parts)] or [message]
+    found: dict[Any, list[Any]] = {"tool_use": [], "tool_result": [], "other": []}
+    for part in parts if isinstance(parts, list) else []:
+        found.get(part.get("type") if isinstance(part, Mapping) else "", found["other"]).append(part)
+    if not found["tool_use"] and not found["tool_result"]:
+        return [message]
+    results = [{**part, "role": TOOL, "tool_call_id": part.get("tool_use_id")} for part in found["tool_result"]]
+    calls = [{**part, "arguments": part.get("input")} for part in found["tool_use"]]
+    rest = [{**message, "content": found["other"], "tool_calls": calls}] if calls or found["other"] else []
+    return [*results, *rest]
 
 
 def calls_tools(message: Mapping[str, Any], role: str) -> bool:
@@ -94,15 +112,17 @@ def read_turns(messages: Sequence[Mapping[str, Any]], roles: Sequence[str], text
 def _calls_text(message: Mapping[str, Any], role: str, text: str) -> str:
     """Return the calls of a message that do not stand in its text, as text."""
     values = [*_calls_of(message), *([text] if role in CALLS else [])]
-    return write_calls([_call(value) for value in values], "hermes") if values else ""
+    return write_calls([call for value in values for call in _read_calls(value)], "hermes") if values else ""
 
 
-def _call(value: Any) -> Call:
+def _read_calls(value: Any) -> list[Call]:
     try:
         value = json.loads(value) if isinstance(value, str) else value
+        if isinstance(value, list):
+            return [call for one in value for call in _read_calls(one)]
         arguments = value.get("arguments", {})
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-        return Call(str(value["name"]), dict(arguments or {}))
+        return [Call(str(value["name"]), dict(arguments or {}))]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise Unusable("bad_call", f"{value!r:.80}: expected a name, and arguments as an object") from None
 

@@ -53,6 +53,7 @@ def dumped(key: str, value: str) -> str:
         ("training.config.method.type", "mine.py:f", "{here}/mine.py:f"),
         ("training.config.run.trackers", "[tensorboard, mine.py:f]", ["tensorboard", "{here}/mine.py:f"]),
         ("training.config.run.note", "luffy", "luffy"),
+        ("tools.use", "[calculator]", [{"type": "calculator"}]),
         ("training.config.method.teacher.model", "suites", "{here}/suites"),
         (
             "training.config.first_stage.set",

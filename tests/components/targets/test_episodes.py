@@ -53,24 +53,38 @@ SHAREGPT = [
     {"from": "observation", "value": "4042"},
     {"from": "gpt", "value": LAST},
 ]
+USES = [{"type": "tool_use", "id": code, "name": "code", "input": {"code": code}} for code, _ in CELLS]
+SAID = [
+    {"type": "tool_result", "tool_use_id": code, "content": [{"type": "text", "text": said}]} for code, said in CELLS
+]
+ANTHROPIC = [
+    {"role": "user", "content": QUESTION},
+    {"role": "assistant", "content": [{"type": "text", "text": "I compute."}, *USES]},
+    {"role": "user", "content": SAID[::-1]},
+    {"role": "assistant", "content": [{"type": "text", "text": LAST}]},
+]
+RESPONSES = "\n".join(f"<tool_response>\n{said}\n</tool_response>" for _, said in CELLS)
+TAGGED = chat([("assistant", "\n".join(hermes(code) for code, _ in CELLS)), ("user", RESPONSES), ("assistant", LAST)])
 RETOOL = f"I compute.\n<code>\n```python\n{CELLS[0][0]}\n```\n</code>\n<interpreter>\n4042\n</interpreter>\n{LAST}"
 THINKING = [("assistant", "<think>\nfirst " + hermes("1/0")), ("tool", "error: ZeroDivisionError: division by zero")]
 ONE = [{"role": "assistant", "content": hermes(CELLS[0][0])}, {"role": "tool", "content": "4042"}]
+TWO = [
+    {"role": "assistant", "content": "\n".join(hermes(code) for code, _ in CELLS)},
+    *({"role": "tool", "content": said} for _, said in CELLS),
+]
 GOOD: dict[str, tuple[Any, list[dict[str, str]]]] = {
-    "openai": (
-        openai(),
-        [
-            {"role": "assistant", "content": "\n".join(hermes(code) for code, _ in CELLS)},
-            *({"role": "tool", "content": said} for _, said in CELLS),
-        ],
-    ),
+    "openai": (openai(), TWO),
+    "anthropic": (ANTHROPIC, [{**TWO[0], "content": f"I compute.\n{TWO[0]['content']}"}, *TWO[1:]]),
+    "responses in tags": (TAGGED, TWO),
     "hermes": (called(CELLS[0]), ONE),
     "sharegpt": (SHAREGPT, ONE),
+    "calls in a list": ([SHAREGPT[0], {**SHAREGPT[1], "value": f"[{SHAREGPT[1]['value']}]"}, *SHAREGPT[2:]], ONE),
     "retool": (RETOOL, [{**ONE[0], "content": f"I compute.\n{ONE[0]['content']}"}, ONE[1]]),
 }
 BAD = {
     "bad_call": chat([("assistant", "<tool_call>{</tool_call>"), ("tool", "1"), ("assistant", LAST)]),
     "bad_call: not an object": openai(tool_calls=["code"]),
+    "wrong_type": chat([("assistant", hermes("1")), ("tool", {"result": 1}), ("assistant", LAST)]),  # pyright: ignore
     "unknown_tool": called(CELLS[0], tool="gold"),
     "unanswered_call": chat([("assistant", hermes("1") * 2), ("tool", "1"), ("assistant", LAST)]),
     "unanswered_call: an observation comes first": chat([("tool", "1"), ("assistant", LAST)]),

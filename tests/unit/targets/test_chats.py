@@ -59,7 +59,7 @@ def test_instructions_are_the_system_message(jsonl: Any, role: str) -> None:
             "it calls add: name",
         ),
         ([USER, said("assistant", None, tool_calls=["add"]), said("tool", "8"), ANSWER], "it calls a tool: name"),
-        ([USER, said("assistant", [{"type": "tool_use", "name": "add"}])], "a part of type 'tool_use'"),
+        ([USER, said("assistant", [{"type": "tool_use", "name": "add"}])], "it calls add: name"),
         ([{"from": "human", "value": "a"}, {"from": "observation", "value": "b"}], "user, observation"),
         ([USER, ANSWER] * 9, "…"),
         (json.dumps([USER, ANSWER, USER]), "user, assistant, user"),
