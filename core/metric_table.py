@@ -36,7 +36,7 @@ class View(Flag):
     """A place where a metric is plotted."""
 
     POLICY = auto()  # on the page of a trained policy in the Dagster UI
-    CHAMPION = auto()  # there, beside the run that trained the champion
+    CHAMPION = auto()  # there, compared with the run that trained the champion
     RECIPES = auto()  # on the pages that compare recipes, and in the scorecard
     TERMINAL = auto()  # as a sparkline while a run is under way
     # Only POLICY draws the members of a family.

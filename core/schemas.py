@@ -33,7 +33,7 @@ TARGET = pa.schema(
     ]
 )
 
-# What the verifier of a row reads beside the gold answer, as a JSON object: the optional last field of `extra_info`,
+# What the verifier of a row reads besides the gold answer, as a JSON object: the optional last field of `extra_info`,
 # and a column of the tables below.
 FIELDS = pa.field("fields", pa.string())
 

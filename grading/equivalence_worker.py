@@ -22,17 +22,19 @@ def reply(gold: str, answer: str | None = None) -> tuple[str, str]:
     try:
         kind, expected = read(gold if answer is None else without_label(gold, answer))
     except Unread as error:
-        return "gold_unparsed", f"the gold answer is not read to its end ({error}): {remedy(gold)}"
+        return "gold_unparsed", f"the gold answer could not be parsed completely ({error}): {remedy(gold)}"
+    named = f"{'an' if kind is Kind.INTERVAL else 'a'} {kind}"
     if answer is None:
-        return "read", f"a {kind}"
+        return "read", named
     try:
         stated = read_as(answer if kind is Kind.CHOICE else without_label(answer, gold), kind)
     except Unread as error:
-        return "wrong", f"no {kind} that is read to its end ({error})"
+        return "wrong", f"expected {named} that can be parsed completely ({error})"
     agree, note = same_statement(expected, stated)
-    if note == "not worked out":
-        return "wrong", f"a {kind} that is not worked out"
-    return "correct" if agree else "wrong", ", ".join(filter(None, (f"{'same' if agree else 'another'} {kind}", note)))
+    if note == "unsolved":
+        return "wrong", f"an unsolved {kind}"
+    verdict, word = ("correct", "same") if agree else ("wrong", "different")
+    return verdict, ", ".join(filter(None, (f"{word} {kind}", note)))
 
 
 if __name__ == "__main__":

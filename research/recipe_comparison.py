@@ -53,7 +53,7 @@ SEEDS = (
 )
 COSTS_PER_POINT = ("minutes", "generated tokens")
 PEAK = "GiB of the actor at its peak"
-COSTS = ("steps", "generated tokens", "minutes", PEAK)  # facts of a run that say what it took
+COSTS = ("steps", "generated tokens", "minutes", PEAK)  # cost columns of a run
 
 
 @dataclass(frozen=True)

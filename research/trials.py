@@ -17,7 +17,7 @@ from pipelines import api
 from research.comparison_file import Trial
 from research.recorded_run import INDEX, RecordedRun, read_run, record_run, record_tables, write_index
 
-SUITE, BASE = "suite.parquet", "base"  # beside the recorded runs: the problems, and the scores before any training
+SUITE, BASE = "suite.parquet", "base"  # next to the recorded runs: the problems, and the scores before any training
 # The benchmarks of a suite may be of any groups.
 PREPARE = '+key:targets/train or +key:"*/base/*"'
 SCORE = 'key:training/policy or key:"*/policy/*"'

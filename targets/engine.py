@@ -31,7 +31,7 @@ FEW_ROWS = 1024  # take less time than two processes need to start
 IN_FLIGHT = 3  # items per process: one that runs, the others waiting
 PRELOADED = ["targets.prepare", "pandas"]  # once for all processes
 ATTEMPTS = 3  # at an item whose process died
-RAY_CPUS = 0.75  # of an actor, so that Ray's own tasks find room beside N actors on a machine of N cores
+RAY_CPUS = 0.75  # of an actor, so that Ray's own tasks fit next to N actors on a machine of N cores
 WORK, RESULT = "work", "result"  # columns of Ray's blocks, pickled
 
 Item = TypeVar("Item")

@@ -177,7 +177,7 @@ class Source(BaseModel):
     name: str | None = Field(default=None, pattern=r"^[\w.-]+$")  # `data_source` of its rows; else of its path
     verifier: SpecValue = "math"  # how its answers are checked
     domain: str | None = Field(default=None, min_length=1)  # `ability` of its rows; else math, or the verifier's type
-    fields: Columns = {}  # columns that the verifier reads beside the gold answer
+    fields: Columns = {}  # columns that the verifier reads besides the gold answer
     system_prompt: str | None = None
     suffix: str = ""  # follows each problem, such as what form the answer should have
     license: str | None = None

@@ -56,7 +56,7 @@ class Trace:
     target_token_ids: list[int] | None = None  # the tokens that those are of, by the teacher's tokenizer
 
     data_source: str = ""  # name of the block of the settings that it comes from
-    fields: dict[str, Any] = field(default_factory=dict)  # what the verifier reads beside the gold answer
+    fields: dict[str, Any] = field(default_factory=dict)  # what the verifier reads besides the gold answer
     metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: license, teacher, columns
 
     # --- the decision

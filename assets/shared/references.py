@@ -139,7 +139,7 @@ class ScoresReference(Reference):
     problems: str  # digest, as in SuiteReference
     accuracy: float
     sequential: bool = False  # as in ScoreFile
-    opponent: Checkpoint | None = None  # the model that answered the same problems beside a policy, with its score
+    opponent: Checkpoint | None = None  # the model that answered the same problems as a policy, with its score
 
 
 class ScorecardReference(Reference):

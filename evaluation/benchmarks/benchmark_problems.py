@@ -35,7 +35,7 @@ class Problem:
     alternatives: tuple[str, ...] = ()  # other right answers, any of which counts
     subject: str | None = None
     question: str | None = None
-    fields: str | None = None  # what the verifier reads beside the gold answer, as JSON
+    fields: str | None = None  # what the verifier reads besides the gold answer, as JSON
 
 
 def read_suite(benchmarks: Sequence[Benchmark], roots: Sequence[Path], **options: Any) -> pa.Table:

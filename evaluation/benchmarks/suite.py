@@ -62,7 +62,7 @@ class Source(BaseModel):
     subset: str | None = None  # (configuration) of the dataset; none: the default one
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
-    fields: NamedColumns = {}  # columns that the verifier reads beside the gold answer
+    fields: NamedColumns = {}  # columns that the verifier reads besides the gold answer
     answer_form: AnswerForm = "text"  # form of the column `gold` (see `grading.answers.gold`)
     gold_list: Literal["all", "any"] = "all"  # a list of golds: all of them are the answer, or any one of them is
     index_base: Literal[0, 1] | None = (

@@ -75,7 +75,7 @@ class Contenders(_Record):
 
     policy: Checkpoint
     base: Checkpoint
-    opponent: Checkpoint | None = None  # the champion, or the base, with the answers that it gave beside the policy
+    opponent: Checkpoint | None = None  # the champion, or the base, with its answers to the same problems
 
 
 class Decision(_Record):

@@ -158,7 +158,7 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
     if kinds == {"lor"} and numbers_of(gold) is not None and numbers_of(answer) is not None:
         return None
     if kinds <= {"list", "lor"} and _names_in(gold) != _names_in(answer):
-        return _in_order(_by_name(gold), _by_name(answer))  # x = 3, y = 4 beside 3, 4
+        return _in_order(_by_name(gold), _by_name(answer))  # x = 3, y = 4 compared with 3, 4
     if kinds <= {"list", "lor"} or kinds <= {"list", "land"}:
         return matched(gold.items, answer.items, _same_item)
     if kinds == {"ratio"}:
@@ -166,7 +166,7 @@ def _same_group(gold: Group, answer: Group) -> bool | None:
     may_be_interval = gold.kind == "()" and len(gold.items) == 2 and gold.junction is None
     if may_be_interval and answer.kind == "list" and not _names_in(answer):
         return False
-    if kinds in ({"list", "()"}, {"sequence", "()"}):  # a bare list beside a tuple: its order counts
+    if kinds in ({"list", "()"}, {"sequence", "()"}):  # a bare list compared with a tuple: its order counts
         return not _is_loose(gold) and not _is_loose(answer) and _in_order(_by_name(gold), _by_name(answer))
     if len(kinds) == 1:
         return _in_order(gold.items, answer.items)

@@ -119,7 +119,7 @@ class _Formula:
     def whole(self) -> Any:
         value = self.sum()
         if self.next:
-            raise Unread(f"{self.next} is not read in a formula")
+            raise Unread(f"{self.next} is not supported in a formula")
         return value
 
     def sum(self) -> Any:
@@ -222,7 +222,7 @@ class _Formula:
             return rule(self)
         if (len(part) == 1 and part in ascii_letters) or part in _SYMBOLS or part in _ACCENTED:
             return self.name(part)
-        raise Unread(f"{part} is not read in a formula")
+        raise Unread(f"{part} is not supported in a formula")
 
     def group(self, opening: str) -> Any:
         inside = self.until_closed()

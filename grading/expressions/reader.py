@@ -361,7 +361,7 @@ def _read_relation(parts: list[str], sides: list[list[str]], signs: list[str]) -
         sides = sides[::-1]
     name = wording.name_of(sides[0])
     if "approx" in kinds[:-1] or ("\\equiv" in signs and not name):
-        raise Unread("a relation that is not compared")
+        raise Unread("a relation that is not supported")
     try:
         first = _read_item(sides[0])
     except Unread:

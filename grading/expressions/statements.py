@@ -37,7 +37,7 @@ def same_statement(gold: Form, answer: Form) -> tuple[bool, str]:
         first, second, note = _without_integers(gold, answer)
         agree, note = same(first, second), note or read_by_name(first)
     if agree and is_solved(gold) and not is_solved(answer):
-        return False, "not worked out"
+        return False, "unsolved"
     return agree, note
 
 

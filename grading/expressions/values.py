@@ -10,9 +10,7 @@ from grading.expressions.units import DEGREE, PERCENT, TOTAL, total_of
 
 SAME_DIGITS = 3  # if one side repeats at least this many digits with a base, the other has left the base out
 UNIT_VECTORS = tuple(Symbol(f"mathbf{{{letter}}}") for letter in "ijk")  # of \\mathbf{i}, \\mathbf{j}, \\mathbf{k}
-_EITHER = (  # a pound may be of money or of weight, and one sign is of two currencies
-    {"pound", "lb"}, {"pound", "gbp"}, {"\u00a5", "yen"}, {"\u00a5", "yuan"},
-)  # fmt: skip
+_EITHER = ({"pound", "lb"}, {"pound", "gbp"}, {"\u00a5", "yen"}, {"\u00a5", "yuan"})  # one name or sign for two units
 CONSTANTS = ("c", "K", "k")  # names of C, the constant of an integration
 ARGUMENTS = frozenset("xt")  # of the functions that a constant may be a factor of
 
@@ -59,7 +57,7 @@ def _is_angle(degrees: Value, radians: Value) -> bool:
 
 
 def _letters(unit: str) -> Any:
-    """Return a unit as the product of the letters that spell it, for ``5\\text{ m}^2`` beside ``5m^2``."""
+    """Return a unit as the product of the letters that spell it, to compare ``5\\text{ m}^2`` with ``5m^2``."""
     factors: list[Any] = []
     for factor in unit.split():
         name, _, exponent = factor.partition("^")

@@ -65,7 +65,7 @@ class Command:
         self.run_id: str | None = None  # of the last run
         self.storage = Storage(root=settings.storage.root)
         self.definitions = define(self.id, settings)
-        gc.freeze()  # they stay as long as the process: searching them for garbage, even when it ends, takes long
+        gc.freeze()  # these objects live until exit: keep the collector off them
 
     def execute(
         self,

@@ -78,7 +78,7 @@ class Stage(StrEnum):
     TARGET = "target"  # the text that the policy would learn
     ANSWER = "answer"  # compared with the gold answer
     LENGTH = "length"  # prompt and target in tokens
-    SELECT = "select"  # beside the other traces
+    SELECT = "select"  # compared with the other traces
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def _is_metadata(name: str) -> bool:
     if any(part.startswith(".") for part in name.split("/")):
         return True
     file = PurePosixPath(name).name
-    # `datasets` caches what it computes of a saved dataset beside it.
+    # `datasets` caches what it computes of a saved dataset next to it.
     return file in METADATA_FILES or file == CARD or (file.startswith("cache-") and file.endswith(".arrow"))
 
 

@@ -121,7 +121,8 @@ def main() -> int:
             new = values if options.base else {name: of for name, of in values.items() if not name.startswith("local/")}
             lines = list(differences(group, old, new))
             if options.record:
-                record(group, new, [line for line in lines if "'(absent)'" not in line])  # a name that came or went
+                # A name that came or went is no other result, and neither is another wording of a reason.
+                record(group, new, [line for line in lines if "'(absent)'" not in line and "/reason: " not in line])
             else:
                 failed += len(lines)
                 sys.stdout.writelines(f"{line}\n" for line in lines)

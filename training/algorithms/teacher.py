@@ -19,7 +19,7 @@ class Teacher(Options):
 
     # A model folder, a hub id[@revision], MODEL@URL of an endpoint that returns prompt_logprobs, base, or self.
     model: str | None = None
-    gpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"  # of each node, beside trainer.n_gpus_per_node
+    gpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"  # of each node, in addition to trainer.n_gpus_per_node
     gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6  # for its weights and its cache
     coef: Positive = 1.0  # coefficient of log q - log p in the advantage of a token
     max_advantage: Positive | None = None  # bound of abs(log q - log p)

@@ -179,7 +179,7 @@ class Execution(Section):
     """How a run is carried out, not what it computes: no part of its identity."""
 
     keep_checkpoints: Count = 2  # the newest ones
-    stall_seconds: Annotated[float, must_be("a number above 0")] = 3600  # without a step for so long, a run is stopped
+    stall_seconds: Annotated[float, must_be("a number above 0")] = 3600  # a run without a step for this long is stopped
     trackers: Listed = ["tensorboard"]
     push_to_hub: TextOrNull = None  # repository that the finished policy is uploaded to
     license: TextOrNull = None  # of the policy, for its card; null: the one in the base model's card

@@ -77,7 +77,7 @@ def lengthen_context(config: "DictConfig") -> None:
     scores = teacher is not None and teacher.sees != "nothing" and teacher.model == SELF
     if scores or shown_share(config):
         share = float(teacher.sees != "answer") if teacher is not None and scores else shown_share(config)
-        rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
+        rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token with each score
         rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
     if top := top_tokens(config):  # vLLM's own limit is 20; the server of a teacher has the same
         OmegaConf.update(rollout, "engine_kwargs.vllm.max_logprobs", top, force_add=True)

@@ -23,7 +23,7 @@ def first_stage(record: RunRecord) -> Evidence | None:
     return Evidence(f"of the first stage: {found[0].line()}", found[0].evidence.samples)
 
 
-# In the order of cause and effect, because a fault at the front has the symptoms of those behind it.
+# Upstream causes come first: they also produce the symptoms of later ones.
 CAUSES: tuple[Cause, ...] = (
     first_stage,
     updates.context,

@@ -24,7 +24,7 @@ from core.model.lineage_file import MANIFEST, Manifest, parse_manifest
 from core.text.secrets import redact
 
 FILE = "trackers.json"  # file in the folder of the run
-PREFIX = "luffy."  # prefix of tags and parameters, beside those of verl
+PREFIX = "luffy."  # prefix of our tags and parameters, next to verl's
 ROLES = ("base", "policy", "champion")
 ANSWER_SECONDS = 10.0
 MLFLOW_DIGEST = 36  # characters that MLflow keeps of a digest; the whole one is in the tags

@@ -76,7 +76,7 @@ class OffPolicyOutput(AgentLoopOutput):
     teacher_mass: Any = None
 
     def as_dict(self) -> dict[str, Any]:
-        # As tensors they become fields of the batch; verl would carry plain ints beside it.
+        # As tensors they become fields of the batch; verl would carry plain ints outside it.
         fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
         fields["rollout_versions"] = torch.tensor(self.versions)
         fields["guided"] = torch.tensor(int(self.guided))

@@ -32,7 +32,7 @@ FIELDS: tuple[str, ...] = (
     "requests",
     "rollout_versions",
 )
-# What the log of rollouts says of a sample beside its texts and score, with what stands for a sample that has none.
+# What the log of rollouts says about a sample besides its texts and score, with what stands for a sample that has none.
 LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": "", "cut": 0}
 
 

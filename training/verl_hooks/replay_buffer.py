@@ -32,7 +32,7 @@ class GroupReplayBuffer(ReplayBuffer):
     """
 
     off_policy_samples: int = 0  # number for a group with any; they come first
-    draws: bool = True  # whether a group has samples beside them
+    draws: bool = True  # whether a group has other samples, too
     method: Method = Method()
 
     def follow(self, method: Method, n: int) -> Self:
