@@ -119,10 +119,10 @@ def extract_choice(text: str) -> str | None:
     stated = _stated(text)
     if boxed is not None:
         return choice_in(boxed, stated)
-    if stated is None and _ALONE(text) and (named := choice_in(text)) in LETTERS:
-        return named
     if stated is None and (concluded := _CONCLUDED.search(text)):
         return concluded["named"] or concluded["last"] or concluded["fitting"]
+    if stated is None and _ALONE(text) and (named := choice_in(text)) in LETTERS:
+        return named
     return stated
 
 

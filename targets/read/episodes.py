@@ -30,11 +30,12 @@ Turns = list[dict[str, str]]
 def split_message(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a message in the spelling of OpenAI, in which each observation is a message of its own."""
     parts = message.get("content", message.get("value"))
-    if isinstance(parts, str) and parts.lstrip().startswith("<tool_response>"):
+    is_answer = str(message.get("role") or message.get("from")) in ("assistant", "gpt")
+    if isinstance(parts, str) and parts.lstrip().startswith("<tool_response>") and not is_answer:
         return [{**message, "role": TOOL, "content": text} for text in RESPONSE.findall(parts)] or [message]
-    found: dict[Any, list[Any]] = {"tool_use": [], "tool_result": [], "other": []}
+    found: dict[str, list[Any]] = {"tool_use": [], "tool_result": [], "other": []}
     for part in parts if isinstance(parts, list) else []:
-        found.get(part.get("type") if isinstance(part, Mapping) else "", found["other"]).append(part)
+        found.get(str(part.get("type")) if isinstance(part, Mapping) else "", found["other"]).append(part)
     if not found["tool_use"] and not found["tool_result"]:
         return [message]
     results = [{**part, "role": TOOL, "tool_call_id": part.get("tool_use_id")} for part in found["tool_result"]]
