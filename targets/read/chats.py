@@ -160,7 +160,7 @@ def _join_parts(content: Any) -> tuple[str, str]:
             raise Unusable(reason, f"content: a part of type {kind!r:.80}; expected text")
         names = ("text", "thinking", "reasoning", "summary", "content")
         if "type" not in part and not any(name in part for name in names):
-            raise Unusable("wrong_type", f"content: a mapping of {', '.join(map(str, part))!r:.80}; expected text")
+            raise Unusable("wrong_type", f"content: a mapping of {list(part)!r:.80}; expected text")
         inner = "".join(_join_parts(next((part[name] for name in names if part.get(name)), None)))
         (thoughts if kind in THOUGHT_PARTS else texts).append(inner)
     return "".join(texts), "".join(thoughts)

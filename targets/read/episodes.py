@@ -30,8 +30,8 @@ Turns = list[dict[str, str]]
 def split_message(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a message in the spelling of OpenAI, in which each observation is a message of its own."""
     parts = message.get("content", message.get("value"))
-    is_answer = str(message.get("role") or message.get("from")) in ("assistant", "gpt")
-    if isinstance(parts, str) and parts.lstrip().startswith("<tool_response>") and not is_answer:
+    is_answer = message.get("role") == "assistant" or message.get("from") == "gpt"
+    if str(parts).lstrip().startswith("<tool_response>") and not is_answer:
         return [{**message, "role": TOOL, "content": text} for text in RESPONSE.findall(parts)] or [message]
     found: dict[str, list[Any]] = {"tool_use": [], "tool_result": [], "other": []}
     for part in parts if isinstance(parts, list) else []:
