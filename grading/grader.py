@@ -65,7 +65,7 @@ class Grader:
         answer, gold = with_decimal_points(normalize(answer), normalize(gold))
         equal = compare_numbers(answer, gold)
         if equal is not None:
-            return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "another number")
+            return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "different number")
         for name, side in (("answer", answer), ("gold answer", gold)):
             if problem := _too_large(side):
                 return Verdict.ERROR, f"not compared: the {name} has {problem}"

@@ -77,7 +77,7 @@ class JsonVerifier(Verifier):
             return False, f"not JSON: {first_line(error)}"
         if not self._equals:
             return True, "satisfies the schema"
-        return is_same, "the same value" if is_same else "another value"
+        return is_same, "the same value" if is_same else "a different value"
 
     def _violation(self, value: Any) -> str | None:
         try:

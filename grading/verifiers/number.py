@@ -71,7 +71,7 @@ class NumberVerifier(Verifier):
         difference = abs(stated.value * factor - expected.value)
         allowed = max(Fraction(self.options.abs_tol), Fraction(self.options.rel_tol) * abs(expected.value))
         within = difference <= allowed
-        return within and not problem, problem or ("within" if within else "another value")
+        return within and not problem, problem or ("within" if within else "a different value")
 
     def _read(self, text: str) -> Quantity | None:
         """Return the one number that a text states; None behind which another number or a doubt stands."""
