@@ -27,6 +27,8 @@ NUMBERS = GOLDEN / "numbers.json"  # the number of each kind of result, with a d
 DATA, TRAINING = (".venv", "data_groups.py"), (".venv-train", "training_groups.py")
 GROUPS = {"preparation": DATA, "configurations": TRAINING, "decisions": DATA, "steps": TRAINING, "scores": DATA}
 GROUPS |= {"verdicts": DATA, "trainings": TRAINING}
+# In the line of a difference: a name that came or went, and the wording of a reason.
+NO_RESULT = ("'(absent)'", "/reason: ", "/rejected/columns/detail: ")
 APART = "trainings"  # not in `make frozen`, for its time
 KINDS = {PREPARED: ("preparation", "verdicts"), GRADED: ("verdicts", "scores"), POLICY: ("steps", "verdicts")}
 # Relative, of fractional numbers; other values are equal. The logarithms of decisions differ between processors.
@@ -121,8 +123,7 @@ def main() -> int:
             new = values if options.base else {name: of for name, of in values.items() if not name.startswith("local/")}
             lines = list(differences(group, old, new))
             if options.record:
-                # A name that came or went is no other result, and neither is another wording of a reason.
-                record(group, new, [line for line in lines if "'(absent)'" not in line and "/reason: " not in line])
+                record(group, new, [line for line in lines if not any(part in line for part in NO_RESULT)])
             else:
                 failed += len(lines)
                 sys.stdout.writelines(f"{line}\n" for line in lines)
