@@ -55,7 +55,7 @@ def read_chat(value: Any, role: str, *, tools: bool = False) -> Chat | None:
     messages = _messages(value, role)
     if messages is None:
         return None
-    messages = [part for message in messages for part in split_message(message)]
+    messages = [part for message in messages for part in split_message(message, _role(message, role))]
     roles = [_role(message, role) for message in messages]
     if tools and any(calls_tools(message, role) for message, role in zip(messages, roles, strict=True)):
         return _episode(messages, roles)

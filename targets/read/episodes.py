@@ -27,11 +27,10 @@ CODE_TOOL = "code"  # what the tool of such texts is called
 Turns = list[dict[str, str]]
 
 
-def split_message(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def split_message(message: Mapping[str, Any], role: str) -> list[Mapping[str, Any]]:
     """Return a message in the spelling of OpenAI, in which each observation is a message of its own."""
     parts = message.get("content", message.get("value"))
-    is_answer = message.get("role") == "assistant" or message.get("from") == "gpt"
-    if str(parts).lstrip().startswith("<tool_response>") and not is_answer:
+    if role != "assistant" and str(parts).lstrip().startswith("<tool_response>"):
         return [{**message, "role": TOOL, "content": text} for text in RESPONSE.findall(parts)] or [message]
     found: dict[str, list[Any]] = {"tool_use": [], "tool_result": [], "other": []}
     for part in parts if isinstance(parts, list) else []:

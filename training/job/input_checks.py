@@ -88,7 +88,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     metadata = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in items}
     lengths = load_lengths(model, chat_template(config))
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
-    # The preparation writes the digest of the rows next to the schema, whose metadata a copy of other rows keeps.
+    # The digest of the rows is in the file's own metadata only: a copy with other rows keeps only the schema's.
     unchanged = ROWS_DIGEST in (pq.read_metadata(shards(path)[0]).metadata or {})
     measured = unchanged and _prepared_for(metadata, lengths, limits)
     log_probs = of_run(config).reads_target_probs

@@ -113,7 +113,7 @@ def disk(shape: ModelShape, layout: Layout, config: "DictConfig", saved: int) ->
 
     ``saved`` checkpoints are there already.
     """
-    best = config.trainer.test_freq > 0  # a validated checkpoint is kept in addition to the newest
+    best = config.trainer.test_freq > 0  # the best validated checkpoint stays, too
     kept = max(1, config.run.keep_checkpoints + 1 + best - saved)
     width = PARAMETER if config.policy_dtype == "float32" else BFLOAT16
     return kept * checkpoint_bytes(shape, layout) + shape.parameters * width

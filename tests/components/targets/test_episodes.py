@@ -38,7 +38,7 @@ def openai(cells: Any = CELLS, **changes: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": QUESTION}, turn, *answers[::-1], {"role": "assistant", "content": LAST}]
 
 
-def chat(turns: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def chat(turns: list[tuple[str, Any]]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": QUESTION}, *({"role": role, "content": text} for role, text in turns)]
 
 
@@ -64,14 +64,12 @@ ANTHROPIC = [
     {"role": "assistant", "content": [{"type": "text", "text": LAST}]},
 ]
 RESPONSES = "\n".join(f"<tool_response>\n{said}\n</tool_response>" for _, said in CELLS)
-TAGGED = chat([("assistant", "\n".join(hermes(code) for code, _ in CELLS)), ("user", RESPONSES), ("assistant", LAST)])
+CALLS = "\n".join(hermes(code) for code, _ in CELLS)
+TAGGED = chat([("assistant", CALLS), ("user", RESPONSES), ("assistant", LAST)])
 RETOOL = f"I compute.\n<code>\n```python\n{CELLS[0][0]}\n```\n</code>\n<interpreter>\n4042\n</interpreter>\n{LAST}"
 THINKING = [("assistant", "<think>\nfirst " + hermes("1/0")), ("tool", "error: ZeroDivisionError: division by zero")]
 ONE = [{"role": "assistant", "content": hermes(CELLS[0][0])}, {"role": "tool", "content": "4042"}]
-TWO = [
-    {"role": "assistant", "content": "\n".join(hermes(code) for code, _ in CELLS)},
-    *({"role": "tool", "content": said} for _, said in CELLS),
-]
+TWO = [{"role": "assistant", "content": CALLS}, *({"role": "tool", "content": said} for _, said in CELLS)]
 GOOD: dict[str, tuple[Any, list[dict[str, str]]]] = {
     "openai": (openai(), TWO),
     "anthropic": (ANTHROPIC, [{**TWO[0], "content": f"I compute.\n{TWO[0]['content']}"}, *TWO[1:]]),
@@ -84,7 +82,7 @@ GOOD: dict[str, tuple[Any, list[dict[str, str]]]] = {
 BAD = {
     "bad_call": chat([("assistant", "<tool_call>{</tool_call>"), ("tool", "1"), ("assistant", LAST)]),
     "bad_call: not an object": openai(tool_calls=["code"]),
-    "wrong_type": chat([("assistant", hermes("1")), ("tool", {"result": 1}), ("assistant", LAST)]),  # pyright: ignore
+    "wrong_type": chat([("assistant", hermes("1")), ("tool", {"result": 1}), ("assistant", LAST)]),
     "unknown_tool": called(CELLS[0], tool="gold"),
     "unanswered_call": chat([("assistant", hermes("1") * 2), ("tool", "1"), ("assistant", LAST)]),
     "unanswered_call: an observation comes first": chat([("tool", "1"), ("assistant", LAST)]),
