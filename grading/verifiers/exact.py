@@ -41,9 +41,7 @@ class ExactVerifier(Verifier):
         if stated == gold:
             return True, "same text"
         stated, gold = (normalize_text(side, DIFFERENCES) for side in sides)
-        return False, "different text" + (
-            ", but for differences that `ignore` can name" if stated == gold != "" else ""
-        )
+        return False, "different text" + ", but for differences that `ignore` can name" * (stated == gold != "")
 
 
 def normalize_text(text: str, ignored: tuple[Difference, ...]) -> str:
